@@ -1,0 +1,1 @@
+"""What every protocol machine stands on: the contract, identities, windows, packing, the wire."""

@@ -1,0 +1,181 @@
+"""The contract between a protocol machine and whoever drives it.
+
+A machine takes an event and the time and answers with effects. It holds no socket, clock, thread,
+random source or ``await``; so the code that is simulated a million times is, to the line, the code
+that runs on the network. The driver (``sim.world``, later ``runtime``) carries out the effects **in
+list order**, and everything behind a `Persist` only once that is durable.
+
+Time is integer microseconds. A machine may be told a later time than the last, never an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
+
+# --- events: what happens to a machine ---------------------------------------------------------
+
+
+class Start(NamedTuple):
+    """The node begins a life. First event of every machine, and only the first."""
+
+    incarnation: int
+    """0, then +1 at each restart: it makes message identifiers unique over lives."""
+    stored: bytes | None
+    """What the last `Persist` of the node's earlier lives held; None on a fresh or lost disk."""
+
+
+class Submit(NamedTuple):
+    """The application hands over messages, in order. Answered with one `Accept`.
+
+    The driver looks at `Machine.room` first: more bytes than that raise `QueueFull`.
+    """
+
+    payloads: Sequence[bytes]
+    guarantee: Guarantee
+
+
+class Packet(NamedTuple):
+    """A datagram arrived. Anything may be in it: a machine never raises because of one."""
+
+    data: bytes
+
+
+class Timer(NamedTuple):
+    """The timer of that name, set earlier and not cancelled since, ran out."""
+
+    name: str
+
+
+class Stop(NamedTuple):
+    """The application wants this node to go. It finishes what it accepted, says so, and halts."""
+
+
+Event: TypeAlias = Start | Submit | Packet | Timer | Stop
+
+# --- effects: what a machine wants done --------------------------------------------------------
+
+
+class Multicast(NamedTuple):
+    """Send to every other node that can be reached (the sender does not receive it)."""
+
+    data: bytes
+
+
+class Unicast(NamedTuple):
+    """Send to one node. The token travels so."""
+
+    to: NodeId
+    data: bytes
+
+
+class SetTimer(NamedTuple):
+    """(Re)start the timer of that name: it runs out ``delay_us`` from now, once."""
+
+    name: str
+    delay_us: int
+
+
+class CancelTimer(NamedTuple):
+    """Stop the timer of that name, if it runs."""
+
+    name: str
+
+
+class Persist(NamedTuple):
+    """Replace the node's stored state, durably, before any effect behind this one."""
+
+    data: bytes
+
+
+class Accept(NamedTuple):
+    """The submitted messages are taken; the first has this number, the next ones follow on."""
+
+    number: int
+
+
+class Originate(NamedTuple):
+    """These own messages are broadcast whole for the first time by the `Multicast` behind this.
+
+    It ties them to their configuration (000 §3). A fragmented message originates with its last
+    fragment: until then it could not be delivered anywhere.
+    """
+
+    batch: Batch
+
+
+class Deliver(NamedTuple):
+    """Hand these messages to the application, in order, in the configuration installed last."""
+
+    batch: Batch
+
+
+class Stable(NamedTuple):
+    """Every member of the configuration is now known to have these messages."""
+
+    batches: Sequence[Batch]
+
+
+class Install(NamedTuple):
+    """Tell the application of a configuration; what is delivered from here on belongs to it."""
+
+    configuration: Configuration
+
+
+class Shift(NamedTuple):
+    """The machine entered a state, and why. For stories, statistics and logs."""
+
+    state: str
+    because: str
+
+
+class Drop(NamedTuple):
+    """The packet being handled was not used. The driver counts the reasons."""
+
+    reason: str
+
+
+class Halt(NamedTuple):
+    """A program-controlled crash: the driver ends this life and hands over nothing more."""
+
+    reason: str
+
+
+Effect: TypeAlias = (
+    Multicast
+    | Unicast
+    | SetTimer
+    | CancelTimer
+    | Persist
+    | Accept
+    | Originate
+    | Deliver
+    | Stable
+    | Install
+    | Shift
+    | Drop
+    | Halt
+)
+
+# --- the machine -------------------------------------------------------------------------------
+
+
+class QueueFull(Exception):
+    """More was submitted than `Machine.room` allows: wait for room, then submit again."""
+
+
+class Machine(Protocol):
+    """A protocol: event and time in, effects out."""
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """Take one event. Nothing else changes the machine."""
+
+    @property
+    def room(self) -> int:
+        """Bytes of payload that a `Submit` may carry now; 0 while the send queue is full."""
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """Running figures of the protocol, by name, for people and metrics."""

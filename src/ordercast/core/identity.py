@@ -1,0 +1,76 @@
+"""Who, where and what: nodes, configurations, messages and what a sender asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+NodeId: TypeAlias = int
+"""A node's identifier: a positive 32-bit integer that survives restarts."""
+
+MAX_NODE_ID = 2**31 - 1
+
+
+class ConfigurationId(NamedTuple):
+    """Identifier of a ring, view or configuration (000 §3): a number, and who represents it."""
+
+    seq: int
+    rep: NodeId
+
+    def __str__(self) -> str:
+        return f"{self.seq}.{self.rep}"
+
+
+class Kind(StrEnum):
+    """The two kinds of configuration an application is shown (000 §3)."""
+
+    REGULAR = "regular"
+    TRANSITIONAL = "transitional"
+
+
+class Configuration(NamedTuple):
+    """A membership that the application is told of, and between which changes it delivers."""
+
+    id: ConfigurationId
+    kind: Kind
+    members: tuple[NodeId, ...]
+    """In ascending order."""
+
+
+class Guarantee(StrEnum):
+    """What the originator of a message asks for (000 §4.2)."""
+
+    AGREED = "agreed"
+    """Delivered in the one total order, after everything before it."""
+    SAFE = "safe"
+    """Also: not before every member of the configuration is known to have it."""
+
+
+class MessageId(NamedTuple):
+    """Who originated a message, in which of its lives, and its how-manyth it was."""
+
+    origin: NodeId
+    incarnation: int
+    number: int
+
+
+class Batch(NamedTuple):
+    """The messages that end in one packet: consecutive numbers, consecutive slots, one guarantee.
+
+    Everything that is the same for all of them is said once, so that the hot path does its work per
+    packet. Message ``i`` has the number ``number + i`` and the position ``(seq, slot + i)``.
+    """
+
+    configuration: ConfigurationId
+    """The regular configuration they were originated in."""
+    seq: int
+    """The packet's place in that configuration's order."""
+    slot: int
+    """Place within the packet of the first of them."""
+    origin: NodeId
+    incarnation: int
+    number: int
+    """Number of the first of them."""
+    guarantee: Guarantee
+    payloads: Sequence[bytes]
