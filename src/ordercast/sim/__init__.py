@@ -1,0 +1,1 @@
+"""Virtual time, networks and faults in which any machine runs."""
