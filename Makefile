@@ -1,0 +1,46 @@
+# make run    simulate a ring of five through a crash, a partition and a remerge; draw and audit it
+# make test   every test, and the share of branches covered in the parts that order messages
+# make lint   ruff and mypy
+#
+# Each target makes .venv and installs what it needs; nothing but Python 3.11+, pip and make is assumed.
+# Another interpreter: make test PYTHON=python3.12.  More of pytest's options: make test ARGS='-k recovery'.
+
+PYTHON ?= python3
+ARGS ?=
+BRANCHES ?= 95
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+COVERED := src/ordercast/core src/ordercast/totem
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test lint format clean
+.DELETE_ON_ERROR:
+
+run: $(STAMP)
+	@$(BIN)/ordercast sim demo
+
+test: $(STAMP)
+	@$(BIN)/pytest -n auto --maxprocesses 4 $(COVERED:%=--cov=%) --cov-report= $(ARGS)
+	@$(BIN)/coverage json --quiet -o $(VENV)/coverage.json
+	@$(BIN)/python .ci/branches.py --at-least $(BRANCHES) $(VENV)/coverage.json $(COVERED)
+
+lint: $(STAMP)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check --diff .
+	@$(BIN)/mypy --no-error-summary
+
+format: $(STAMP)
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ordercast needs Python 3.11 or later: make PYTHON=python3.11")'
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
+
+clean:
+	@rm -rf $(VENV) .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis

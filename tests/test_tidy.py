@@ -1,0 +1,237 @@
+"""The shape of the code, enforced: who imports whom, what a machine may touch, how long a module is.
+
+Every rule is a function from a parsed module to sentences about what is wrong with it; each is run over
+the whole of ``src`` and, so that it is known to be able to fail, over a few lines that break it.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parent.parent / "src"
+MACHINES = ("totem", "multiring", "viewsync", "sequencers")
+"""Packages of protocol machines: pure, and known to nobody below the command line."""
+
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    "core": frozenset(),
+    **{machine: frozenset({"core"}) for machine in MACHINES},
+    "trace": frozenset({"core"}),
+    "audit": frozenset({"core", "trace"}),
+    "draw": frozenset({"core", "trace"}),
+    "sim": frozenset({"core", "trace", "audit"}),  # the fuzzer judges its runs with the auditor
+    "cli": frozenset({"core", "trace", "audit", "draw", "sim", *MACHINES}),
+}
+"""Package by package, the others of ours that it may import; a new package is added here on purpose."""
+
+IMPURE = frozenset({"time", "socket", "asyncio", "random", "os", "threading"})
+"""What `core` and the machines never import: the driver holds clock, sockets, threads and chance."""
+
+LONGEST = 500
+UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of ours: its dotted name and its text."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def package(self) -> str:
+        """The package below ``ordercast`` that it belongs to; empty for ``ordercast`` itself."""
+        inner = self.name.split(".")[1]
+        return "" if inner == "__init__" else inner
+
+    def imports(self) -> Iterator[tuple[str, bool]]:
+        """Every module named by an import, in full, and whether it is for the type checker alone."""
+        type_only = {
+            id(inner)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.If) and _is_type_checking(node.test)
+            for statement in node.body
+            for inner in ast.walk(statement)
+        }
+        for node in ast.walk(self.tree):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(node)
+                names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+            for name in names:
+                yield name, id(node) in type_only
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.name.split(".")[: -node.level]
+        return ".".join([*parts, node.module] if node.module else parts)
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    match test:
+        case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
+            return True
+    return False
+
+
+# --- the rules ---------------------------------------------------------------------------------
+
+
+def imports_point_one_way(module: Module) -> Iterator[str]:
+    """`core` imports nothing of ours, machines import `core`, only `cli` imports everything."""
+    if module.package and module.package not in MAY_IMPORT:
+        yield f"the package {module.package} has no place in MAY_IMPORT yet"
+        return
+    allowed = MAY_IMPORT.get(module.package, frozenset(MAY_IMPORT) - {"cli"})
+    for name, _ in module.imports():
+        parts = name.split(".")
+        if parts[0] != "ordercast" or len(parts) < 2 or parts[1] not in MAY_IMPORT:
+            continue
+        if parts[1] not in allowed | {module.package}:
+            yield f"imports {name}, which {module.package or 'the package itself'} must not know"
+
+
+def machines_are_pure(module: Module) -> Iterator[str]:
+    """No clock, socket, thread, chance or `await`; `random.Random` as a type of what is handed in."""
+    if module.package != "core" and module.package not in MACHINES:
+        return
+    for name, type_only in module.imports():
+        top = name.split(".")[0]
+        if top in IMPURE and not (top == "random" and type_only):
+            yield f"imports {name}: that is the driver's business"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            yield f"line {node.lineno}: waits; a machine answers at once"
+
+
+def modules_are_short(module: Module) -> Iterator[str]:
+    """A module that outgrows this has two subjects."""
+    length = len(module.text.splitlines())
+    if length > LONGEST:
+        yield f"{length} lines, more than {LONGEST}"
+
+
+def modules_say_what_they_are(module: Module) -> Iterator[str]:
+    """Every module begins with a docstring."""
+    if not ast.get_docstring(module.tree):
+        yield "has no docstring"
+
+
+def nothing_is_left_unfinished(module: Module) -> Iterator[str]:
+    """No marker of unfinished work in a comment or in a string."""
+    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING) and UNFINISHED.search(token.string):
+            yield f"line {token.start[0]}: {token.string.strip()[:60]}"
+
+
+def mutants_stay_outside(module: Module) -> Iterator[str]:
+    """Planted defects are switched on from outside: the product neither asks for them nor loads them.
+
+    The command that runs them is part of `cli`, which may.
+    """
+    if module.package == "cli":
+        return
+    for name, _ in module.imports():
+        if any(part in ("mutant", "mutants") for part in name.split(".")):
+            yield f"imports {name}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Match):
+            question = node.subject if isinstance(node, ast.Match) else node.test
+            for inner in ast.walk(question):
+                asked = getattr(inner, "id", None) or getattr(inner, "attr", None)
+                if isinstance(asked, str) and "mutant" in asked.lower():
+                    yield f"line {node.lineno}: asks for {asked}"
+
+
+Rule = Callable[[Module], Iterator[str]]
+RULES: tuple[Rule, ...] = (
+    imports_point_one_way,
+    machines_are_pure,
+    modules_are_short,
+    modules_say_what_they_are,
+    nothing_is_left_unfinished,
+    mutants_stay_outside,
+)
+
+
+def modules() -> list[Module]:
+    found = []
+    for path in sorted((SRC / "ordercast").rglob("*.py")):
+        parts = path.relative_to(SRC).with_suffix("").parts
+        # A package keeps its __init__, so that relative imports count levels as in any other module.
+        found.append(Module(".".join(parts), path.read_text(encoding="utf-8")))
+    return found
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_code_keeps_the_rule(rule: Rule) -> None:
+    everything = modules()
+    assert len(everything) > 5, "the source was not found"
+    problems = [f"{module.name}: {problem}" for module in everything for problem in rule(module)]
+    assert not problems, "\n".join([rule.__doc__ or "", *problems])
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "text"),
+    [
+        (imports_point_one_way, "core.wire", "from ordercast.trace.schema import Row"),
+        (imports_point_one_way, "core.wire", "from ordercast import totem"),
+        (imports_point_one_way, "core.wire", "from ..trace import schema"),
+        (imports_point_one_way, "totem.machine", "import ordercast.sim.world"),
+        (imports_point_one_way, "totem.machine", "def f():\n    from ordercast.viewsync import detector"),
+        (imports_point_one_way, "sim.world", "from ordercast.totem.machine import Totem"),
+        (imports_point_one_way, "audit.properties", "from ordercast.sim.world import World"),
+        (imports_point_one_way, "draw.svg", "from ordercast.audit import properties"),
+        (imports_point_one_way, "__init__", "from ordercast.cli import main"),
+        (imports_point_one_way, "novelty.thing", "import ordercast.core"),
+        (machines_are_pure, "core.wire", "import time"),
+        (machines_are_pure, "totem.machine", "from random import Random"),
+        (machines_are_pure, "totem.machine", "from os.path import join"),
+        (machines_are_pure, "viewsync.detector", "if not TYPE_CHECKING:\n    import random"),
+        (machines_are_pure, "totem.machine", "if TYPE_CHECKING:\n    import socket"),
+        (machines_are_pure, "sequencers.dtp", "async def handle(): ..."),
+        (modules_are_short, "core.wire", "pass\n" * (LONGEST + 1)),
+        (modules_say_what_they_are, "core.wire", "x = 1"),
+        (nothing_is_left_unfinished, "core.wire", "x = 1  # TODO: the rest"),
+        (nothing_is_left_unfinished, "core.wire", '"""Reads a packet. FIXME."""'),
+        (mutants_stay_outside, "totem.machine", "from ordercast import mutants"),
+        (mutants_stay_outside, "totem.machine", "import tests.mutants.totem"),
+        (mutants_stay_outside, "totem.machine", "if self.mutant:\n    pass"),
+        (mutants_stay_outside, "totem.machine", "x = 1 if mutants.is_on('skip') else 2"),
+    ],
+)
+def test_a_breach_of_the_rule_is_seen(rule: Rule, name: str, text: str) -> None:
+    assert list(rule(Module(f"ordercast.{name}", text)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "text"),
+    [
+        (imports_point_one_way, "totem.machine", "from ordercast.core import wire\nimport struct"),
+        (imports_point_one_way, "totem.machine", "from ordercast.totem import packets"),
+        (imports_point_one_way, "totem.machine", "from . import packets"),
+        (imports_point_one_way, "cli.sim", "from ordercast.totem.machine import Totem"),
+        (machines_are_pure, "totem.machine", "if TYPE_CHECKING:\n    from random import Random"),
+        (machines_are_pure, "sim.world", "import random"),
+        (nothing_is_left_unfinished, "core.wire", "TODOS = 1  # what is to be done is in TODOS"),
+        (mutants_stay_outside, "totem.machine", "if mutated:\n    pass"),
+        (mutants_stay_outside, "cli.sim", "from ordercast import mutants"),
+    ],
+)
+def test_what_the_rule_allows_passes(rule: Rule, name: str, text: str) -> None:
+    assert not list(rule(Module(f"ordercast.{name}", text)))
