@@ -1,0 +1,1 @@
+"""Space-time drawings of a run, made from its trace alone: for the terminal and as SVG."""
