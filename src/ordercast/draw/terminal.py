@@ -25,6 +25,8 @@ ROOMY = 36
 """Columns the text beside the lanes should have; with less, lanes become narrower."""
 NARROWEST = 20
 """With less than this left beside the narrowest lanes, the last lanes are left out."""
+MANY = 6
+"""More nodes than this are not named twice in a sentence."""
 WORTH_SAYING_US = 3000
 """A moment that took longer says how long."""
 MOST_ROWS = 1000
@@ -51,7 +53,9 @@ def sentence(moment: Moment) -> str:
     who = moment.nodes
     verb = VERBS[moment.what][len(who) > 1]
     configuration = moment.configuration
-    if configuration is not None:
+    if configuration is not None and len(who) > MANY and tuple(who) == configuration.members:
+        text = f"all of {words.members(configuration)} install it ({words.kind(configuration)})"
+    elif configuration is not None:
         text = f"{words.nodes(who)} {verb} {words.members(configuration)} ({words.kind(configuration)})"
     elif moment.alone is not None:
         text = f"{words.nodes(who)} each {verb} only themselves ({moment.alone})"
@@ -88,7 +92,7 @@ class _Page:
     def __init__(self, drawing: Drawing, width: int) -> None:
         self.drawing = drawing
         self.zero = words.zero(drawing.story.start_us)
-        self.clock_width = max(9, len(words.clock(drawing.story.end_us - self.zero))) + 2
+        self.clock_width = max(10, len(words.clock(drawing.story.end_us - self.zero))) + 2
         every = [lane.node for lane in drawing.story.lanes]
         most = max(1, width - self.clock_width - NARROWEST)
         self.nodes = every[:most]
