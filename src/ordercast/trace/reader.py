@@ -1,0 +1,161 @@
+"""Reads traces back, whoever wrote them, and says in a sentence what is wrong with one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ordercast.trace.schema import SCHEMA, Row
+
+_ALWAYS = ("run", "node", "incarnation", "step", "time_us", "event")
+"""Columns that every row has a value in."""
+
+
+class TraceError(Exception):
+    """What was given is not a trace of this schema. The message says what to do."""
+
+
+def read_runs(path: Path) -> Iterator[tuple[str, list[Row]]]:
+    """Yield each run with all of its rows, from a directory of Parquet files or from one file.
+
+    A run may lie in several files and a file may hold several runs. No more is held at a time than
+    the runs that the files read so far have begun and not finished.
+    """
+    files = _parquet_files(path)
+    last = {run: file for file in files for run in _run_names(file)}
+    begun: dict[str, list[pa.Table]] = {}
+    for file in files:
+        for run, table in _by_run(_read(file)):
+            begun.setdefault(run, []).append(table)
+        for run in [run for run in begun if last[run] == file]:
+            yield run, _rows(pa.concat_tables(begun.pop(run)))
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    if not path.exists():
+        raise TraceError(f"{path} does not exist: give the directory that holds the trace's Parquet files.")
+    if path.is_file():
+        return [path]
+    files = sorted(path.glob("*.parquet"))
+    if files:
+        return files
+    if any(path.glob("*.parquet.partial")):
+        raise TraceError(
+            f"{path} holds only unfinished files (*.parquet.partial): "
+            "end the run, which closes them, and read the trace then."
+        )
+    raise TraceError(
+        f"{path} holds no Parquet file: give the directory that the run wrote its trace to "
+        "(the files end in .parquet)."
+    )
+
+
+def _run_names(file: Path) -> list[str]:
+    """Check a file's columns and say whose rows it holds, without reading the rest of it."""
+    try:
+        with pq.ParquetFile(file) as parquet:
+            _check_columns(file, parquet.schema_arrow)
+            names = pc.unique(parquet.read(["run"]).column("run"))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _not_parquet(file, error) from error
+    return [str(name) for name in names.to_pylist()]
+
+
+def _check_columns(file: Path, schema: pa.Schema) -> None:
+    for field in SCHEMA:
+        if schema.get_field_index(field.name) < 0:
+            raise TraceError(
+                f"{file} has no column {field.name!r}: a trace has the columns "
+                f"{', '.join(SCHEMA.names)}. Write it with ordercast.trace.writer, or add the column."
+            )
+        found = schema.field(field.name).type
+        if not _same_sort(found, field.type):
+            raise TraceError(
+                f"{file}: column {field.name!r} should be {field.type} and is {found}: "
+                "write it with the type of ordercast.trace.schema.SCHEMA."
+            )
+
+
+def _same_sort(found: pa.DataType, expected: pa.DataType) -> bool:
+    """Whether a cast can be without loss: it still fails if a value does not fit."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_integer(expected):
+        return bool(pa.types.is_integer(found))
+    if pa.types.is_string(expected):
+        strings = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+        return any(kind(found) for kind in strings)
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(kind(found) for kind in lists) and _same_sort(found.value_type, expected.value_type)
+
+
+def _read(file: Path) -> pa.Table:
+    try:
+        with pq.ParquetFile(file) as parquet:
+            table = parquet.read(SCHEMA.names).select(SCHEMA.names)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _not_parquet(file, error) from error
+    for name in _ALWAYS:
+        if table.column(name).null_count:
+            raise TraceError(f"{file}: column {name!r} has rows without a value: every event needs one.")
+    return pa.table([_cast(file, field, table.column(field.name)) for field in SCHEMA], schema=SCHEMA)
+
+
+def _cast(file: Path, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TraceError(
+            f"{file}: column {field.name!r} should be {field.type} and is {column.type}, "
+            f"and not every value fits ({error}): write it with the type of ordercast.trace.schema.SCHEMA."
+        ) from error
+
+
+def _not_parquet(file: Path, error: Exception) -> TraceError:
+    return TraceError(
+        f"{file} cannot be read as Parquet ({str(error).splitlines()[0]}): "
+        "take it away if it is no part of the trace; write the trace again if it is cut off."
+    )
+
+
+def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Cut a table into its runs, each in its own order of rows."""
+    names = pc.unique(table.column("run")).to_pylist()
+    if len(names) == 1:
+        yield names[0], table
+        return
+    places = pc.index_in(table.column("run"), value_set=pa.array(names, pa.string()))
+    table = table.take(pc.sort_indices(places))  # stable
+    start = 0
+    for name, size in zip(names, pc.value_counts(places).field("counts").to_pylist(), strict=True):
+        yield name, table.slice(start, size)
+        start += size
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    columns: Iterable[Iterable[Any]] = (_values(column) for column in table.columns[1:])
+    return list(zip(*columns, strict=False))  # not strict: a column of nulls is an endless repeat(None)
+
+
+def _values(column: pa.ChunkedArray) -> Iterable[Any]:
+    """A column's values; a string that occurs often is one object, which makes comparing quick."""
+    if column.null_count == len(column):
+        return repeat(None)
+    if pa.types.is_list(column.type):
+        return [None if members is None else tuple(members) for members in column.to_pylist()]
+    if not pa.types.is_string(column.type):
+        values: list[int | None] = column.to_pylist()
+        return values
+    coded = column.combine_chunks().dictionary_encode()
+    words = [*coded.dictionary.to_pylist(), None]
+    return map(words.__getitem__, coded.indices.fill_null(len(words) - 1).to_pylist())
