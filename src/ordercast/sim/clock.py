@@ -1,0 +1,79 @@
+"""Virtual time: one heap of what is going to happen.
+
+Everything in a simulation is an entry on this heap. Equal times keep the order of scheduling, so a run
+is a function of its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
+
+from ordercast.sim.network import HeapEntry
+from ordercast.trace.schema import Row
+
+_CHUNK = 1024
+_MOST_AT_ONE_INSTANT = 1_000_000
+
+
+class Runaway(Exception):
+    """Time stands still: machines and network keep each other busy at one instant."""
+
+
+class Clock:
+    """The time, what is due, and the rows of what happened."""
+
+    def __init__(
+        self, seed: int | str, sink: Callable[[list[Row]], None] | None = None, sink_rows: int = 50_000
+    ) -> None:
+        self.now = 0
+        """Virtual time in microseconds."""
+        self.seed = seed
+        self.rows: list[Row] = []
+        """The trace, in the order in which things happened."""
+        self._sink, self._sink_rows = sink, sink_rows
+        self._heap: list[HeapEntry] = []
+        self._tick = count().__next__
+
+    def run_until(self, until_us: int) -> None:
+        """Let everything happen that is due up to and including `until_us`."""
+        if until_us < self.now:
+            raise ValueError(f"it is {self.now} µs already, {until_us} µs is over")
+        heap, pop = self._heap, heappop
+        heappush(heap, (until_us, inf, None, None, None))
+        idle_at, idle = -1, 0
+        try:
+            while True:
+                for _ in range(_CHUNK):
+                    when_us, _, act, a, b = pop(heap)
+                    self.now = when_us
+                    if act is None:
+                        return
+                    act(a, b)
+                if len(self.rows) >= self._sink_rows and self._sink:
+                    self.flush()
+                idle = idle + _CHUNK if self.now == idle_at else 0
+                idle_at = self.now
+                if idle > _MOST_AT_ONE_INSTANT:
+                    raise Runaway(f"over {_MOST_AT_ONE_INSTANT} events at {self.now} µs")
+        except Exception as error:
+            error.add_note(f"in the simulation with seed {self.seed}, at {self.now} µs")
+            heap[:] = [entry for entry in heap if entry[2] is not None]
+            heapify(heap)
+            raise
+
+    def at(self, when_us: int, act: Callable[[], None]) -> None:
+        """Call `act` at that time (now, if it is past)."""
+        heappush(self._heap, (max(when_us, self.now), self._tick(), _call, act, None))
+
+    def flush(self) -> None:
+        """Give the rows in memory to the sink, if there is one."""
+        if self._sink and self.rows:
+            self._sink(self.rows)
+            self.rows.clear()
+
+
+def _call(act: Callable[[], None], _: None) -> None:
+    act()

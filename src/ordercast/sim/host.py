@@ -1,0 +1,153 @@
+"""A simulated computer: the machine that runs on it, its disk, timers, input buffers and application.
+
+Plain state; the rules by which it changes are the world's (`ordercast.sim.world`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ordercast.core.contract import Effect, Event, Machine, Packet
+from ordercast.core.identity import Guarantee, NodeId
+from ordercast.trace.recorder import Recorder
+
+Refill = Callable[[NodeId, int], Iterable[tuple[int, Guarantee]]]
+"""A node, and the bytes it has room for, to sizes and guarantees of messages that fill it."""
+
+
+class Offer(NamedTuple):
+    """A message of the application that its machine has not accepted yet."""
+
+    payload: bytes
+    guarantee: Guarantee
+    label: str | None
+    """What a scenario calls it."""
+    since_us: int
+
+
+class Alarm:
+    """A timer of one name. It has at most one live entry on the heap, at or before its deadline.
+
+    A timer is set anew far more often than it runs out. So setting it to a later time only moves the
+    deadline, and the entry, when it comes up too early, is put back to it.
+    """
+
+    __slots__ = ("armed_us", "deadline_us", "host", "name")
+
+    def __init__(self, host: Host, name: str) -> None:
+        self.host = host
+        self.name = name
+        self.deadline_us = -1
+        """When it runs out; -1 while it does not run."""
+        self.armed_us = -1
+        """When its heap entry comes up; -1 without one. Entries for other times are stale."""
+
+
+class Host:
+    """One node, over all its lives."""
+
+    __slots__ = (
+        "alarms",
+        "appetite",
+        "arrivals",
+        "arrivals_bytes",
+        "busy",
+        "deliver",
+        "departs_us",
+        "direct",
+        "disk",
+        "epoch",
+        "fuse",
+        "guard",
+        "handle",
+        "incarnation",
+        "machine",
+        "made",
+        "node",
+        "offered",
+        "overdue",
+        "paused",
+        "record",
+        "refill",
+        "serving",
+        "slow_us",
+        "state",
+        "tokens",
+        "tokens_bytes",
+        "up",
+        "waiting",
+    )
+
+    def __init__(self, node: NodeId, record: Recorder) -> None:
+        self.node = node
+        self.record = record
+        self.deliver = record.deliver
+        self.disk: bytes | None = None
+        """What the last `Persist` held."""
+        self.incarnation = -1
+        self.machine: Machine | None = None
+        self.handle: Callable[[int, Event], Sequence[Effect]] = _asleep
+        self.up = False
+        self.paused = False
+        self.direct = False
+        """Nothing stands between an arrival and the machine: the fast path."""
+        self.epoch = 0
+        """Grows when a life ends: heap entries of an earlier one are stale."""
+        self.fuse: int | None = None
+        """The next event carries out this many effects, then the node crashes."""
+        self.state = ""
+        """What the machine last said it shifted to."""
+        self.slow_us = 0
+        """Processor time each packet takes on top of the network's figures."""
+        # input
+        self.arrivals: deque[Packet] = deque()
+        self.arrivals_bytes = 0
+        self.tokens: deque[Packet] = deque()
+        """Unicasts: they wait until `arrivals` is empty (000 §5.2)."""
+        self.tokens_bytes = 0
+        self.busy = False
+        """The processor works on `serving`, or still sends."""
+        self.serving: Packet | None = None
+        self.departs_us = 0
+        """When the last packet sent so far leaves the processor."""
+        # timers
+        self.alarms: dict[str, Alarm] = {}
+        self.overdue: list[Alarm] = []
+        """Ran out while the node was paused or busy; they wait for the packets before them."""
+        self.guard = 0
+        """How many packets that is."""
+        # application
+        self.appetite = False
+        """Something waits to be submitted, or always will."""
+        self.waiting: deque[Offer] = deque()
+        self.refill: Refill | None = None
+        """Where there is always more to send: asked whenever the machine has room."""
+        self.offered: Sequence[Offer] = ()
+        """What the `Submit` being handled holds; empty once accepted."""
+        self.made = 0
+        """Payloads made in this life."""
+
+    def end_life(self) -> None:
+        """Forget all that dies with the process; the disk stays."""
+        self.epoch += 1
+        self.up = self.paused = self.direct = self.busy = False
+        self.fuse = self.serving = None
+        self.state = ""
+        self.handle = _asleep
+        self.machine = None
+        for alarm in self.alarms.values():
+            alarm.armed_us = alarm.deadline_us = -1
+        self.alarms = {}
+        self.overdue.clear()
+        self.arrivals.clear()
+        self.tokens.clear()
+        self.waiting.clear()
+        self.arrivals_bytes = self.tokens_bytes = self.guard = self.departs_us = self.made = 0
+        self.offered = ()
+        self.appetite = self.refill is not None
+
+
+def _asleep(now_us: int, event: Event) -> Sequence[Effect]:
+    raise AssertionError(f"{event} was given to a node that is down")

@@ -1,0 +1,127 @@
+"""What stands between two nodes: partitions, one-way cuts, clogs and bursts of loss.
+
+The network asks here only while something is wrong (`Links.calm` is False): the common path costs one
+test. A packet is judged when it goes onto the wire; what is already in flight arrives.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ordercast.core.contract import Packet
+from ordercast.core.identity import NodeId
+
+Link = tuple[NodeId, NodeId]
+"""One direction: from, to."""
+
+MOST_HELD = 10_000
+"""Packets a clogged link holds; further ones are dropped."""
+
+
+class Held(NamedTuple):
+    """A packet that waits in a clogged link."""
+
+    packet: Packet
+    unicast: bool
+
+
+class Links:
+    """The present faults of the links between nodes."""
+
+    def __init__(self, nodes: Sequence[NodeId], chance: random.Random) -> None:
+        """All links work. `chance` is the stream that bursts of loss draw from."""
+        self.calm = True
+        self._nodes = frozenset(nodes)
+        self._side: dict[NodeId, int] = {}
+        self._cut: set[Link] = set()
+        self._clogged: dict[Link, int | None] = {}
+        self._held: dict[Link, deque[Held]] = {}
+        self._bursts: list[float] = []
+        self._chance = chance.random
+
+    # --- changing them -------------------------------------------------------------------------
+
+    def partition(self, groups: Iterable[Iterable[NodeId]]) -> None:
+        """Only nodes of one group reach each other; nodes in no group make up one more together.
+
+        Replaces the partition before it.
+        """
+        self._side = {}
+        for number, group in enumerate(groups):
+            for node in group:
+                if node not in self._nodes or node in self._side:
+                    raise ValueError(f"node {node} is unknown or in two groups of the partition")
+                self._side[node] = number
+        self._settle()
+
+    def heal(self) -> None:
+        """End the partition. Cuts, clogs and bursts stay."""
+        self._side = {}
+        self._settle()
+
+    def cut(self, source: NodeId, to: NodeId) -> None:
+        """Nothing from `source` reaches `to` any more; the other direction works on."""
+        self._cut.add((source, to))
+        self._settle()
+
+    def uncut(self, source: NodeId, to: NodeId) -> None:
+        """End a one-way cut."""
+        self._cut.discard((source, to))
+        self._settle()
+
+    def clog(self, source: NodeId, to: NodeId, delay_us: int | None = None) -> None:
+        """What `source` sends to `to` takes `delay_us` longer, or is held until `unclog`."""
+        self._clogged[source, to] = delay_us
+        self._settle()
+
+    def unclog(self, source: NodeId, to: NodeId) -> Sequence[Held]:
+        """End a clog and give back what it held, in order."""
+        self._clogged.pop((source, to), None)
+        self._settle()
+        return self._held.pop((source, to), ())
+
+    def begin_burst(self, loss: float) -> None:
+        """From now on each reception is lost with this probability, on top of the network's own."""
+        self._bursts.append(loss)
+        self._settle()
+
+    def end_burst(self, loss: float) -> None:
+        """End a burst that began with this probability."""
+        self._bursts.remove(loss)
+        self._settle()
+
+    def _settle(self) -> None:
+        self.calm = not (self._side or self._cut or self._clogged or self._bursts)
+
+    # --- asking --------------------------------------------------------------------------------
+
+    def reach(self, source: NodeId, to: NodeId) -> bool:
+        """Whether a packet from `source` may get to `to` at all."""
+        side = self._side
+        return (source, to) not in self._cut and side.get(source, -1) == side.get(to, -1)
+
+    def obstacle(self, source: NodeId, to: NodeId) -> str | None:
+        """Why a packet sent now is lost; None if it is not. Draws from the stream of bursts."""
+        if (source, to) in self._cut:
+            return "cut"
+        if self._side.get(source, -1) != self._side.get(to, -1):
+            return "partition"
+        for loss in self._bursts:
+            if self._chance() < loss:
+                return "burst"
+        return None
+
+    def held_up(self, source: NodeId, to: NodeId) -> int | None:
+        """Extra delay of a packet that is sent now; None if the link holds it (`hold` it then)."""
+        return self._clogged.get((source, to), 0)
+
+    def hold(self, source: NodeId, to: NodeId, held: Held) -> bool:
+        """Keep a packet until `unclog`. False when the link is full and the packet is lost."""
+        waiting = self._held.setdefault((source, to), deque())
+        if len(waiting) >= MOST_HELD:
+            return False
+        waiting.append(held)
+        return True

@@ -1,0 +1,365 @@
+"""Networks a simulated group runs on: what a packet goes through between two machines.
+
+Two kinds, each a frozen configuration that `open` turns into a running network:
+
+- `Lan`: every receiver has its own delay, drawn from a distribution; packets between two nodes keep
+  their order unless they are lost, duplicated or reordered, each with a probability;
+- `Ethernet`: one shared medium with a bit rate that carries one packet at a time; every receiver
+  hears it at the same instant.
+
+Both say what a host is like: how much processor time a packet takes and how much its input buffers
+hold. `preset` names the usual ones. The delays of `Lan` come from a table made with sums and divisions
+alone, since ``math.log`` may differ between machines in its last bit, and a trace may not.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappush
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ordercast.core.contract import Packet
+from ordercast.core.identity import NodeId
+from ordercast.sim.links import Held, Links
+
+HeapEntry = tuple[int, float, Callable[[Any, Any], None] | None, Any, Any]
+"""When, a number that keeps equal times in order of scheduling, what to call, and with what."""
+
+LOCAL_US = 10
+"""What a packet to oneself takes: it never leaves the host."""
+
+_GRAIN = 4096
+EXPONENTIAL = tuple(accumulate(1.0 / (_GRAIN - i) for i in range(_GRAIN)))
+"""Quantiles of the exponential distribution of mean 1 (Rényi: the k-th smallest of n is on average the
+sum of 1/(n - i) for i < k), to be indexed by a uniform draw."""
+
+
+def exponential(uniform: float) -> float:
+    """A draw from the exponential distribution of mean 1, from a uniform one in [0, 1)."""
+    return EXPONENTIAL[int(uniform * _GRAIN)]
+
+
+class Wiring(NamedTuple):
+    """How a network reaches the world it is part of."""
+
+    heap: list[HeapEntry]
+    tick: Callable[[], int]
+    """The next number for a heap entry."""
+    hosts: Mapping[NodeId, Any]
+    """Every node, and what stands for it in the calls below."""
+    hear: Callable[[Any, Packet], None]
+    """A multicast packet arrives at one host."""
+    hear_all: Callable[[Sequence[Any], Packet], None]
+    """A multicast packet arrives at several hosts at the same instant."""
+    hear_unicast: Callable[[Any, Packet], None]
+    """A unicast packet arrives at its host."""
+    lose: Callable[[Any, Packet, str], None]
+    """A packet will not arrive at a host, and why."""
+
+
+class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What all networks have: the hosts on them, and loss."""
+
+    loss: float = 0.0
+    """Probability that a reception is lost (Ethernet: that a frame is, at one receiver)."""
+    input_bytes: int = 212_992
+    """What the input buffer for multicasts holds, and as much again for unicasts; a packet that does not
+    fit is dropped. The default is Linux's. It only fills while a host is busy or paused."""
+    receive_us: int = 0
+    """Processor time a host needs for a multicast packet before its machine sees it."""
+    unicast_us: int = 0
+    """The same for a unicast packet: the token."""
+    send_us: int = 0
+    """Processor time a host needs to send a packet; the packet leaves after it."""
+
+    def open(self, nodes: Sequence[NodeId], seed: str) -> Network:
+        """A network of this kind, in its first instant."""
+        raise NotImplementedError
+
+
+class Lan(NetworkConfig, frozen=True, kw_only=True):
+    """A switched network: independent delays, no shared medium, capacity without limit."""
+
+    base_us: int = 50
+    """The least delay."""
+    tail_us: int = 30
+    """Mean of the exponentially distributed rest."""
+    duplicate: float = 0.0
+    """Probability that a packet arrives a second time at a receiver."""
+    reorder: float = 0.0
+    """Probability that a packet is overtaken: it takes up to `reorder_us` longer."""
+    reorder_us: int = 1_000
+    """The most that an overtaken packet takes longer."""
+
+    def open(self, nodes: Sequence[NodeId], seed: str) -> Network:
+        """A network of this kind, in its first instant."""
+        return LanNetwork(self, nodes, seed)
+
+
+class Ethernet(NetworkConfig, frozen=True, kw_only=True):
+    """One shared medium: transmissions take their turn, first come first served."""
+
+    bits_per_s: int = 10_000_000
+    """Bit rate of the medium."""
+    propagation_us: int = 5
+    """From the end of a transmission to its arrival everywhere."""
+    mtu: int = 1_500
+    """Bytes of an IP packet in one frame; a larger datagram is sent in several."""
+    backlog_us: int = 1_000_000
+    """How far the medium may be booked ahead; what would wait longer is dropped by its sender."""
+
+    def open(self, nodes: Sequence[NodeId], seed: str) -> Network:
+        """A network of this kind, in its first instant."""
+        return EthernetNetwork(self, nodes, seed)
+
+
+PRESETS: dict[str, NetworkConfig] = {
+    "lan": Lan(),
+    "lossy": Lan(loss=0.02, duplicate=0.01, reorder=0.05),
+    "ethernet10": Ethernet(
+        bits_per_s=10_000_000, receive_us=300, unicast_us=500, send_us=200, input_bytes=65_536
+    ),
+    "ethernet100": Ethernet(bits_per_s=100_000_000, receive_us=10, unicast_us=15, send_us=8),
+}
+"""Networks by name.
+
+``ethernet10`` stands for the five Sun 4/IPC of 000 §9. The paper does not give host costs; ours are
+assumptions: a UDP packet costs such a workstation some 0.2 ms to send and 0.3 ms to receive, a token,
+which is also worked on, 0.5 ms, and SunOS gives its sockets some tens of kilobytes. ``ethernet100`` has
+hosts twenty-five times as fast.
+"""
+
+
+def preset(name: str, changes: Mapping[str, object] | None = None) -> NetworkConfig:
+    """The network of that name, with some of its fields changed; strings are read as numbers."""
+    if name not in PRESETS:
+        raise ValueError(f"no network {name!r}; there are {', '.join(PRESETS)}")
+    fields = msgspec.structs.asdict(PRESETS[name])
+    for field, value in (changes or {}).items():
+        if field not in fields:
+            raise ValueError(f"network {name} has no {field!r}; it has {', '.join(fields)}")
+        fields[field] = value
+    try:
+        return msgspec.convert(fields, type(PRESETS[name]), strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"network {name}: {error}") from error
+
+
+class Network:
+    """A running network. The world calls `multicast` and `unicast`; arrivals go onto its heap."""
+
+    def __init__(self, config: NetworkConfig, nodes: Sequence[NodeId], seed: str) -> None:
+        self.config = config
+        self.links = Links(nodes, random.Random(f"{seed}/burst"))
+        self.busy_us = 0.0
+        """How long the shared medium was in use; 0 where there is none."""
+        self._nodes = tuple(nodes)
+        self._lossy = random.Random(f"{seed}/loss").random
+
+    def attach(self, wiring: Wiring) -> None:
+        """Say where arrivals go. Once, before the first packet."""
+        self._wiring = wiring
+        self._heap, self._tick = wiring.heap, wiring.tick
+
+    def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
+        """Send to every node but `source`."""
+        raise NotImplementedError
+
+    def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
+        """Send to one node."""
+        raise NotImplementedError
+
+    def unclog(self, now_us: int, source: NodeId, to: NodeId) -> None:
+        """End a clog: what it held arrives now, in order."""
+        for packet, unicast in self.links.unclog(source, to):
+            self._schedule(now_us + LOCAL_US, to, packet, unicast)
+
+    def _schedule(self, when_us: int, to: NodeId, packet: Packet, unicast: bool) -> None:
+        hear = self._wiring.hear_unicast if unicast else self._wiring.hear
+        heappush(self._heap, (when_us, self._tick(), hear, self._wiring.hosts[to], packet))
+
+    def _passes(self, source: NodeId, to: NodeId, packet: Packet, unicast: bool) -> int | None:
+        """Extra delay on a link while not all is calm; None if the packet is lost or held."""
+        reason = self.links.obstacle(source, to)
+        if reason is None:
+            delay = self.links.held_up(source, to)
+            if delay is not None:
+                return delay
+            if self.links.hold(source, to, Held(packet, unicast)):
+                return None
+            reason = "clog full"
+        self._wiring.lose(self._wiring.hosts[to], packet, reason)
+        return None
+
+
+class _Lane:
+    """The way from one node to another on a `Lan`: it keeps packets in order."""
+
+    __slots__ = ("host", "last_us", "to")
+
+    def __init__(self, to: NodeId, host: object) -> None:
+        self.to = to
+        self.host = host
+        self.last_us = 0
+        """When the latest packet so far arrives; the next arrives no earlier."""
+
+
+class LanNetwork(Network):
+    """A running `Lan`."""
+
+    def __init__(self, config: Lan, nodes: Sequence[NodeId], seed: str) -> None:
+        super().__init__(config, nodes, seed)
+        self._lan = config
+        self._delays = tuple(config.base_us + int(config.tail_us * q) for q in EXPONENTIAL)
+        self._delay = random.Random(f"{seed}/delay").random
+        self._twice = random.Random(f"{seed}/duplicate").random
+        self._late = random.Random(f"{seed}/reorder").random
+
+    def attach(self, wiring: Wiring) -> None:
+        """Say where arrivals go. Once, before the first packet."""
+        super().attach(wiring)
+        self._lanes = {
+            source: [_Lane(to, wiring.hosts[to]) for to in self._nodes if to != source]
+            for source in self._nodes
+        }
+        self._lane = {(source, lane.to): lane for source in self._nodes for lane in self._lanes[source]}
+
+    def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
+        """Send to every node but `source`."""
+        self._send(now_us, source, self._lanes[source], Packet(data), False)
+
+    def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
+        """Send to one node."""
+        if source == to:
+            self._schedule(now_us + LOCAL_US, to, Packet(data), True)
+        else:
+            self._send(now_us, source, (self._lane[source, to],), Packet(data), True)
+
+    def _send(
+        self, now_us: int, source: NodeId, lanes: Sequence[_Lane], packet: Packet, unicast: bool
+    ) -> None:
+        heap, tick, delays, delay = self._heap, self._tick, self._delays, self._delay
+        hear = self._wiring.hear_unicast if unicast else self._wiring.hear
+        lan, calm = self._lan, self.links.calm
+        loss, duplicate, reorder = lan.loss, lan.duplicate, lan.reorder
+        for lane in lanes:
+            when_us = now_us + delays[int(delay() * _GRAIN)]
+            if not calm:
+                extra = self._passes(source, lane.to, packet, unicast)
+                if extra is None:
+                    continue
+                when_us += extra
+            if loss and self._lossy() < loss:
+                self._wiring.lose(lane.host, packet, "lost")
+                continue
+            if reorder and self._late() < reorder:
+                when_us += int(self._late() * lan.reorder_us)
+            elif when_us < lane.last_us:
+                when_us = lane.last_us
+            else:
+                lane.last_us = when_us
+            heappush(heap, (when_us, tick(), hear, lane.host, packet))
+            if duplicate and self._twice() < duplicate:
+                again_us = when_us + int(self._twice() * lan.reorder_us)
+                heappush(heap, (again_us, tick(), hear, lane.host, packet))
+
+
+class EthernetNetwork(Network):
+    """A running `Ethernet`. The medium is booked in nanoseconds, so that rounding does not add up."""
+
+    def __init__(self, config: Ethernet, nodes: Sequence[NodeId], seed: str) -> None:
+        super().__init__(config, nodes, seed)
+        self._ethernet = config
+        self._free_ns = 0
+        self._costs: dict[int, tuple[int, float]] = {}
+
+    def attach(self, wiring: Wiring) -> None:
+        """Say where arrivals go. Once, before the first packet."""
+        super().attach(wiring)
+        self._others = {
+            source: tuple(wiring.hosts[to] for to in self._nodes if to != source) for source in self._nodes
+        }
+        self._ids = {source: tuple(to for to in self._nodes if to != source) for source in self._nodes}
+
+    def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
+        """Send to every node but `source`."""
+        packet = Packet(data)
+        booked = self._book(now_us, len(data))
+        if booked is None:
+            for host in self._others[source]:
+                self._wiring.lose(host, packet, "medium full")
+            return
+        when_us, loss = booked
+        if self.links.calm and not loss:
+            hosts: Sequence[Any] = self._others[source]
+        else:
+            hosts = self._listeners(when_us, source, packet, loss)
+        heappush(self._heap, (when_us, self._tick(), self._wiring.hear_all, hosts, packet))
+
+    def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
+        """Send to one node."""
+        packet = Packet(data)
+        if source == to:
+            self._schedule(now_us + LOCAL_US, to, packet, True)
+            return
+        booked = self._book(now_us, len(data))
+        if booked is None:
+            self._wiring.lose(self._wiring.hosts[to], packet, "medium full")
+            return
+        when_us, loss = booked
+        if not self.links.calm:
+            extra = self._passes(source, to, packet, True)
+            if extra is None:
+                return
+            when_us += extra
+        if loss and self._lossy() < loss:
+            self._wiring.lose(self._wiring.hosts[to], packet, "lost")
+            return
+        self._schedule(when_us, to, packet, True)
+
+    def _listeners(self, when_us: int, source: NodeId, packet: Packet, loss: float) -> list[Any]:
+        """The hosts that hear a multicast at `when_us`, while not all do."""
+        hear: list[Any] = []
+        for to, host in zip(self._ids[source], self._others[source], strict=True):
+            extra = 0 if self.links.calm else self._passes(source, to, packet, False)
+            if extra is None:
+                continue
+            if loss and self._lossy() < loss:
+                self._wiring.lose(host, packet, "lost")
+            elif extra:
+                self._schedule(when_us + extra, to, packet, False)
+            else:
+                hear.append(host)
+        return hear
+
+    def _book(self, now_us: int, size: int) -> tuple[int, float] | None:
+        """Take the medium for a datagram: when it arrives, and its loss. None if booked too far ahead."""
+        cost = self._costs.get(size)
+        if cost is None:
+            cost = self._costs[size] = self._cost(size)
+        air_ns, loss = cost
+        now_ns = now_us * 1000
+        start_ns = max(self._free_ns, now_ns)
+        if start_ns - now_ns > self._ethernet.backlog_us * 1000:
+            return None
+        self._free_ns = start_ns + air_ns
+        self.busy_us += air_ns / 1000
+        return -(-self._free_ns // 1000) + self._ethernet.propagation_us, loss
+
+    def _cost(self, size: int) -> tuple[int, float]:
+        """Time on the medium in nanoseconds, and loss, of a datagram of `size` bytes.
+
+        A frame has preamble 8, header 14, check sequence 4 and a gap of 12 bytes, and holds at least 46;
+        IP's header is 20 bytes in each, UDP's 8 in the first. One lost frame loses the datagram.
+        """
+        config = self._ethernet
+        carried = (config.mtu - 20) // 8 * 8
+        frames, last = divmod(size + 8 + carried - 1, carried)
+        bytes_on_air = frames * 38 + (frames - 1) * (carried + 20) + max(46, last + 1 + 20)
+        loss = 1.0 - math.prod([1.0 - config.loss] * frames)
+        return bytes_on_air * 8 * 1_000_000_000 // config.bits_per_s, loss

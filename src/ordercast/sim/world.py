@@ -1,0 +1,423 @@
+"""A group of machines in virtual time: the driver of every simulation.
+
+The world gives machines their events and carries out their effects, in list order, as the runtime does
+with real sockets and clocks. It knows no protocol. The same seed gives the same rows on any machine:
+time is integer microseconds, everything that happens is one entry on one heap, equal times keep the
+order of scheduling, and each random purpose has its own stream.
+
+Rules a machine can rely on, beside those of `ordercast.core.contract`:
+
+- of the packets that wait at a node multicasts come first, unicasts when no multicast waits (000 §5.2);
+- a timer that runs out while its node is paused or busy waits for the packets that came before it
+  (pause guard), so a node that was stopped reads what it missed before it suspects others;
+- a crash loses all but the disk, whatever waits to be submitted included; packets already sent travel on;
+- a fault that does not apply (crash of a node that is down, resume of one that runs) does nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from heapq import heappush
+from typing import Any, NamedTuple
+
+from ordercast.core.contract import (
+    Accept,
+    CancelTimer,
+    Deliver,
+    Drop,
+    Event,
+    Halt,
+    Install,
+    Machine,
+    Multicast,
+    Originate,
+    Packet,
+    Persist,
+    SetTimer,
+    Shift,
+    Stable,
+    Start,
+    Stop,
+    Submit,
+    Unicast,
+)
+from ordercast.core.identity import Guarantee, MessageId, NodeId
+from ordercast.sim.host import Host, Offer, Refill
+from ordercast.sim.network import NetworkConfig, Wiring
+from ordercast.sim.payloads import Corruption, Ledger, payload
+from ordercast.sim.processors import Processors
+from ordercast.trace.recorder import no_kind
+from ordercast.trace.schema import Row
+
+MachineFactory = Callable[[NodeId, random.Random], Machine]
+"""Makes the machine for one life of a node; the stream is for what the machine draws (jitter)."""
+
+_MOST_CORRUPT = 100
+
+
+class _LifeOver(Exception):
+    """The machine halted: nothing behind it in the list is carried out."""
+
+
+class Change(NamedTuple):
+    """A machine entered a state (`Shift`)."""
+
+    time_us: int
+    node: NodeId
+    state: str
+    because: str
+
+
+class World(Processors):
+    """Machines, their hosts and the network between them."""
+
+    def __init__(
+        self,
+        make: MachineFactory,
+        nodes: Sequence[NodeId],
+        network: NetworkConfig,
+        seed: int | str,
+        *,
+        packets: bool = False,
+        kind_of: Callable[[bytes], str | None] = no_kind,
+        sink: Callable[[list[Row]], None] | None = None,
+        sink_rows: int = 50_000,
+        history: int = 10_000,
+        application_queue: int = 1_024,
+    ) -> None:
+        """Set up `nodes` on `network`; none is started yet.
+
+        `packets` traces packets too, with their kind from `kind_of`. With a `sink` the trace does not
+        stay in memory: whenever about `sink_rows` have come together the sink is given the list, which
+        is emptied when it returns; call `flush` at the end. `history` bounds how many changes of state
+        are remembered, `application_queue` how many messages a node's application keeps waiting.
+        """
+        super().__init__(nodes, network, seed, packets, kind_of, sink, sink_rows)
+        self.corrupt: list[Corruption] = []
+        """Deliveries that are not what was submitted (the first hundred)."""
+        self.names: dict[MessageId, str] = {}
+        """What a scenario calls a message, once it is accepted."""
+        self.changes: deque[Change] = deque(maxlen=history)
+        self.visits: Counter[str] = Counter()
+        """How often a state was entered, over all nodes."""
+        self.crashes: Counter[str] = Counter()
+        """How often a node crashed, by the state it was in."""
+        self.drops: Counter[str] = Counter()
+        """Packets that were not used, by reason: the network's, the hosts' and the machines'."""
+        self.refused: Counter[str] = Counter()
+        """Messages of the application that never reached a machine, by reason."""
+        self.starts = self.halts = self.submissions = self.accepted = 0
+        self.waited_us = 0
+        """How long accepted messages had waited for room, in all."""
+        self.sent_packets = self.sent_bytes = 0
+        self._make = make
+        self._application_queue = application_queue
+        self._watchers: list[Callable[[NodeId, str], None]] = []
+        self._ledger = Ledger()
+        self.network = network.open(self.nodes, str(seed))
+        self.network.attach(
+            Wiring(
+                self._heap, self._tick, self.hosts, self._hear, self._hear_all, self._hear_unicast, self._lose
+            )
+        )
+        self._carry: dict[type, Callable[[Host, Any], None]] = {
+            Multicast: self._multicast if self._plain else self._send,
+            Unicast: self._unicast if self._plain else self._send,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Persist: self._persist,
+            Accept: self._accept,
+            Originate: self._originate,
+            Deliver: self._deliver,
+            Stable: self._stable,
+            Install: self._install,
+            Shift: self._shift,
+            Drop: self._drop,
+            Halt: self._halt,
+        }
+
+    def watch(self, watcher: Callable[[NodeId, str], None]) -> None:
+        """Call `watcher(node, state)` whenever a machine says that it enters a state."""
+        self._watchers.append(watcher)
+
+    @property
+    def handled(self) -> int:
+        """Events that machines have handled."""
+        return self.receptions + self.timeouts + self.submissions + self.starts
+
+    @property
+    def utilization(self) -> float:
+        """Share of the time so far in which the shared medium was in use; 0 where there is none."""
+        return self.network.busy_us / self.now if self.now else 0.0
+
+    def up(self, node: NodeId) -> bool:
+        """Whether the node lives (it may be paused)."""
+        return self.hosts[node].up
+
+    # --- lives ---------------------------------------------------------------------------------
+
+    def start(self, *nodes: NodeId) -> None:
+        """Begin the first life of these nodes, or of all, in order."""
+        for node in nodes or self.nodes:
+            self._begin(self.hosts[node])
+
+    def restart(self, node: NodeId, keep_disk: bool = True) -> None:
+        """Begin the next life of a node that is down. One that is up only loses its lit fuse."""
+        host = self.hosts[node]
+        if host.up:
+            host.fuse = None
+            self._refresh(host)
+            return
+        if not keep_disk:
+            host.disk = None
+        self._begin(host)
+
+    def crash(self, node: NodeId, after_effects: int | None = None) -> None:
+        """End a life: at once, or in the middle of the next event that has more effects than this.
+
+        Of that event the first `after_effects` are carried out: what is behind a `Persist` must not
+        have happened before it, and this is how a test finds out.
+        """
+        host = self.hosts[node]
+        if not host.up:
+            return
+        if after_effects is None:
+            self._die(host)
+        else:
+            host.fuse = after_effects
+            host.direct = False
+
+    def leave(self, node: NodeId) -> None:
+        """Ask a node that runs to go (`Stop`): it finishes and halts by itself."""
+        host = self.hosts[node]
+        if host.up and not host.paused:
+            self._step(host, Stop())
+
+    def _begin(self, host: Host) -> None:
+        if host.up:
+            raise ValueError(f"node {host.node} runs already")
+        host.incarnation += 1
+        if host.incarnation:
+            host.record.restart(self.now, host.incarnation)
+        stream = random.Random(f"{self.seed}/node/{host.node}/{host.incarnation}")
+        host.machine = self._make(host.node, stream)
+        host.handle = host.machine.handle
+        host.up = True
+        self.starts += 1
+        self._refresh(host)
+        self._step(host, Start(host.incarnation, host.disk))
+
+    def _die(self, host: Host) -> None:
+        self.crashes[host.state] += 1
+        host.record.crash(self.now)
+        self._bury(host)
+
+    def _bury(self, host: Host) -> None:
+        self.refused["lost in a crash"] += len(host.waiting)
+        host.end_life()
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _hear(self, host: Host, packet: Packet) -> None:
+        if not host.direct:
+            self._line_up(host, packet, False)
+            return
+        self.receptions += 1
+        carry = self._carry
+        try:
+            for effect in host.handle(self.now, packet):
+                carry[type(effect)](host, effect)
+        except _LifeOver:
+            return
+        if host.appetite:
+            self._feed(host)
+
+    def _hear_all(self, hosts: Sequence[Host], packet: Packet) -> None:
+        hear = self._hear
+        for host in hosts:
+            hear(host, packet)
+
+    def _hear_unicast(self, host: Host, packet: Packet) -> None:
+        if host.direct:
+            self._hear(host, packet)
+        else:
+            self._line_up(host, packet, True)
+
+    def _step(self, host: Host, event: Event) -> None:
+        """Give a machine an event, carry out what it answers, and submit what there is room for."""
+        self._carry_out(host, event)
+        if host.appetite and host.up:
+            self._feed(host)
+
+    def _carry_out(self, host: Host, event: Event) -> None:
+        effects = host.handle(self.now, event)
+        fuse = host.fuse
+        cut = fuse is not None and len(effects) > fuse
+        carry = self._carry
+        try:
+            for effect in effects[:fuse] if cut else effects:
+                carry[type(effect)](host, effect)
+        except _LifeOver:
+            return
+        if cut:
+            self._die(host)
+
+    def _lose(self, host: Host, packet: Packet, reason: str) -> None:
+        self.drops[reason] += 1
+        host.record.packet(self.now, "packet_dropped", packet.data)
+
+    # --- the application -----------------------------------------------------------------------
+
+    def submit(
+        self,
+        node: NodeId,
+        size: int,
+        guarantee: Guarantee = Guarantee.AGREED,
+        label: str | None = None,
+    ) -> bool:
+        """The application of a node has a message of `size` bytes; False if it is refused.
+
+        The message is submitted as soon as the machine has room, after those that wait already.
+        """
+        host = self.hosts[node]
+        if not host.up:
+            self.refused["down"] += 1
+            return False
+        if len(host.waiting) >= self._application_queue:
+            self.refused["queue full"] += 1
+            return False
+        self._offer(host, size, guarantee, label)
+        host.appetite = True
+        if not host.paused:
+            self._feed(host)
+        return True
+
+    def saturate(self, node: NodeId, refill: Refill | None) -> None:
+        """Keep a node's send queue full, over all its lives, with what `refill` answers; None ends it."""
+        host = self.hosts[node]
+        host.refill = refill
+        host.appetite = refill is not None or bool(host.waiting)
+        if host.appetite and host.up and not host.paused:
+            self._feed(host)
+
+    def _offer(self, host: Host, size: int, guarantee: Guarantee, label: str | None) -> None:
+        data = payload(host.node, host.incarnation, host.made, size)
+        host.made += 1
+        host.waiting.append(Offer(data, guarantee, label, self.now))
+
+    def _feed(self, host: Host) -> None:
+        """Submit what waits, as far as the machine has room."""
+        waiting = host.waiting
+        while host.machine is not None:
+            room = host.machine.room
+            if host.refill is not None and (not waiting or len(waiting[0].payload) <= room):
+                for size, guarantee in host.refill(host.node, room):
+                    self._offer(host, size, guarantee, None)
+            offers = _take(waiting, room)
+            if not offers:
+                break
+            host.offered = offers
+            self.submissions += 1
+            self._carry_out(host, Submit([offer.payload for offer in offers], offers[0].guarantee))
+            if host.offered and host.up:
+                raise AssertionError(
+                    f"the machine of node {host.node} did not accept a Submit it had room for"
+                )
+        host.appetite = host.refill is not None or bool(waiting)
+
+    def _accept(self, host: Host, effect: Accept) -> None:
+        offers, host.offered = host.offered, ()
+        number = effect.number
+        payloads = [offer.payload for offer in offers]
+        host.record.submit(self.now, payloads, offers[0].guarantee, number)
+        problem = self._ledger.accept(host.node, host.incarnation, number, payloads)
+        if problem:
+            self._note_corrupt(host, MessageId(host.node, host.incarnation, number), problem)
+        for at, offer in enumerate(offers, number):
+            self.waited_us += self.now - offer.since_us
+            if offer.label is not None:
+                self.names[MessageId(host.node, host.incarnation, at)] = offer.label
+        self.accepted += len(offers)
+
+    # --- effects -------------------------------------------------------------------------------
+
+    def _multicast(self, host: Host, effect: Multicast) -> None:
+        data = effect[0]
+        self.sent_packets += 1
+        self.sent_bytes += len(data)
+        self.network.multicast(self.now, host.node, data)
+
+    def _unicast(self, host: Host, effect: Unicast) -> None:
+        self.sent_packets += 1
+        self.sent_bytes += len(effect.data)
+        self.network.unicast(self.now, host.node, effect.to, effect.data)
+
+    def _send(self, host: Host, effect: Multicast | Unicast) -> None:
+        """Where packets are traced, or sending takes time and packets leave one after another."""
+        host.record.packet(self.now, "packet_sent", effect.data)
+        if self._config.send_us:
+            host.departs_us = max(host.departs_us, self.now) + self._config.send_us
+            heappush(self._heap, (host.departs_us, self._tick(), self._depart, host, effect))
+        else:
+            self._depart(host, effect)
+
+    def _depart(self, host: Host, effect: Multicast | Unicast) -> None:
+        if type(effect) is Multicast:
+            self._multicast(host, effect)
+        else:
+            assert type(effect) is Unicast
+            self._unicast(host, effect)
+
+    def _persist(self, host: Host, effect: Persist) -> None:
+        host.disk = effect.data
+
+    def _originate(self, host: Host, effect: Originate) -> None:
+        host.record.originate(self.now, effect.batch)
+
+    def _deliver(self, host: Host, effect: Deliver) -> None:
+        batch = effect[0]
+        host.deliver(self.now, batch)
+        wrong = self._ledger.check(batch)
+        if wrong is not None:
+            number, what = wrong
+            self._note_corrupt(host, MessageId(batch.origin, batch.incarnation, number), what)
+
+    def _note_corrupt(self, host: Host, message: MessageId, what: str) -> None:
+        if len(self.corrupt) < _MOST_CORRUPT:
+            self.corrupt.append(Corruption(self.now, host.node, message, what))
+
+    def _stable(self, host: Host, effect: Stable) -> None:
+        host.record.stable(self.now, effect.batches)
+
+    def _install(self, host: Host, effect: Install) -> None:
+        host.record.install(self.now, effect.configuration)
+
+    def _shift(self, host: Host, effect: Shift) -> None:
+        host.state = effect.state
+        self.visits[effect.state] += 1
+        self.changes.append(Change(self.now, host.node, effect.state, effect.because))
+        for watcher in self._watchers:
+            watcher(host.node, effect.state)
+
+    def _drop(self, host: Host, effect: Drop) -> None:
+        self.drops[effect.reason] += 1
+
+    def _halt(self, host: Host, effect: Halt) -> None:
+        self.halts += 1
+        host.record.halt(self.now)
+        self._bury(host)
+        raise _LifeOver
+
+
+def _take(waiting: deque[Offer], room: int) -> list[Offer]:
+    """The first offers that fit into `room` and ask for one guarantee."""
+    taken: list[Offer] = []
+    while waiting and room > 0:
+        offer = waiting[0]
+        room -= len(offer.payload)
+        if room < 0 or (taken and offer.guarantee != taken[0].guarantee):
+            break
+        taken.append(waiting.popleft())
+    return taken

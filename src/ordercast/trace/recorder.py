@@ -1,0 +1,210 @@
+"""What a driver saw at one node, as rows of the trace.
+
+One recorder per node, for all of its lives: the simulated world and the real runtime both hold one
+and tell it what they did. Rows are plain tuples in the order of `ordercast.trace.schema.Row`, appended
+to a list the driver owns (shared by all nodes of a simulation), and written from there in batches.
+
+Rules:
+
+- ``step`` counts the node's rows over all its lives and never repeats;
+- the ``config_*`` columns name the configuration the node installed last *in this life*; they are null
+  before the first;
+- a `Batch` becomes one row a message: message ``i`` has number ``number + i`` and slot ``slot + i``;
+- a message's rows at one node come in the order in which the driver carried out the effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
+from ordercast.trace.schema import Row
+
+_WORD: dict[str, str] = {word: str(word.value) for word in (*Guarantee, *Kind)}
+"""Plain strings for the rows: an enum member would cost its readers more than a look-up here."""
+
+_NO_MESSAGE = (None, None, None, None, None, None, None, None, None)
+"""The columns ``origin`` to ``group`` where no message is concerned."""
+
+
+def no_kind(data: bytes) -> str | None:
+    """The kind of a packet, where nobody knows."""
+    return None
+
+
+class Recorder:
+    """Turns what happened at one node into rows.
+
+    This is the hottest code of a simulation beside the machine itself (a row for each message at each
+    node), which is why `_message_rows` spells out the one-message batch.
+    """
+
+    __slots__ = (
+        "_append",
+        "_kind",
+        "_kind_of",
+        "_rep",
+        "_seq",
+        "_step",
+        "deliver",
+        "incarnation",
+        "node",
+        "originate",
+        "packets",
+    )
+
+    deliver: Callable[[int, Batch], None]
+    """``deliver(now_us, batch)``: the messages reached the application."""
+    originate: Callable[[int, Batch], None]
+    """``originate(now_us, batch)``: the node's own messages were broadcast for the first time."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        rows: list[Row],
+        packets: bool = False,
+        kind_of: Callable[[bytes], str | None] = no_kind,
+    ) -> None:
+        """Record `node` into `rows`; with `packets`, packet events too.
+
+        `kind_of` names a packet's kind for the ``packet`` column (the protocol knows, we do not).
+        """
+        self.node = node
+        self.incarnation = 0
+        self.packets = packets
+        self._append = rows.append
+        self._kind_of = kind_of
+        self._step = 0
+        self._seq: int | None = None
+        self._rep: int | None = None
+        self._kind: str | None = None
+        self.deliver = partial(self._message_rows, "deliver")
+        self.originate = partial(self._message_rows, "originate")
+
+    @property
+    def steps(self) -> int:
+        """How many rows this node has made."""
+        return self._step
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def submit(self, now_us: int, payloads: Sequence[bytes], guarantee: Guarantee, number: int) -> None:
+        """The application's messages were accepted (`Submit`, answered by `Accept`)."""
+        node, life, append = self.node, self.incarnation, self._append
+        config = (self._seq, self._rep, self._kind)
+        word = _WORD.get(guarantee, guarantee)
+        step = self._step
+        for payload in payloads:
+            message = (node, life, number, None, None, None, None, word, None, len(payload), None)
+            append((node, life, step, now_us, "submit", *config, None, *message))
+            step += 1
+            number += 1
+        self._step = step
+
+    def stable(self, now_us: int, batches: Iterable[Batch]) -> None:
+        """Every member of the configuration is known to have these messages."""
+        for batch in batches:
+            self._message_rows("stable", now_us, batch)
+
+    def _message_rows(self, event: str, now_us: int, batch: Batch) -> None:
+        (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads = batch
+        step = self._step
+        word = _WORD.get(guarantee, guarantee)
+        if len(payloads) == 1:
+            self._step = step + 1
+            self._append(
+                (
+                    self.node,
+                    self.incarnation,
+                    step,
+                    now_us,
+                    event,
+                    self._seq,
+                    self._rep,
+                    self._kind,
+                    None,
+                    origin,
+                    life,
+                    number,
+                    config_seq,
+                    config_rep,
+                    seq,
+                    slot,
+                    word,
+                    None,
+                    len(payloads[0]),
+                    None,
+                )
+            )
+            return
+        node, mine, append = self.node, self.incarnation, self._append
+        here_seq, here_rep, here_kind = self._seq, self._rep, self._kind
+        for payload in payloads:
+            append(
+                (
+                    node,
+                    mine,
+                    step,
+                    now_us,
+                    event,
+                    here_seq,
+                    here_rep,
+                    here_kind,
+                    None,
+                    origin,
+                    life,
+                    number,
+                    config_seq,
+                    config_rep,
+                    seq,
+                    slot,
+                    word,
+                    None,
+                    len(payload),
+                    None,
+                )
+            )
+            step += 1
+            number += 1
+            slot += 1
+        self._step = step
+
+    # --- configurations and lives --------------------------------------------------------------
+
+    def install(self, now_us: int, configuration: Configuration) -> None:
+        """The application was told of a configuration; what follows at this node belongs to it."""
+        (self._seq, self._rep), kind, members = configuration
+        self._kind = _WORD.get(kind, kind)
+        self._plain_row(now_us, "install", members)
+
+    def crash(self, now_us: int) -> None:
+        """The node's life ended from outside."""
+        self._plain_row(now_us, "crash")
+
+    def halt(self, now_us: int) -> None:
+        """The machine ended its own life (`Halt`)."""
+        self._plain_row(now_us, "halt")
+
+    def restart(self, now_us: int, incarnation: int) -> None:
+        """The node begins another life. Its first one, incarnation 0, begins without a row."""
+        self.incarnation = incarnation
+        self._seq = self._rep = self._kind = None
+        self._plain_row(now_us, "restart")
+
+    def _plain_row(self, now_us: int, event: str, members: tuple[int, ...] | None = None) -> None:
+        step = self._step
+        self._step = step + 1
+        place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
+        self._append((*place, members, *_NO_MESSAGE, None, None))
+
+    # --- packets -------------------------------------------------------------------------------
+
+    def packet(self, now_us: int, event: str, data: bytes) -> None:
+        """A packet was `packet_sent`, `packet_received` or `packet_dropped`, if packets are traced."""
+        if not self.packets:
+            return
+        step = self._step
+        self._step = step + 1
+        place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
+        self._append((*place, None, *_NO_MESSAGE, len(data), self._kind_of(data)))
