@@ -1,0 +1,139 @@
+"""The wire: a common prefix, and a reader that checks every length and count.
+
+A packet is refused with a `Malformed` that carries its reason as a short, countable string. Machines
+turn it into a `Drop` effect; nothing a peer can send raises out of a machine.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from ordercast.core.identity import MAX_NODE_ID, ConfigurationId, NodeId
+
+MAGIC = b"OC"
+VERSION = 1
+PREFIX_SIZE = 4
+"""Two bytes of magic, the version, the packet's kind."""
+
+MAX_PACKET = 65_507
+"""No UDP datagram carries more."""
+
+_U8 = struct.Struct("<B")
+_U16 = struct.Struct("<H")
+_U32 = struct.Struct("<I")
+_I64 = struct.Struct("<q")
+_RING = struct.Struct("<qi")
+
+
+class Malformed(Exception):
+    """A packet that no correct peer sends. ``str(error)`` is the reason to count it under."""
+
+
+def prefix(kind: int) -> bytes:
+    """The first four bytes of every packet of that kind."""
+    return MAGIC + bytes((VERSION, kind))
+
+
+def kind_of(data: bytes) -> int:
+    """The packet's kind, or why the packet is not one of ours."""
+    if len(data) < PREFIX_SIZE:
+        raise Malformed("too short")
+    if data[:2] != MAGIC:
+        raise Malformed("not ordercast")
+    if data[2] != VERSION:
+        raise Malformed("unknown version")
+    if len(data) > MAX_PACKET:
+        raise Malformed("too long")
+    return data[3]
+
+
+def check_node(node: NodeId) -> NodeId:
+    """A node identifier off the wire."""
+    if not 0 < node <= MAX_NODE_ID:
+        raise Malformed("bad node id")
+    return node
+
+
+def check_count(number: int, lowest: int = 0) -> int:
+    """A sequence number or counter off the wire."""
+    if number < lowest:
+        raise Malformed("negative number")
+    return number
+
+
+class Reader:
+    """Reads fields from behind the prefix, never past the end."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = PREFIX_SIZE
+
+    def _take(self, form: struct.Struct) -> tuple[int, ...]:
+        end = self._at + form.size
+        if end > len(self._data):
+            raise Malformed("truncated")
+        values = form.unpack_from(self._data, self._at)
+        self._at = end
+        return values
+
+    def u8(self) -> int:
+        """An unsigned byte."""
+        return self._take(_U8)[0]
+
+    def u16(self) -> int:
+        """An unsigned 16-bit integer."""
+        return self._take(_U16)[0]
+
+    def u32(self) -> int:
+        """An unsigned 32-bit integer."""
+        return self._take(_U32)[0]
+
+    def count(self) -> int:
+        """A 64-bit sequence number or counter, which is never negative."""
+        return check_count(self._take(_I64)[0])
+
+    def node(self) -> NodeId:
+        """A node identifier."""
+        return check_node(self._take(_U32)[0])
+
+    def ring(self) -> ConfigurationId:
+        """A ring identifier."""
+        seq, rep = self._take(_RING)
+        return ConfigurationId(check_count(seq), check_node(rep))
+
+    def nodes(self, most: int) -> tuple[NodeId, ...]:
+        """A counted, strictly ascending list of at most ``most`` nodes."""
+        count = self.u16()
+        if count > most:
+            raise Malformed("too many members")
+        found = self._take(struct.Struct(f"<{count}I"))
+        previous = 0
+        for node in found:
+            if check_node(node) <= previous:
+                raise Malformed("members not ascending")
+            previous = node
+        return found
+
+    def rest(self) -> bytes:
+        """Everything that is left."""
+        rest = self._data[self._at :]
+        self._at = len(self._data)
+        return rest
+
+    def end(self) -> None:
+        """There must be nothing left."""
+        if self._at != len(self._data):
+            raise Malformed("trailing bytes")
+
+
+def pack_ring(ring: ConfigurationId) -> bytes:
+    """A ring identifier for the wire."""
+    return _RING.pack(ring.seq, ring.rep)
+
+
+def pack_nodes(nodes: Sequence[NodeId]) -> bytes:
+    """A counted list of nodes in ascending order for the wire."""
+    return struct.pack(f"<H{len(nodes)}I", len(nodes), *sorted(nodes))

@@ -1,0 +1,116 @@
+"""Timeouts and windows of a Totem ring: one validated object, the same at every member."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ordercast.core.wire import MAX_PACKET
+from ordercast.totem.packets import DATA_HEADER, MAX_MEMBERS, MAX_REQUESTS, RECOVERED_HEADER
+
+
+class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every field has a default that suits a local network; times are microseconds.
+
+    Wrong combinations raise `ValueError` with what to change.
+    """
+
+    token_loss_us: int = 200_000
+    """Without a token for this long, the ring is given up and a new one formed (000 §6.2.1)."""
+
+    token_retransmission_us: int = 30_000
+    """Without a sign that the token moved on, it is sent again (000 §5.2)."""
+
+    join_us: int = 15_000
+    """How often a Join is repeated while a ring is being formed (000 §6.2.1)."""
+
+    consensus_us: int = 60_000
+    """Who has not agreed on the membership by then is regarded as failed (000 §6.2.1)."""
+
+    fail_to_receive: int = 50
+    """Token visits without progress of `aru` after which who holds it up is excluded (000 §6.2.2)."""
+
+    max_attempts: int = 3
+    """Failed attempts at one membership before a further failure is forced (000 §6.2.2, termination)."""
+
+    window_size: int = 128
+    """Packets that all members together may broadcast in one token rotation (000 §8.1)."""
+
+    max_messages: int = 64
+    """Packets that one member may broadcast in one visit of the token (000 §8.1)."""
+
+    max_outstanding: int = 1024
+    """Packets that may be broadcast beyond `aru`: bounds what every member keeps for retransmission."""
+
+    max_requests: int = 128
+    """Most retransmission requests on a token."""
+
+    eager_requests: bool = False
+    """Ask for a gap at the first token that shows it, as the paper does; else only at the second, when a
+    late packet has had a whole rotation to arrive (no storms of needless retransmissions)."""
+
+    accelerated_window: int = 0
+    """Packets a member may send after it has passed the token on; 0 is the paper's protocol."""
+
+    idle_rotations: int = 3
+    """Rotations with nothing new after which the representative holds the token."""
+
+    hold_us: int = 10_000
+    """How long it holds it before the next rotation of an idle ring; 0 turns holding off."""
+
+    announce_us: int = 100_000
+    """How often a ring shows itself to strangers, so that healed partitions find each other."""
+
+    packet_size: int = 1_400
+    """Largest packet, in bytes; what the network carries without splitting it."""
+
+    max_message_size: int = 16 * 1024 * 1024
+    """Largest application message, in bytes."""
+
+    send_queue: int = 32 * 1024 * 1024
+    """Bytes of accepted messages that may wait to be broadcast; beyond that the submitter waits."""
+
+    max_members: int = 128
+    """Most nodes in a ring; strangers beyond that are not let in."""
+
+    @property
+    def heard_us(self) -> int:
+        """How long a stranger counts as heard after its last announcement."""
+        return 3 * self.announce_us
+
+    @property
+    def chunk_space(self) -> int:
+        """Bytes of a packet that are left for chunks, with room for the envelope of a recovery."""
+        return self.packet_size - DATA_HEADER - RECOVERED_HEADER
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) < (0 if name in _MAY_BE_ZERO else 1):
+                raise ValueError(f"{name} is {getattr(self, name)}: give it a positive number")
+        for small, large, why in _ORDER:
+            if getattr(self, small) >= getattr(self, large):
+                raise ValueError(
+                    f"{small} ({getattr(self, small)}) must be smaller than {large} "
+                    f"({getattr(self, large)}): {why}"
+                )
+        for name, low, high in _RANGES:
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(f"{name} is {getattr(self, name)}: choose between {low} and {high}")
+
+
+_MAY_BE_ZERO = {"accelerated_window", "eager_requests", "hold_us"}
+_ORDER = (
+    (
+        "token_retransmission_us",
+        "token_loss_us",
+        "a lost token should be sent again before the ring is given up",
+    ),
+    ("join_us", "consensus_us", "a lost Join should be repeated before its sender is regarded as failed"),
+    ("hold_us", "token_retransmission_us", "a held token must not look like a lost one"),
+    ("max_message_size", "send_queue", "the largest message has to fit into the queue"),
+    ("window_size", "max_outstanding", "a full window has to fit into the receive buffers"),
+)
+_RANGES = (
+    ("packet_size", 256, MAX_PACKET),
+    ("max_requests", 1, MAX_REQUESTS),
+    ("max_members", 1, MAX_MEMBERS),
+)

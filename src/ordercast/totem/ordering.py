@@ -1,0 +1,187 @@
+"""One ring's total order (000 §5): what was received on it, what its token says, what may be delivered.
+
+A `Ring` lives from the Commit token that proposes it until the next ring is installed. While a new ring
+is being recovered a node has two of them: the old one, frozen, and the new one, which carries the old
+one's messages across.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ordercast.core.contract import Deliver, Effect, Stable
+from ordercast.core.identity import Batch, ConfigurationId, Guarantee, NodeId
+from ordercast.core.packing import Reassembly
+from ordercast.core.window import ReceiveWindow
+from ordercast.totem.config import TotemConfig
+from ordercast.totem.flow import FlowControl
+from ordercast.totem.packets import CONTINUED, CONTINUES, NOBODY, SAFE, Data, Recovered, Token
+
+
+class Ring:
+    """A ring, as one of its members sees it."""
+
+    def __init__(
+        self, ring: ConfigurationId, members: tuple[NodeId, ...], me: NodeId, config: TotemConfig
+    ) -> None:
+        self.id = ring
+        self.members = members
+        """In token order: ascending, the representative first."""
+        self.me = me
+        self.representative = members[0]
+        self.successor = members[(members.index(me) + 1) % len(members)]
+        self.alone = len(members) == 1
+        self.window: ReceiveWindow[Data | Recovered] = ReceiveWindow(2 * config.max_outstanding)
+        self.flow = FlowControl(config)
+        self.token_seq = 0
+        """The token_seq with which the token was forwarded last (my_token_seq)."""
+        self.delivered = 0
+        """Everything up to here went to the application, or has nothing for it (high_delivered)."""
+        self.safe = 0
+        """Everything up to here was received by all: `aru` reached it on two successive rotations."""
+        self.forwarded_aru = 0
+        self.forwarded_seq = 0
+        """What the token said when it was forwarded last."""
+        self.arrived_seq = 0
+        """What the token's `seq` was when it arrived last."""
+        self.aru_count = 0
+        """Visits for which `aru` has not moved although something is missing (my_aru_count)."""
+        self.last_own = 0
+        """The last sequence number this node gave a packet of its own."""
+        self._reassembly = Reassembly(config.max_message_size)
+        self._unstable: deque[Batch] = deque()
+        self._max_requests = config.max_requests
+        self._eager = config.eager_requests and config.accelerated_window == 0
+
+    # --- the token (000 §5.2, Fig. 3) -----------------------------------------------------------
+
+    def accepts(self, token: Token) -> bool:
+        """Whether this is the token's next visit, not a redundant copy."""
+        return token.token_seq > self.token_seq
+
+    def answer(self, token: Token) -> list[bytes]:
+        """The packets that others asked for and this node has; they are taken off the token."""
+        if not token.rtr:
+            return []
+        found: list[bytes] = []
+        unanswered: list[int] = []
+        limit = self.flow.retransmissions()
+        for seq in token.rtr:
+            packet = self.window.get(seq) if len(found) < limit else None
+            if packet is None:
+                unanswered.append(seq)
+            else:
+                found.append(packet.raw)
+        token.rtr = unanswered
+        return found
+
+    def update_aru(self, token: Token) -> None:
+        """Lower the token's `aru` to what this node has, or raise it if this node had lowered it."""
+        mine = self.window.aru
+        if mine < token.aru or token.aru_id in (self.me, NOBODY):
+            token.aru = mine
+            token.aru_id = NOBODY if mine == token.seq else self.me
+
+    def request(self, token: Token) -> None:
+        """Add what is missing here to the token's rtr, in order, within bounds.
+
+        Asked for at once is only what the *previous* visit's token already knew of: what is newer may
+        still be on its way (accelerated ring).
+        """
+        upto = token.seq if self._eager else self.arrived_seq
+        if self.window.aru < upto:
+            wanted = self.window.missing(upto, self._max_requests)
+            token.rtr = sorted({*token.rtr, *wanted})[: self._max_requests]
+
+    def holder_up(self, token: Token, limit: int) -> NodeId | None:
+        """The *other* node that has failed to receive for more than ``limit`` visits, if one has.
+
+        000 Fig. 3 tests for ``aru_id = my_id``; the text (§6.2.2) has the others exclude the processor
+        that set `aru`, which is what terminates. We follow the text.
+        """
+        if token.aru_id != NOBODY and token.aru == self.forwarded_aru:
+            self.aru_count += 1
+        else:
+            self.aru_count = 0
+        return token.aru_id if self.aru_count > limit and token.aru_id != self.me else None
+
+    def forward(self, token: Token, arrived_seq: int) -> None:
+        """Account for the token as it leaves, and learn what has become safe (000 §5.2)."""
+        token.token_seq += 1
+        self.token_seq = token.token_seq
+        self.safe = max(self.safe, min(token.aru, self.forwarded_aru))
+        self.forwarded_aru = token.aru
+        self.forwarded_seq = token.seq
+        self.arrived_seq = arrived_seq
+
+    def quiet(self, token: Token) -> bool:
+        """Nothing was broadcast in the last rotation, and everything before is safe everywhere."""
+        return (
+            token.seq == self.forwarded_seq
+            and token.aru == token.seq
+            and self.safe == token.seq
+            and not token.rtr
+            and token.backlog == 0
+        )
+
+    # --- delivery -------------------------------------------------------------------------------
+
+    def deliver(self, effects: list[Effect]) -> None:
+        """Deliver what satisfies its criterion: agreed when it is next, safe when also all have it."""
+        seq = self.delivered
+        last = self.window.aru
+        if seq == last:
+            return
+        safe = self.safe
+        get = self.window.get
+        while seq < last:
+            packet = get(seq + 1)
+            if type(packet) is Data:
+                if packet.flags & SAFE and seq >= safe:
+                    break
+                batch = self._batch(packet)
+                if batch is not None:
+                    effects.append(Deliver(batch))
+                    self._unstable.append(batch)
+            seq += 1
+        self.delivered = seq
+
+    def deliver_rest(self, deliver_memb: frozenset[NodeId], effects: list[Effect]) -> None:
+        """Deliver, over gaps, the remaining messages of certain nodes (000 §7.2, step 4)."""
+        for seq, packet in self.window.after(self.delivered):
+            self.delivered = seq
+            if type(packet) is Data and packet.origin in deliver_memb:
+                batch = self._batch(packet)
+                if batch is not None:
+                    effects.append(Deliver(batch))
+
+    def discard(self, effects: list[Effect]) -> None:
+        """Give up what every member has: nobody will ask for it again (000 §5.1)."""
+        upto = min(self.safe, self.delivered)
+        if upto > self.window.discarded:
+            self.window.discard(upto)
+            unstable = self._unstable
+            stable = []
+            while unstable and unstable[0].seq <= upto:
+                stable.append(unstable.popleft())
+            if stable:
+                effects.append(Stable(stable))
+
+    def _batch(self, packet: Data) -> Batch | None:
+        """The messages that end in a packet, or None if none does."""
+        flags = packet.flags
+        slot, payloads = self._reassembly.take(
+            packet.origin, packet.number, packet.chunks, bool(flags & CONTINUES), bool(flags & CONTINUED)
+        )
+        if not payloads:
+            return None
+        return Batch(
+            self.id,
+            packet.seq,
+            slot,
+            packet.origin,
+            packet.incarnation,
+            packet.number + slot,
+            Guarantee.SAFE if flags & SAFE else Guarantee.AGREED,
+            payloads,
+        )

@@ -1,0 +1,383 @@
+"""Totem's packets: what they hold and how they look on the wire (000 §5.1, §6.1, §7.1).
+
+| kind | from 000 | travels |
+|---|---|---|
+| `Data` | regular message | multicast |
+| `Recovered` | old-ring message encapsulated for the new ring (§7.2) | multicast |
+| `Token` | regular token | to the successor |
+| `Commit` | Commit token | to the successor |
+| `Join` | Join message; with ``leave`` set, a farewell | multicast |
+| `Announce` | not in the paper: "this ring is here, and I hear these strangers" | multicast |
+| `Hurry` | not in the paper: wakes a representative that holds an idle ring's token | to it |
+
+`decode` is total: it returns a packet within bounds or raises `Malformed`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.packing import join_chunks, split_chunks
+from ordercast.core.wire import (
+    Malformed,
+    Reader,
+    check_count,
+    check_node,
+    kind_of,
+    pack_nodes,
+    pack_ring,
+    prefix,
+)
+
+MAX_MEMBERS = 1024
+"""Most nodes in any list on the wire; a configuration may allow fewer."""
+MAX_REQUESTS = 4096
+"""Most entries in a token's rtr list."""
+
+NOBODY = 0
+"""The null value of `Token.aru_id`: not the id of any processor."""
+
+DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY = range(1, 8)
+KIND_NAMES = {
+    DATA: "data",
+    RECOVERED: "recovered",
+    TOKEN: "token",
+    COMMIT: "commit",
+    JOIN: "join",
+    ANNOUNCE: "announce",
+    HURRY: "hurry",
+}
+
+SAFE, CONTINUES, CONTINUED = 1, 2, 4
+"""Flags of a `Data` packet."""
+
+DATA_PREFIX = prefix(DATA)
+_DATA = struct.Struct("<4sBqiqiiqH")
+DATA_HEADER = _DATA.size
+_RECOVERED = struct.Struct("<4sqiqi")
+RECOVERED_HEADER = _RECOVERED.size
+"""What encapsulation adds; `Data` leaves that much of a packet free."""
+_TOKEN = struct.Struct("<4sqiqqqiIIBHH")
+_ENTRY = struct.Struct("<iqiqqB")
+_COMMIT_HEAD = struct.Struct("<HH")
+_JOIN_HEAD = struct.Struct("<IqB")
+_RETRANS, _IDLE = 1, 2
+_MERGE, _LEAVE = 1, 2
+
+
+class Data(NamedTuple):
+    """A regular message of the paper: here a packet of chunks."""
+
+    ring_seq: int
+    ring_rep: NodeId
+    seq: int
+    origin: NodeId
+    incarnation: int
+    number: int
+    """Number of the message that the first chunk belongs to."""
+    flags: int
+    chunks: list[bytes]
+    raw: bytes
+    """The packet itself, for retransmission."""
+
+
+class Recovered(NamedTuple):
+    """A packet of an old ring, with a place in the new ring's order so that it arrives everywhere."""
+
+    ring_seq: int
+    ring_rep: NodeId
+    seq: int
+    sender: NodeId
+    old: Data
+    raw: bytes
+
+
+class Token:
+    """The regular token (000 §5.1, §7.1, §8.1). Changed in place by each holder."""
+
+    __slots__ = (
+        "aru",
+        "aru_id",
+        "backlog",
+        "fcc",
+        "idle",
+        "merge",
+        "retrans_flg",
+        "ring",
+        "rtr",
+        "seq",
+        "token_seq",
+    )
+
+    def __init__(self, ring: ConfigurationId) -> None:
+        self.ring = ring
+        self.token_seq = 0
+        """Counts hops; recognises redundant copies."""
+        self.seq = 0
+        """Highest sequence number broadcast on the ring."""
+        self.aru = 0
+        """All received up to here, by everyone."""
+        self.aru_id: NodeId = NOBODY
+        """Who lowered `aru` below `seq`."""
+        self.rtr: list[int] = []
+        """Retransmission requests."""
+        self.fcc = 0
+        """Packets broadcast in the last rotation (§8.1)."""
+        self.backlog = 0
+        """Packets waiting at all members, as each forwarded the token last (§8.1)."""
+        self.retrans_flg = False
+        """Old-ring messages remain to be rebroadcast (§7.1)."""
+        self.idle = False
+        """The representative will hold the token at its next visit unless something comes up."""
+        self.merge: tuple[NodeId, ...] = ()
+        """Strangers that every member asked so far hears and is heard by."""
+
+    def encode(self) -> bytes:
+        """For the wire."""
+        rtr, merge = self.rtr, self.merge
+        head = _TOKEN.pack(
+            prefix(TOKEN),
+            self.ring.seq,
+            self.ring.rep,
+            self.token_seq,
+            self.seq,
+            self.aru,
+            self.aru_id,
+            self.fcc,
+            self.backlog,
+            _RETRANS * self.retrans_flg | _IDLE * self.idle,
+            len(rtr),
+            len(merge),
+        )
+        return head + struct.pack(f"<{len(rtr)}q{len(merge)}i", *rtr, *merge) if rtr or merge else head
+
+
+class Entry(NamedTuple):
+    """One member's line in a Commit token's memb_list (000 §6.1)."""
+
+    node: NodeId
+    old_ring: ConfigurationId
+    aru: int
+    high_delivered: int
+    received_flg: bool
+
+
+class Commit(NamedTuple):
+    """The Commit token (000 §6.1)."""
+
+    ring: ConfigurationId
+    members: tuple[NodeId, ...]
+    memb_index: int
+    """How often it was forwarded: the first rotation ends at len(members), the second at twice that."""
+    entries: tuple[Entry, ...]
+    """Filled in token order during the first rotation."""
+
+    def encode(self) -> bytes:
+        """For the wire."""
+        head = _COMMIT_HEAD.pack(self.memb_index, len(self.entries))
+        lines = [
+            _ENTRY.pack(e.node, e.old_ring.seq, e.old_ring.rep, e.aru, e.high_delivered, e.received_flg)
+            for e in self.entries
+        ]
+        return b"".join((prefix(COMMIT), pack_ring(self.ring), pack_nodes(self.members), head, *lines))
+
+
+class Join(NamedTuple):
+    """The Join message (000 §6.1)."""
+
+    sender: NodeId
+    ring_seq: int
+    proc_set: tuple[NodeId, ...]
+    fail_set: tuple[NodeId, ...]
+    merge: bool = False
+    """The sender's ring has verified every link to the rings it wants to join with."""
+    leave: bool = False
+    """The sender goes, and will answer nothing more."""
+
+    def encode(self) -> bytes:
+        """For the wire."""
+        head = _JOIN_HEAD.pack(self.sender, self.ring_seq, _MERGE * self.merge | _LEAVE * self.leave)
+        return prefix(JOIN) + head + pack_nodes(self.proc_set) + pack_nodes(self.fail_set)
+
+
+class Announce(NamedTuple):
+    """A ring shows itself to strangers, and says which of them the sender hears."""
+
+    sender: NodeId
+    ring: ConfigurationId
+    members: tuple[NodeId, ...]
+    heard: tuple[NodeId, ...]
+
+    def encode(self) -> bytes:
+        """For the wire."""
+        head = prefix(ANNOUNCE) + struct.pack("<I", self.sender) + pack_ring(self.ring)
+        return head + pack_nodes(self.members) + pack_nodes(self.heard)
+
+
+class Hurry(NamedTuple):
+    """A member of an idle ring has something to send."""
+
+    ring: ConfigurationId
+
+    def encode(self) -> bytes:
+        """For the wire."""
+        return prefix(HURRY) + pack_ring(self.ring)
+
+
+AnyPacket: TypeAlias = Data | Recovered | Token | Commit | Join | Announce | Hurry
+
+
+def encode_data(
+    ring: ConfigurationId,
+    seq: int,
+    origin: NodeId,
+    incarnation: int,
+    number: int,
+    flags: int,
+    chunks: list[bytes],
+) -> Data:
+    """A new regular message, with the bytes that go out."""
+    head = _DATA.pack(DATA_PREFIX, flags, ring.seq, ring.rep, seq, origin, incarnation, number, len(chunks))
+    raw = head + join_chunks(chunks)
+    return Data(ring.seq, ring.rep, seq, origin, incarnation, number, flags, chunks, raw)
+
+
+def encode_recovered(ring: ConfigurationId, seq: int, sender: NodeId, old: Data) -> Recovered:
+    """An old-ring packet in its envelope."""
+    raw = _RECOVERED.pack(prefix(RECOVERED), ring.seq, ring.rep, seq, sender) + old.raw
+    return Recovered(ring.seq, ring.rep, seq, sender, old, raw)
+
+
+def decode_data(data: bytes) -> Data:
+    """A regular message; the prefix is known to be right."""
+    if len(data) < DATA_HEADER:
+        raise Malformed("truncated")
+    _, flags, ring_seq, ring_rep, seq, origin, incarnation, number, count = _DATA.unpack_from(data)
+    if ring_seq < 0 or ring_rep <= 0 or seq <= 0 or origin <= 0 or incarnation < 0 or number <= 0:
+        raise Malformed("bad number")
+    if flags > 7:
+        raise Malformed("unknown flags")
+    chunks = split_chunks(data, DATA_HEADER, count)
+    return Data(ring_seq, ring_rep, seq, origin, incarnation, number, flags, chunks, data)
+
+
+def _decode_recovered(data: bytes) -> Recovered:
+    if len(data) < RECOVERED_HEADER:
+        raise Malformed("truncated")
+    _, ring_seq, ring_rep, seq, sender = _RECOVERED.unpack_from(data)
+    check_count(ring_seq)
+    check_count(seq, lowest=1)
+    inner = data[RECOVERED_HEADER:]
+    if kind_of(inner) != DATA:
+        raise Malformed("envelope without data")
+    return Recovered(ring_seq, check_node(ring_rep), seq, check_node(sender), decode_data(inner), data)
+
+
+def decode_token(data: bytes) -> Token:
+    """A regular token; the prefix is known to be right."""
+    if len(data) < _TOKEN.size:
+        raise Malformed("truncated")
+    _, ring_seq, rep, token_seq, seq, aru, aru_id, fcc, backlog, flags, requests, strangers = (
+        _TOKEN.unpack_from(data)
+    )
+    if requests > MAX_REQUESTS or strangers > MAX_MEMBERS:
+        raise Malformed("too many entries")
+    if len(data) != _TOKEN.size + 8 * requests + 4 * strangers:
+        raise Malformed("lists do not fit")
+    if ring_seq < 0 or rep <= 0 or token_seq <= 0 or aru_id < 0 or not 0 <= aru <= seq or flags > 3:
+        raise Malformed("bad number")
+    token = Token(ConfigurationId(ring_seq, rep))
+    token.token_seq = token_seq
+    token.seq = seq
+    token.aru = aru
+    token.aru_id = aru_id
+    token.fcc = fcc
+    token.backlog = backlog
+    token.retrans_flg = bool(flags & _RETRANS)
+    token.idle = bool(flags & _IDLE)
+    if requests or strangers:
+        lists = struct.unpack_from(f"<{requests}q{strangers}i", data, _TOKEN.size)
+        token.rtr = list(lists[:requests])
+        token.merge = lists[requests:]
+        if any(not 0 < request <= seq for request in token.rtr):
+            raise Malformed("bad request")
+        for node in token.merge:
+            check_node(node)
+    return token
+
+
+def _decode_commit(data: bytes) -> Commit:
+    reader = Reader(data)
+    ring = reader.ring()
+    members = reader.nodes(MAX_MEMBERS)
+    memb_index = reader.u16()
+    count = reader.u16()
+    if not members or memb_index > 2 * len(members) or count != min(memb_index, len(members)):
+        raise Malformed("bad commit")
+    lines = reader.rest()
+    if len(lines) != count * _ENTRY.size:
+        raise Malformed("lists do not fit")
+    entries = []
+    for (node, seq, rep, aru, high, received), member in zip(
+        _ENTRY.iter_unpack(lines), members, strict=False
+    ):
+        if node != member or seq < 0 or rep <= 0 or not 0 <= high <= aru or received > 1:
+            raise Malformed("bad commit entry")
+        entries.append(Entry(node, ConfigurationId(seq, rep), aru, high, bool(received)))
+    return Commit(ring, members, memb_index, tuple(entries))
+
+
+def _decode_join(data: bytes) -> Join:
+    reader = Reader(data)
+    sender = reader.node()
+    ring_seq = reader.count()
+    flags = reader.u8()
+    if flags > 3:
+        raise Malformed("unknown flags")
+    proc_set = reader.nodes(MAX_MEMBERS)
+    fail_set = reader.nodes(MAX_MEMBERS)
+    reader.end()
+    if sender not in proc_set or not set(fail_set) <= set(proc_set):
+        raise Malformed("bad join")
+    return Join(sender, ring_seq, proc_set, fail_set, bool(flags & _MERGE), bool(flags & _LEAVE))
+
+
+def _decode_announce(data: bytes) -> Announce:
+    reader = Reader(data)
+    sender = reader.node()
+    ring = reader.ring()
+    members = reader.nodes(MAX_MEMBERS)
+    heard = reader.nodes(MAX_MEMBERS)
+    reader.end()
+    if sender not in members:
+        raise Malformed("bad announce")
+    return Announce(sender, ring, members, heard)
+
+
+def _decode_hurry(data: bytes) -> Hurry:
+    reader = Reader(data)
+    ring = reader.ring()
+    reader.end()
+    return Hurry(ring)
+
+
+_DECODERS: dict[int, Callable[[bytes], AnyPacket]] = {
+    DATA: decode_data,
+    RECOVERED: _decode_recovered,
+    TOKEN: decode_token,
+    COMMIT: _decode_commit,
+    JOIN: _decode_join,
+    ANNOUNCE: _decode_announce,
+    HURRY: _decode_hurry,
+}
+
+
+def decode(data: bytes) -> AnyPacket:
+    """Any packet of this protocol."""
+    decoder = _DECODERS.get(kind_of(data))
+    if decoder is None:
+        raise Malformed("unknown kind")
+    return decoder(data)

@@ -1,0 +1,118 @@
+"""Recovery (000 §7): bringing an old ring's messages across to the new one, and settling accounts.
+
+`Duty` is what a node owes to its old ring until it installs a new one; it survives failed attempts.
+`Exchange` is one attempt: the retransmission of old-ring messages on one new ring.
+`settle` carries out steps 2 to 5 of §7.2, as one atomic action.
+"""
+
+from __future__ import annotations
+
+from ordercast.core.contract import Effect, Install
+from ordercast.core.identity import Configuration, ConfigurationId, Kind, NodeId
+from ordercast.totem.ordering import Ring
+from ordercast.totem.packets import Commit, Data, Recovered, Token, encode_recovered
+
+
+class Duty:
+    """What must be delivered before a new ring is installed, over any number of failed attempts.
+
+    Once `received_flg` is set some other member may have installed the ring of that attempt and have
+    delivered messages as safe in its transitional configuration. So the set of old-ring messages is
+    then frozen, and `deliver_memb` stays as it was even when the next attempt has fewer members.
+    """
+
+    def __init__(self) -> None:
+        self.received_flg = False
+        """All messages that the members of the transitional configuration had are here."""
+        self.deliver_memb: frozenset[NodeId] = frozenset()
+        """Whose messages are delivered in the transitional configuration."""
+        self.high_ring_delivered = 0
+        """Up to here some member delivered on the old ring; so everyone does."""
+
+
+class Exchange:
+    """One attempt to recover the old ring's messages on a new ring."""
+
+    def __init__(self, ring: Ring, old: Ring, commit: Commit, duty: Duty) -> None:
+        self.ring = ring
+        """The new ring."""
+        self._old = old
+        self._duty = duty
+        mine = [entry for entry in commit.entries if entry.old_ring == old.id]
+        self.trans_memb = tuple(entry.node for entry in mine)
+        """Who comes from the same old ring, in ascending order (my_trans_memb)."""
+        self._queue: dict[int, Data] = {}
+        """Old-ring messages to be retransmitted, by old sequence number (retrans_message_queue)."""
+        self._set_by_me = False
+        self._quiet_visits = 0
+        """Successive visits at which retrans_flg left as false (my_retrans_flg_count)."""
+        self._install_seq = 0
+        if not all(entry.received_flg for entry in mine):
+            # Somebody lacks messages, so nobody can have installed an earlier attempt's ring. The duty
+            # starts afresh. (The paper leaves my_received_flg set here. Then a node that took part in
+            # this attempt and one that did not could come together in a third with different
+            # deliver_memb, both claiming to have received everything.)
+            duty.received_flg = False
+            duty.deliver_memb = frozenset(self.trans_memb)
+            duty.high_ring_delivered = max(entry.high_delivered for entry in mine)
+            low_ring_aru = min(entry.aru for entry in mine)
+            for seq, packet in old.window.after(low_ring_aru):
+                assert isinstance(packet, Data), f"{seq} of ring {old.id} was recovered after install"
+                self._queue[seq] = packet
+
+    @property
+    def backlog(self) -> int:
+        """Packets that wait to be retransmitted."""
+        return len(self._queue)
+
+    def next_packet(self, seq: int) -> Recovered:
+        """The next old-ring message, in an envelope with a place on the new ring."""
+        old_seq = next(iter(self._queue))
+        return encode_recovered(self.ring.id, seq, self.ring.me, self._queue.pop(old_seq))
+
+    def receive(self, packet: Recovered) -> None:
+        """Somebody retransmitted an old-ring message: keep it if it is from my old ring (Fig. 6)."""
+        data = packet.old
+        if (data.ring_seq, data.ring_rep) == self._old.id:
+            self._old.window.add(data.seq, data)
+            self._queue.pop(data.seq, None)
+
+    def update(self, token: Token) -> None:
+        """Say whether retransmissions remain, and notice when none do (Fig. 6, before forwarding)."""
+        if self._queue:
+            if not token.retrans_flg:
+                token.retrans_flg = True
+                self._set_by_me = True
+        elif token.retrans_flg and self._set_by_me:
+            token.retrans_flg = False
+            self._set_by_me = False
+        self._quiet_visits = 0 if token.retrans_flg else self._quiet_visits + 1
+        if self._quiet_visits == 2:
+            self._install_seq = token.seq
+        if self._quiet_visits >= 2 and self.ring.window.aru >= self._install_seq:
+            self._duty.received_flg = True
+
+    @property
+    def complete(self) -> bool:
+        """Everyone has everything, and everyone knows that everyone has (Fig. 6)."""
+        return self._quiet_visits >= 3 and self.ring.safe >= self._install_seq
+
+
+def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
+    """Steps 2 to 5 of 000 §7.2: the rest of the old ring, the two configuration changes."""
+    new = exchange.ring
+    old.safe = max(old.safe, duty.high_ring_delivered)
+    old.deliver(effects)
+    assert old.delivered >= duty.high_ring_delivered, "a message that a member delivered is missing"
+    effects.append(Install(transitional(new.id, exchange.trans_memb)))
+    old.deliver_rest(duty.deliver_memb, effects)
+    effects.append(Install(Configuration(new.id, Kind.REGULAR, new.members)))
+
+
+def transitional(new: ConfigurationId, trans_memb: tuple[NodeId, ...]) -> Configuration:
+    """The configuration between an old ring and a new one.
+
+    The seed gives its number as two less (000 §6.2.2) and as one less (§7.2) than the new ring's. Ring
+    numbers step by four, so either is unique; two less it is.
+    """
+    return Configuration(ConfigurationId(new.seq - 2, trans_memb[0]), Kind.TRANSITIONAL, trans_memb)

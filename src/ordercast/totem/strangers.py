@@ -1,0 +1,103 @@
+"""Nodes outside the ring: who is heard, who hears us, and with whom the ring could merge.
+
+000 lets any foreign message start the membership protocol. Where a link works one way only, that makes
+rings form and break for ever. Here an operational ring merges only with rings it has *verified*: each
+of its members hears each of theirs and is heard by it. Members say in announcements whom they hear, and
+the representative asks all members by a list on the token (`Token.merge`); see
+docs/decisions/merging.md.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.totem.packets import Announce
+
+
+class _Claim(NamedTuple):
+    time_us: int
+    ring: ConfigurationId
+    members: tuple[NodeId, ...]
+    hears_me: bool
+
+
+class Strangers:
+    """What one node knows of nodes outside its ring; bounded in number."""
+
+    def __init__(self, me: NodeId, heard_us: int, limit: int) -> None:
+        self._me = me
+        self._heard_us = heard_us
+        self._limit = limit
+        self._heard: dict[NodeId, int] = {}
+        self._claims: dict[NodeId, _Claim] = {}
+        self._ring_seqs: dict[NodeId, int] = {}
+
+    def outdated(self, sender: NodeId, ring_seq: int) -> bool:
+        """Whether a Join or Announce was sent before others of the same node that came earlier.
+
+        A node's ring sequence number never falls (it is on stable storage), so a lower one marks a
+        packet that lingered in the network.
+        """
+        if ring_seq < self._ring_seqs.get(sender, 0):
+            return True
+        if sender in self._ring_seqs or len(self._ring_seqs) < self._limit:
+            self._ring_seqs[sender] = ring_seq
+        return False
+
+    def ring_seq(self, node: NodeId) -> int:
+        """The highest ring sequence number a node has told of."""
+        return self._ring_seqs.get(node, 0)
+
+    def installed(self, ring: ConfigurationId, members: tuple[NodeId, ...]) -> None:
+        """Members are no strangers; and what they sent before they came to this ring is outdated."""
+        self._ring_seqs = {node: seq for node, seq in self._ring_seqs.items() if node in self._heard}
+        for node in members:
+            self._heard.pop(node, None)
+            self._claims.pop(node, None)
+            self._ring_seqs[node] = ring.seq
+
+    def hear(self, now_us: int, sender: NodeId) -> bool:
+        """A stranger spoke for itself. True if it had not been heard of late."""
+        new = not self._recent(now_us, self._heard.get(sender))
+        if new and len(self._heard) >= self._limit:
+            self._forget(now_us)
+        if sender in self._heard or len(self._heard) < self._limit:
+            self._heard[sender] = now_us
+        return new
+
+    def learn(self, now_us: int, announce: Announce) -> None:
+        """A stranger said which ring it is on and whom it hears."""
+        if announce.sender in self._heard:
+            hears_me = self._me in announce.heard
+            self._claims[announce.sender] = _Claim(now_us, announce.ring, announce.members, hears_me)
+
+    def heard(self, now_us: int) -> tuple[NodeId, ...]:
+        """The strangers heard of late, in ascending order."""
+        return tuple(node for node in sorted(self._heard) if self._recent(now_us, self._heard[node]))
+
+    def mutual(self, now_us: int) -> tuple[NodeId, ...]:
+        """The strangers that are heard and say that they hear us."""
+        return tuple(
+            node
+            for node in self.heard(now_us)
+            if (claim := self._claims.get(node)) and claim.hears_me and self._recent(now_us, claim.time_us)
+        )
+
+    def mergeable(self, verified: tuple[NodeId, ...]) -> set[NodeId]:
+        """The members of those foreign rings that were verified whole."""
+        whole: set[NodeId] = set()
+        for node in verified:
+            claim = self._claims.get(node)
+            if claim is not None and set(claim.members) <= set(verified):
+                whole.update(claim.members)
+        return whole
+
+    def _recent(self, now_us: int, time_us: int | None) -> bool:
+        return time_us is not None and now_us - time_us <= self._heard_us
+
+    def _forget(self, now_us: int) -> None:
+        for node in sorted(self._heard):
+            if not self._recent(now_us, self._heard[node]):
+                del self._heard[node]
+                self._claims.pop(node, None)
