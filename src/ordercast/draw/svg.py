@@ -27,6 +27,7 @@ SLIVER = 9.0
 """Least width of a transitional configuration."""
 NOTE_ROWS = 6
 """Rows of text for notes; with more, notes are numbered and told below the drawing."""
+NOTES_TOP = 74.0
 ROW = 15.0
 MOST_LISTED = 60
 """Configurations in the legend, and notes below the drawing; the rest is counted."""
@@ -39,7 +40,8 @@ text{{font:11px ui-sans-serif,system-ui,"Helvetica Neue",Arial,sans-serif;fill:{
 .tick{{fill:{FAINT};text-anchor:middle;font-size:10px;paint-order:stroke;stroke:#fff;stroke-width:4px}}
 .axis{{stroke:{FAINT};stroke-width:1}}.end{{text-anchor:end}}
 .rule{{stroke:{RULE};stroke-width:1}}.down{{stroke:#9aa3ad;stroke-width:1.2;stroke-dasharray:1 4}}
-.fault{{stroke:{FAULT};stroke-width:1;stroke-dasharray:5 3;opacity:.75}}.note{{fill:{FAULT};font-weight:600}}
+.fault{{stroke:{FAULT};stroke-width:1;stroke-dasharray:5 3;opacity:.75}}
+.note{{fill:{FAULT};font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:3px}}
 .gone{{stroke:{GONE};stroke-width:2.4;stroke-linecap:round;fill:none}}.halt{{fill:{GONE}}}
 .back{{stroke:{BACK};stroke-width:1.9;stroke-linecap:round;fill:none}}
 """.strip()
@@ -62,10 +64,9 @@ class _Sheet:
         few = len(story.lanes)
         self.pitch = 30.0 if few <= 12 else 22.0 if few <= 30 else 18.0
         self.bar = self.pitch * 0.68
-        self.note_rows = self._place_notes()
-        self.numbered = not self.note_rows and bool(notes)
-        rows = 1 if self.numbered else max((row for row, _ in self.note_rows), default=-1) + 1
-        self.axis = 74.0 + rows * ROW + (6 if rows else 0)
+        self._label_notes()
+        rows = max((row for row, _ in self.places), default=-1) + 1
+        self.axis = NOTES_TOP + rows * ROW + (6 if rows else 0)
         self.top = self.axis + 12
         self.bottom = self.top + self.pitch * few
 
@@ -79,16 +80,26 @@ class _Sheet:
             if self.story.start_us <= time_us <= self.story.end_us:
                 yield time_us
 
-    def _place_notes(self) -> list[tuple[int, float]]:
-        """Row and place of every note's text, or none at all if they need too many rows."""
+    def _label_notes(self) -> None:
+        """Their texts if those find room, else numbers, else numbers on top of each other."""
+        self.labels = [text for _, text in self.notes]
+        placed = self._place(self.labels)
+        self.numbered = placed is None
+        if placed is None:
+            self.labels = [str(number) for number in range(1, len(self.notes) + 1)]
+            placed = self._place(self.labels)
+        self.places = placed or [(0, self.x(time_us)) for time_us, _ in self.notes]
+
+    def _place(self, labels: Sequence[str]) -> list[tuple[int, float]] | None:
+        """Row and place of every note's label; None if they need too many rows."""
         free_from = [0.0] * NOTE_ROWS
         placed = []
-        for time_us, text in self.notes:
-            width = LETTER * len(text) * 1.08 + 14
+        for (time_us, _), label in zip(self.notes, labels, strict=True):
+            width = LETTER * len(label) * 1.08 + 14
             left = min(self.x(time_us), max(MARGIN, self.width - MARGIN - width))
             row = next((row for row, free in enumerate(free_from) if free <= left), None)
             if row is None:
-                return []
+                return None
             free_from[row] = left + width
             placed.append((row, left))
         return placed
@@ -120,8 +131,8 @@ class _Sheet:
         yield self._text(
             MARGIN,
             55,
-            f"{len(self.story.lanes)} nodes, {span}, {len(regular)} regular configurations, "
-            f"{delivered:,} deliveries. The time axis is wider where something changes.",
+            f"nodes: {len(self.story.lanes)}, time: {span}, regular configurations: {len(regular)}, "
+            f"deliveries: {delivered:,}. The time axis is wider where something changes.",
             "faint",
         )
 
@@ -228,17 +239,16 @@ class _Sheet:
             yield _glyph(life.ending.value, self.x(life.end_us), middle, told)
 
     def _notes(self) -> Iterator[str]:
+        """All lines, then all texts: no line crosses a text."""
+        texts = []
         for number, (time_us, text) in enumerate(self.notes):
             x = self.x(time_us)
-            row, left = (0, x) if self.numbered else self.note_rows[number]
-            y = 74.0 + ROW * row
-            told = escape(f"{words.clock(time_us - self.zero)}: {text}")
+            row, left = self.places[number]
+            y = NOTES_TOP + ROW * row
             line = _line("fault", x, y - 10, x, self.bottom)
-            yield f"<g><title>{told}</title>{line}</g>"
-            if self.numbered:
-                yield self._text(x + 3, y, str(number + 1), "note")
-            else:
-                yield self._text(left + 4, y, text, "note")
+            yield f"<g><title>{escape(words.clock(time_us - self.zero))}: {escape(text)}</title>{line}</g>"
+            texts.append(self._text(left + 4, y, self.labels[number], "note"))
+        yield from texts
 
     # --- below the lanes -----------------------------------------------------------------------
 
@@ -263,9 +273,10 @@ class _Sheet:
         if not self.numbered:
             return
         self.below += 16
-        entries = [f"{n}  {words.clock(t - self.zero)}  {text}" for n, (t, text) in enumerate(self.notes, 1)]
+        entries = [f"{n}: {words.clock(t - self.zero)}, {text}" for n, (t, text) in enumerate(self.notes, 1)]
         for x, y, entry in self._columns(entries, max(map(len, entries))):
             yield self._text(x, y, entry, "note")
+        yield from self._more(len(entries))
 
     def _legend(self) -> Iterator[str]:
         """Regular configurations of more than one, by their first install."""
@@ -280,9 +291,7 @@ class _Sheet:
             if configuration.kind == Kind.REGULAR and len(configuration.members) > 1
         ]
         self.below += 16
-        entries = [
-            f"{c.id}  {words.members(c, 60)}  from {words.clock(first[c] - self.zero)}" for c in several
-        ]
+        entries = [f"{c.id} {words.members(c, 60)} from {words.clock(first[c] - self.zero)}" for c in several]
         columns = self._columns(entries, max(map(len, entries), default=0) + 4)
         for configuration, (x, y, entry) in zip(several, columns, strict=False):
             index = self.colours[configuration]
@@ -291,9 +300,12 @@ class _Sheet:
                 f'stroke="{INK[index]}" stroke-width="0.8"/>'
             )
             yield self._text(x + 20, y, entry)
-        if len(several) > MOST_LISTED:
+        yield from self._more(len(several))
+
+    def _more(self, count: int) -> Iterator[str]:
+        if count > MOST_LISTED:
             self.below += ROW
-            yield self._text(MARGIN + GUTTER, self.below, f"and {len(several) - MOST_LISTED} more", "faint")
+            yield self._text(MARGIN + GUTTER, self.below, f"and {count - MOST_LISTED} more", "faint")
 
     def _columns(self, entries: Sequence[str], longest: int) -> list[tuple[float, float, str]]:
         """Places for the first entries, in columns read downwards; moves on to below them."""
