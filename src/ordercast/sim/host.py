@@ -129,6 +129,12 @@ class Host:
         self.made = 0
         """Payloads made in this life."""
 
+    def room(self) -> int:
+        """Bytes the application may submit now."""
+        assert self.machine is not None
+        room = self.machine.room
+        return room if room > 0 else -1
+
     def end_life(self) -> None:
         """Forget all that dies with the process; the disk stays."""
         self.epoch += 1

@@ -82,12 +82,11 @@ class Ledger:
 
     def check(self, batch: Batch) -> tuple[int, str] | None:
         """The first message of a delivered batch that is not what was submitted, and what is wrong."""
-        known = self._lives.get((batch[3], batch[4]))
-        number = batch[5]
+        known = self._lives.get(batch[3:5])
+        number, payloads = batch[5], batch[7]
         if known is not None:
-            get = known.get
-            for data in batch[7]:
-                if get(number) != data:
+            for data in payloads:
+                if known.get(number) != data:
                     break
                 number += 1
             else:

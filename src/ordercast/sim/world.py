@@ -202,8 +202,8 @@ class World(Processors):
         if host.incarnation:
             host.record.restart(self.now, host.incarnation)
         stream = random.Random(f"{self.seed}/node/{host.node}/{host.incarnation}")
-        host.machine = self._make(host.node, stream)
-        host.handle = host.machine.handle
+        machine = host.machine = self._make(host.node, stream)
+        host.handle = machine.handle
         host.up = True
         self.starts += 1
         self._refresh(host)
@@ -288,10 +288,12 @@ class World(Processors):
         if len(host.waiting) >= self._application_queue:
             self.refused["queue full"] += 1
             return False
-        self._offer(host, size, guarantee, label)
-        host.appetite = True
-        if not host.paused:
-            self._feed(host)
+        offer = self._offer(host, size, guarantee, label)
+        if not (host.waiting or host.paused) and host.room() >= size:
+            self._hand_over(host, [offer])
+        else:
+            host.waiting.append(offer)
+            host.appetite = True
         return True
 
     def saturate(self, node: NodeId, refill: Refill | None) -> None:
@@ -302,43 +304,45 @@ class World(Processors):
         if host.appetite and host.up and not host.paused:
             self._feed(host)
 
-    def _offer(self, host: Host, size: int, guarantee: Guarantee, label: str | None) -> None:
+    def _offer(self, host: Host, size: int, guarantee: Guarantee, label: str | None) -> Offer:
         data = payload(host.node, host.incarnation, host.made, size)
         host.made += 1
-        host.waiting.append(Offer(data, guarantee, label, self.now))
+        return Offer(data, guarantee, label, self.now)
 
     def _feed(self, host: Host) -> None:
         """Submit what waits, as far as the machine has room."""
         waiting = host.waiting
-        while host.machine is not None:
-            room = host.machine.room
+        while host.up:
+            room = host.room()
             if host.refill is not None and (not waiting or len(waiting[0].payload) <= room):
-                for size, guarantee in host.refill(host.node, room):
-                    self._offer(host, size, guarantee, None)
+                waiting.extend(self._offer(host, *message, None) for message in host.refill(host.node, room))
             offers = _take(waiting, room)
             if not offers:
                 break
-            host.offered = offers
-            self.submissions += 1
-            self._carry_out(host, Submit([offer.payload for offer in offers], offers[0].guarantee))
-            if host.offered and host.up:
-                raise AssertionError(
-                    f"the machine of node {host.node} did not accept a Submit it had room for"
-                )
+            self._hand_over(host, offers)
+            if not waiting and host.refill is None:
+                break
         host.appetite = host.refill is not None or bool(waiting)
+
+    def _hand_over(self, host: Host, offers: Sequence[Offer]) -> None:
+        host.offered = offers
+        self.submissions += 1
+        self._carry_out(host, Submit([offer[0] for offer in offers], offers[0].guarantee))
+        if host.offered and host.up:
+            raise AssertionError(f"the machine of node {host.node} did not accept what it had room for")
 
     def _accept(self, host: Host, effect: Accept) -> None:
         offers, host.offered = host.offered, ()
-        number = effect.number
-        payloads = [offer.payload for offer in offers]
-        host.record.submit(self.now, payloads, offers[0].guarantee, number)
-        problem = self._ledger.accept(host.node, host.incarnation, number, payloads)
+        node, life, number, now = host.node, host.incarnation, effect.number, self.now
+        payloads = [offer[0] for offer in offers]
+        host.record.submit(now, payloads, offers[0].guarantee, number)
+        problem = self._ledger.accept(node, life, number, payloads)
         if problem:
-            self._note_corrupt(host, MessageId(host.node, host.incarnation, number), problem)
-        for at, offer in enumerate(offers, number):
-            self.waited_us += self.now - offer.since_us
-            if offer.label is not None:
-                self.names[MessageId(host.node, host.incarnation, at)] = offer.label
+            self._note_corrupt(host, MessageId(node, life, number), problem)
+        for at, (_, _, label, since_us) in enumerate(offers, number):
+            self.waited_us += now - since_us
+            if label is not None:
+                self.names[MessageId(node, life, at)] = label
         self.accepted += len(offers)
 
     # --- effects -------------------------------------------------------------------------------
