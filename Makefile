@@ -39,7 +39,7 @@ format: $(STAMP)
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ordercast needs Python 3.11 or later: make PYTHON=python3.11")'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/pip install --quiet --editable '.[dev]'
+	@$(BIN)/pip install -qq --editable '.[dev]'
 	@touch $@
 
 clean:
