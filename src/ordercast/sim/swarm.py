@@ -1,0 +1,296 @@
+"""Faults drawn from a seed, swarm style.
+
+Every seed switches a random subset of the kinds on, so that some runs have many crashes and nothing
+else, and others a little of everything. Faults come in clusters: most bugs of a membership protocol
+need a second fault while it still deals with the first, so each kind places its faults a short random
+gap behind common moments. Every kind has its own stream: a new kind leaves the others as they are.
+
+All that begins also ends: see `ending`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ordercast.core.identity import NodeId
+from ordercast.sim.faults import (
+    IT,
+    Action,
+    Actions,
+    At,
+    Burst,
+    Clog,
+    Crash,
+    Cut,
+    Fault,
+    Heal,
+    Leave,
+    Partition,
+    Pause,
+    Restart,
+    Resume,
+    Slow,
+    Unclog,
+    Uncut,
+    Unslow,
+    When,
+)
+
+GAPS_US = (0, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+"""Scales of the gap between a moment and a fault that belongs to it."""
+LENGTHS_US = (1_000, 5_000, 20_000, 60_000, 150_000, 500_000)
+"""Scales of how long a fault lasts."""
+
+
+def draw(
+    seed: int | str,
+    nodes: Sequence[NodeId],
+    duration_us: int,
+    *,
+    states: Sequence[str] = (),
+    amnesia: bool = False,
+) -> list[Fault]:
+    """The faults of a seed: those drawn, all before `duration_us`, and their `ending` at it.
+
+    `states` are the names of the machine's states: with them some faults are triggered by a machine
+    entering one. `amnesia` lets some nodes lose their disk, which not every protocol promises to survive.
+    """
+    moments = _moments(random.Random(f"{seed}/fault/moments"), duration_us)
+    drawn: list[Fault] = []
+    for kind, (likely, faults_of) in _KINDS.items():
+        stream = random.Random(f"{seed}/fault/{kind}")
+        if stream.random() < likely:
+            intensity = stream.choice((0.2, 0.5, 0.9))
+            chosen = [moment for moment in moments if stream.random() < intensity]
+            drawn += faults_of(stream, nodes, chosen)
+    drawn += _triggered(random.Random(f"{seed}/fault/triggered"), nodes, states, duration_us)
+    if amnesia:
+        drawn = _forgetful(random.Random(f"{seed}/fault/amnesia"), drawn)
+    drawn = [fault for fault in drawn if isinstance(fault, When) or fault.at_us < duration_us]
+    drawn = [_shortened(fault, duration_us) for fault in drawn]
+    drawn.sort(key=lambda fault: fault.at_us if isinstance(fault, At) else -1)
+    return drawn + ending(drawn, nodes, duration_us, _dead(random.Random(f"{seed}/fault/dead"), nodes))
+
+
+def ending(
+    faults: Iterable[Fault], nodes: Sequence[NodeId], at_us: int, dead: Iterable[NodeId] = ()
+) -> list[Fault]:
+    """What ends at `at_us` all that `faults` may have begun, so that liveness can be required.
+
+    Partitions heal, cuts and clogs end, everybody resumes at full speed, and every node that is down
+    restarts; the `dead` are down for good, if anybody ever was. Bursts end by themselves. A shrunk list
+    of faults gets its own ending: drop what is at the end and call this again.
+    """
+    begun = [fault.do for fault in faults]
+    down = any(isinstance(action, Crash | Leave) for action in begun)
+    stay_dead = set(dead)
+    actions: list[Actions] = []
+    if any(isinstance(action, Partition) for action in begun):
+        actions.append(Heal())
+    actions += [Uncut(*link) for link in _links(begun, Cut)]
+    actions += [Unclog(*link) for link in _links(begun, Clog)]
+    for node in nodes:
+        if any(isinstance(action, Pause) for action in begun):
+            actions.append(Resume(node))
+        if any(isinstance(action, Slow) for action in begun):
+            actions.append(Unslow(node))
+        if down:
+            actions.append(Crash(node) if node in stay_dead else Restart(node))
+    return [At(at_us, action) for action in actions]
+
+
+def _links(actions: Iterable[Action], kind: type[Cut] | type[Clog]) -> list[tuple[NodeId, NodeId]]:
+    return sorted({(action.source, action.to) for action in actions if isinstance(action, kind)})
+
+
+def _moments(stream: random.Random, duration_us: int) -> list[int]:
+    count = stream.choice((1, 2, 3, 5, 8))
+    return sorted(stream.randrange(duration_us // 20, max(duration_us * 4 // 5, 1)) for _ in range(count))
+
+
+def _gap(stream: random.Random) -> int:
+    scale = stream.choice(GAPS_US)
+    return stream.randrange(scale) if scale else 0
+
+
+def _length(stream: random.Random) -> int:
+    return 1 + stream.randrange(stream.choice(LENGTHS_US))
+
+
+def _victims(stream: random.Random, nodes: Sequence[NodeId]) -> list[NodeId]:
+    """Mostly one node, sometimes several, now and then all."""
+    most = stream.choice((1, 1, 1, 2, 2, max(1, len(nodes) // 2), len(nodes)))
+    return stream.sample(list(nodes), min(len(nodes), stream.randint(1, most)))
+
+
+def _split(stream: random.Random, nodes: Sequence[NodeId]) -> Partition | None:
+    """The nodes in two groups or three; None if there are too few of them."""
+    if len(nodes) < 2:
+        return None
+    shuffled = stream.sample(list(nodes), len(nodes))
+    parts = min(len(nodes), stream.choice((2, 2, 2, 3)))
+    cuts = sorted(stream.sample(range(1, len(nodes)), parts - 1))
+    bounds = zip([0, *cuts], [*cuts, len(nodes)], strict=True)
+    return Partition(tuple(tuple(sorted(shuffled[a:b])) for a, b in bounds))
+
+
+# --- the kinds: a stream, the nodes and the moments to faults near them -----------------------------
+
+Draw = Callable[[random.Random, Sequence[NodeId], Sequence[int]], Iterator[At]]
+
+
+def _crashes(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    """Crashes of one or several at once, some of whom come back quickly, late, or at the end."""
+    for moment in moments:
+        together = _gap(stream)
+        for node in _victims(stream, nodes):
+            at_us = moment + (together if stream.random() < 0.7 else _gap(stream))
+            yield At(at_us, Crash(node))
+            if stream.random() < 0.8:
+                yield At(at_us + _length(stream), Restart(node))
+
+
+def _torn(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    """Crashes in the middle of carrying out effects."""
+    for moment in moments:
+        at_us, node = moment + _gap(stream), stream.choice(nodes)
+        yield At(at_us, Crash(node, stream.randrange(6)))
+        if stream.random() < 0.8:
+            yield At(at_us + 20_000 + _length(stream), Restart(node))
+
+
+def _pauses(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    for moment in moments:
+        for node in _victims(stream, nodes):
+            at_us = moment + _gap(stream)
+            yield At(at_us, Pause(node))
+            yield At(at_us + _length(stream), Resume(node))
+
+
+def _slows(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    for moment in moments:
+        for node in _victims(stream, nodes):
+            at_us = moment + _gap(stream)
+            yield At(at_us, Slow(node, stream.choice((50, 200, 1_000, 3_000))))
+            yield At(at_us + _length(stream), Unslow(node))
+
+
+def _partitions(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    """Partitions that heal, change into others directly, or come back right after they healed."""
+    for moment in moments:
+        at_us = moment + _gap(stream)
+        for _ in range(stream.choice((1, 1, 2, 3))):
+            split = _split(stream, nodes)
+            if split is None:
+                return
+            yield At(at_us, split)
+            at_us += _length(stream)
+            if stream.random() < 0.6:
+                yield At(at_us, Heal())
+                at_us += _gap(stream)
+        yield At(at_us, Heal())
+
+
+def _one_way(stream: random.Random, nodes: Sequence[NodeId]) -> list[tuple[NodeId, NodeId]]:
+    """Links: one, or all from a node (mute), or all to it (deaf)."""
+    node = stream.choice(nodes)
+    others = [other for other in nodes if other != node]
+    if not others:
+        return []
+    shape = stream.choice(("one", "one", "mute", "deaf"))
+    if shape == "one":
+        return [(node, stream.choice(others))]
+    return [(node, other) if shape == "mute" else (other, node) for other in others]
+
+
+def _cuts(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    for moment in moments:
+        at_us, until_us = moment + _gap(stream), _length(stream)
+        for link in _one_way(stream, nodes):
+            yield At(at_us, Cut(*link))
+            yield At(at_us + until_us, Uncut(*link))
+
+
+def _clogs(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    for moment in moments:
+        at_us, length_us = moment + _gap(stream), _length(stream)
+        delay_us = stream.choice((None, None, 2_000, 20_000, 100_000))
+        for link in _one_way(stream, nodes):
+            yield At(at_us, Clog(*link, delay_us))
+            yield At(at_us + length_us, Unclog(*link))
+
+
+def _bursts(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    for moment in moments:
+        loss = stream.choice((0.1, 0.3, 0.6, 0.9, 1.0))
+        yield At(moment + _gap(stream), Burst(loss, _length(stream)))
+
+
+def _leaves(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    for moment in moments:
+        at_us, node = moment + _gap(stream), stream.choice(nodes)
+        yield At(at_us, Leave(node))
+        if stream.random() < 0.7:
+            yield At(at_us + 5_000 + _length(stream), Restart(node))
+
+
+_KINDS: dict[str, tuple[float, Draw]] = {
+    "crash": (0.5, _crashes),
+    "torn": (0.35, _torn),
+    "pause": (0.3, _pauses),
+    "slow": (0.2, _slows),
+    "partition": (0.5, _partitions),
+    "cut": (0.3, _cuts),
+    "clog": (0.25, _clogs),
+    "burst": (0.35, _bursts),
+    "leave": (0.15, _leaves),
+}
+"""Each kind: how likely a seed has it, and how it is drawn."""
+
+
+def _triggered(
+    stream: random.Random, nodes: Sequence[NodeId], states: Sequence[str], duration_us: int
+) -> list[Fault]:
+    """Faults that hit a machine as it enters a state, or shortly after."""
+    faults: list[Fault] = []
+    if not states or stream.random() < 0.4:
+        return faults
+    for _ in range(stream.choice((1, 1, 2, 4))):
+        other = stream.choice(nodes)
+        action: Actions = stream.choice((Crash(IT), Crash(IT, stream.randrange(6)), Crash(other), Pause(IT)))
+        split = _split(stream, nodes)
+        if split is not None and stream.random() < 0.25:
+            action = split
+        who = stream.choice((None, None, *nodes))
+        state, nth = stream.choice(states), stream.choice((1, 1, 2, 3, 5, 8))
+        faults.append(When(who, state, action, nth, _gap(stream) // 10, duration_us))
+    for node in stream.sample(list(nodes), stream.randint(0, len(nodes))):
+        at_us = stream.randrange(duration_us)
+        faults += [At(at_us, Restart(node)), At(at_us, Resume(node))]
+    return faults
+
+
+def _forgetful(stream: random.Random, faults: list[Fault]) -> list[Fault]:
+    """The same faults; some restarts find no disk."""
+    share = stream.choice((0.0, 0.3, 1.0))
+    return [
+        At(fault.at_us, Restart(fault.do.node, keep_disk=False))
+        if isinstance(fault, At) and isinstance(fault.do, Restart) and stream.random() < share
+        else fault
+        for fault in faults
+    ]
+
+
+def _shortened(fault: Fault, duration_us: int) -> Fault:
+    """A burst that would outlast the faults ends with them."""
+    if isinstance(fault, At) and isinstance(fault.do, Burst):
+        return At(fault.at_us, Burst(fault.do.loss, min(fault.do.duration_us, duration_us - fault.at_us)))
+    return fault
+
+
+def _dead(stream: random.Random, nodes: Sequence[NodeId]) -> list[NodeId]:
+    """Nodes that are down for good at the end: in most runs none, never all."""
+    if stream.random() < 0.7:
+        return []
+    return stream.sample(list(nodes), stream.randint(0, len(nodes) - 1))
