@@ -11,6 +11,9 @@ import json
 import sys
 from pathlib import Path
 
+MOST_NAMED = 12
+"""Branches named for a file."""
+
 
 def main() -> int:
     """Print the shares; 1 if one is below what is asked for."""
@@ -33,9 +36,10 @@ def main() -> int:
         if not enough:
             print(f"  less than the {arguments.at_least:g}% asked for; the branches never taken:")
             for name, entry in sorted(inside.items()):
-                missing = ", ".join(f"{start}->{end}" for start, end in entry["missing_branches"])
+                missing = [f"{start}->{end}" for start, end in entry["missing_branches"]]
                 if missing:
-                    print(f"  {name}: {missing}")
+                    more = ", …" if len(missing) > MOST_NAMED else ""
+                    print(f"  {name}: {len(missing)}: {', '.join(missing[:MOST_NAMED])}{more}")
     return 1 if short else 0
 
 
