@@ -9,6 +9,7 @@ the one of scenario files: ``str(fault)`` writes it and `parse_action` reads it.
     partition p q | r s      heal                         leave s
     cut p -> q               uncut p -> q                 burst 0.3 for 20ms
     clog p -> q              clog p -> q by 5ms           unclog p -> q
+    p sends a                p sends a x*50 size 1000 safe
 
 An action that does not apply (crash of a node that is down) does nothing. In the action of a `When`,
 ``it`` is the node that entered the state.
@@ -24,7 +25,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from ordercast.core.identity import NodeId
+from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sim.world import World
 
 IT: NodeId = 0
@@ -153,6 +154,16 @@ class Burst(Action, frozen=True):
     duration_us: int
 
 
+class Send(Action, frozen=True):
+    """The node's application sends named messages: no fault, but it happens at a time like one."""
+
+    node: NodeId
+    names: tuple[str, ...]
+    """``a`` is one message, ``x*50`` are fifty, called x1 to x50."""
+    size: int = 100
+    guarantee: Guarantee = Guarantee.AGREED
+
+
 def apply(world: World, action: Action) -> None:
     """Do it now."""
     links = world.network.links
@@ -186,8 +197,22 @@ def apply(world: World, action: Action) -> None:
         case Burst(loss, duration_us):
             links.begin_burst(loss)
             world.at(world.now + duration_us, lambda: links.end_burst(loss))
+        case Send(node, names, size, guarantee):
+            for name in each_name(names):
+                world.submit(node, size, guarantee, name)
         case _:
             raise TypeError(f"{action!r} is no action")
+
+
+def each_name(names: Iterable[str]) -> list[str]:
+    """The names of messages, with ``x*3`` spelled out as x1, x2, x3."""
+    every: list[str] = []
+    for name in names:
+        stem, star, count = name.partition("*")
+        if not re.fullmatch(r"\w+", stem) or (star and not count.isdigit()):
+            raise ValueError(f"expected the name of a message, such as a or x*50, found {name!r}")
+        every += [f"{stem}{i + 1}" for i in range(int(count))] if star else [stem]
+    return every
 
 
 def _plain_name(node: NodeId) -> str:
@@ -214,8 +239,13 @@ def action_text(action: Action, name: Names = _plain_name) -> str:
             return f"burst {loss} for {time_text(duration_us)}"
         case Crash(node) | Restart(node) | Pause(node) | Resume(node) | Unslow(node) | Leave(node):
             return f"{verb} {name(node)}"
+        case Send(node, names, size, guarantee):
+            return f"{name(node)} sends {' '.join(names)} size {size}{_SAFELY[guarantee]}"
         case _:
             return verb
+
+
+_SAFELY = {Guarantee.AGREED: "", Guarantee.SAFE: " safe"}
 
 
 # --- when ------------------------------------------------------------------------------------------
@@ -275,6 +305,7 @@ Actions: TypeAlias = (
     | Clog
     | Unclog
     | Burst
+    | Send
 )
 Fault: TypeAlias = At | When
 
@@ -282,6 +313,14 @@ Fault: TypeAlias = At | When
 def _ordinal(number: int) -> str:
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
+
+
+def parse_ordinal(text: str) -> int:
+    """The number that ``1st``, ``2nd``, ``3rd``, … stand for."""
+    match = re.fullmatch(r"(\d+)(?:st|nd|rd|th)", text)
+    if match is None or int(match[1]) < 1:
+        raise ValueError(f"expected 1st, 2nd, 3rd or so, found {text!r}")
+    return int(match[1])
 
 
 def schedule(world: World, faults: Iterable[Fault]) -> None:
@@ -322,14 +361,26 @@ def _meant(action: Action, it: NodeId) -> Action:
 
 def parse_action(words: Sequence[str], nodes: Mapping[str, NodeId]) -> Actions:
     """Read an action from the words of its text. Says what was expected if it cannot."""
+    if len(words) > 1 and words[1] == "sends":
+        return _parse_send(node_called(words[0], nodes), " ".join(words[2:]))
     verb = words[0] if words else ""
     if verb not in _FORMS:
-        raise ValueError(f"expected an action ({', '.join(_FORMS)}), found {verb!r}")
+        raise ValueError(f"expected an action ({', '.join(_FORMS)}, or p sends a), found {verb!r}")
     pattern, make = _FORMS[verb]
     match = re.fullmatch(pattern, " ".join(words[1:]))
     if match is None:
         raise ValueError(f"expected {verb!r} to be written like {_EXAMPLE[verb]!r}")
     return make(lambda name: node_called(name, nodes), *match.groups())
+
+
+def _parse_send(node: NodeId, text: str) -> Send:
+    match = re.fullmatch(r"(.+?)(?: size (\d+))?( safe)?", text)
+    if match is None:
+        raise ValueError("expected the names of messages, as in: p sends a b x*50 size 1000 safe")
+    names = tuple(match[1].split())
+    each_name(names)
+    guarantee = Guarantee.SAFE if match[3] else Guarantee.AGREED
+    return Send(node, names, int(match[2]) if match[2] else 100, guarantee)
 
 
 def node_called(name: str, nodes: Mapping[str, NodeId]) -> NodeId:

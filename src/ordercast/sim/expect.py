@@ -1,0 +1,310 @@
+"""What a scenario expects, how it is written, and whether it came true.
+
+The grammar is in `ordercast.sim.scenario`. Expectations speak of memberships and named messages, never
+of identifiers or times, so they can be written from the paper before the protocol exists.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple, TypeAlias
+
+from ordercast.core.identity import MessageId, NodeId
+from ordercast.sim.faults import each_name, node_called, parse_ordinal
+from ordercast.trace.schema import Row
+
+
+class Membership(NamedTuple):
+    """A configuration as scenarios see it."""
+
+    transitional: bool
+    members: tuple[NodeId, ...]
+
+
+RESTARTED = Membership(False, ())
+"""Stands among a node's configurations where a life ended and another began."""
+
+
+class Delivered(NamedTuple):
+    """A delivery as scenarios see it."""
+
+    message: MessageId
+    where: Membership
+
+
+class Story:
+    """What a run's rows say about configurations and deliveries, node by node."""
+
+    def __init__(
+        self, rows: Iterable[Row], names: Mapping[MessageId, str], visits: Mapping[tuple[NodeId, str], int]
+    ) -> None:
+        self.names = names
+        self.visits = visits
+        self.installs: dict[NodeId, list[Membership]] = {}
+        self.delivers: dict[NodeId, list[Delivered]] = {}
+        self.halted: Counter[NodeId] = Counter()
+        for row in rows:
+            self._read(row)
+
+    def _read(self, row: Row) -> None:
+        node, event = row[0], row[4]
+        if event == "install":
+            members = tuple(sorted(row[8] or ()))
+            self.installs.setdefault(node, []).append(Membership(row[7] == "transitional", members))
+        elif event == "restart":
+            self.installs.setdefault(node, []).append(RESTARTED)
+        elif event == "halt":
+            self.halted[node] += 1
+        elif event == "deliver":
+            assert row[9] is not None
+            assert row[10] is not None
+            assert row[11] is not None
+            where = self.installs.get(node, [RESTARTED])[-1]
+            message = MessageId(row[9], row[10], row[11])
+            self.delivers.setdefault(node, []).append(Delivered(message, where))
+
+    def named(self, node: NodeId) -> list[tuple[str, Membership]]:
+        """The named messages a node delivered, in order, and where."""
+        return [
+            (self.names[message], where)
+            for message, where in self.delivers.get(node, [])
+            if message in self.names
+        ]
+
+
+# --- the expectations ------------------------------------------------------------------------------
+
+
+class Installs(NamedTuple):
+    """Configurations that follow each other; None stands for any number of others."""
+
+    nodes: tuple[NodeId, ...]
+    pattern: tuple[Membership | None, ...]
+
+
+class EndsIn(NamedTuple):
+    """The configuration installed last."""
+
+    nodes: tuple[NodeId, ...]
+    last: Membership
+
+
+class Delivers(NamedTuple):
+    """Messages delivered in this order, and perhaps where."""
+
+    nodes: tuple[NodeId, ...]
+    names: tuple[str, ...]
+    where: Membership | None
+
+
+class NeverDelivers(NamedTuple):
+    """Messages delivered nowhere in the run of these nodes."""
+
+    nodes: tuple[NodeId, ...]
+    names: tuple[str, ...]
+
+
+class Enters(NamedTuple):
+    """A state entered at least so often."""
+
+    nodes: tuple[NodeId, ...]
+    state: str
+    times: int
+
+
+class Halts(NamedTuple):
+    """The machine ended its own life."""
+
+    nodes: tuple[NodeId, ...]
+
+
+class SameOrder(NamedTuple):
+    """Any two of the nodes deliver what both deliver in the same order."""
+
+    nodes: tuple[NodeId, ...]
+
+
+class Clean(NamedTuple):
+    """The auditor finds nothing."""
+
+
+Expected: TypeAlias = Installs | EndsIn | Delivers | NeverDelivers | Enters | Halts | SameOrder | Clean
+
+
+class Expectation(NamedTuple):
+    """An expectation and where it is written."""
+
+    line: int
+    text: str
+    what: Expected
+
+
+class Outcome(NamedTuple):
+    """Whether an expectation came true, and if not, what happened instead."""
+
+    expectation: Expectation
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """It came true."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        head = f"line {self.expectation.line}: {self.expectation.text}"
+        return head if self.ok else "\n  ".join((head, *self.problems))
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+def parse_expectation(text: str, nodes: Mapping[str, NodeId]) -> Expected:
+    """Read what follows ``expect``. Says what was expected there if it cannot."""
+    if text == "clean":
+        return Clean()
+    if text.startswith("same-order "):
+        return SameOrder(_nodes(text.removeprefix("same-order "), nodes))
+    match = re.fullmatch(r"(.+?) (installs|ends in|never delivers|delivers|enters|halts)(?: (.+))?", text)
+    if match is None:
+        raise ValueError(
+            "expected one of: clean, same-order p q, p installs …, p ends in …, p delivers …,"
+            " p never delivers …, p enters …, p halts"
+        )
+    who, verb, rest = _nodes(match[1], nodes), match[2], match[3] or ""
+    if verb == "halts":
+        return Halts(who)
+    if not rest:
+        raise ValueError(f"expected something behind {verb!r}")
+    if verb == "installs":
+        return Installs(who, tuple(_element(part.strip(), nodes) for part in rest.split(",")))
+    if verb == "ends in":
+        return EndsIn(who, _membership(rest, nodes))
+    if verb == "never delivers":
+        return NeverDelivers(who, tuple(each_name(rest.split())))
+    if verb == "enters":
+        state, _, nth = rest.partition(" ")
+        return Enters(who, state, parse_ordinal(nth.strip("()")) if nth else 1)
+    names, _, where = rest.partition(" in ")
+    return Delivers(who, tuple(each_name(names.split())), _membership(where, nodes) if where else None)
+
+
+def _nodes(text: str, nodes: Mapping[str, NodeId]) -> tuple[NodeId, ...]:
+    return tuple(node_called(name, nodes) for name in text.split())
+
+
+def _element(text: str, nodes: Mapping[str, NodeId]) -> Membership | None:
+    return None if text == "..." else _membership(text, nodes)
+
+
+def _membership(text: str, nodes: Mapping[str, NodeId]) -> Membership:
+    inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
+    words: Sequence[str] = inner.split()
+    if len(words) == 1 and words[0] not in nodes and all(len(name) == 1 for name in nodes):
+        words = tuple(words[0])
+    if not words:
+        raise ValueError("expected a membership such as pqr, p q r or (pq)")
+    members = tuple(sorted(node_called(name, nodes) for name in words))
+    if len(set(members)) != len(members):
+        raise ValueError(f"a node is twice in {text!r}")
+    return Membership(inner != text, members)
+
+
+# --- judging ---------------------------------------------------------------------------------------
+
+
+def judge(expected: Expected, story: Story, name: Mapping[NodeId, str], audit: Sequence[str]) -> list[str]:
+    """What contradicts an expectation: a sentence a problem, none if it came true."""
+    match expected:
+        case Clean():
+            return list(audit)
+        case SameOrder(nodes):
+            pairs = combinations(nodes, 2)
+            return [problem for p, q in pairs for problem in _same_order(story, name, p, q)]
+    problems = ((node, _judge_node(expected, story, name, node)) for node in expected.nodes)
+    return [f"{name[node]} {problem}" for node, problem in problems if problem is not None]
+
+
+def _judge_node(
+    expected: Installs | EndsIn | Delivers | NeverDelivers | Enters | Halts,
+    story: Story,
+    name: Mapping[NodeId, str],
+    node: NodeId,
+) -> str | None:
+    installs = story.installs.get(node, [])
+    match expected:
+        case Installs(_, pattern):
+            if not _contains(installs, pattern):
+                return "installed " + (", ".join(_show(seen, name) for seen in installs) or "nothing")
+        case EndsIn(_, last):
+            if not installs or installs[-1] != last:
+                return "ended in " + (_show(installs[-1], name) if installs else "no configuration")
+        case Delivers(_, names, where):
+            return _delivers(story.named(node), names, where, name)
+        case NeverDelivers(_, names):
+            seen = [message for message, _ in story.named(node) if message in names]
+            if seen:
+                return f"delivered {' '.join(seen)}"
+        case Enters(_, state, times):
+            visits = story.visits.get((node, state), 0)
+            if visits < times:
+                return f"entered {state} {visits} times"
+        case Halts():
+            if not story.halted[node]:
+                return "did not halt"
+    return None
+
+
+def _contains(seen: Sequence[Membership], pattern: Sequence[Membership | None]) -> bool:
+    """Whether the pattern matches somewhere; its elements directly after each other but for None."""
+    return any(_matches(seen[start:], pattern) for start in range(len(seen) + 1))
+
+
+def _matches(seen: Sequence[Membership], pattern: Sequence[Membership | None]) -> bool:
+    if not pattern:
+        return True
+    if pattern[0] is None:
+        return any(_matches(seen[skip:], pattern[1:]) for skip in range(len(seen) + 1))
+    return bool(seen) and seen[0] == pattern[0] and _matches(seen[1:], pattern[1:])
+
+
+def _delivers(
+    delivered: Sequence[tuple[str, Membership]],
+    names: Sequence[str],
+    where: Membership | None,
+    name: Mapping[NodeId, str],
+) -> str | None:
+    order = [message for message, _ in delivered]
+    missing = [message for message in names if message not in order]
+    if missing:
+        return f"never delivered {' '.join(missing)}"
+    wanted = iter(order)
+    if not all(message in wanted for message in names):
+        return f"delivered in another order: {' '.join(m for m in order if m in names)}"
+    if where is not None:
+        for message, seen in delivered:
+            if message in names and seen != where:
+                return f"delivered {message} in {_show(seen, name)}"
+    return None
+
+
+def _same_order(story: Story, name: Mapping[NodeId, str], p: NodeId, q: NodeId) -> Iterable[str]:
+    at_p = [message for message, _ in story.delivers.get(p, [])]
+    at_q = [message for message, _ in story.delivers.get(q, [])]
+    both = set(at_p) & set(at_q)
+    pairs = zip((m for m in at_p if m in both), (m for m in at_q if m in both), strict=False)
+    for a, b in pairs:
+        if a != b:
+            first, second = (story.names.get(m, str(m)) for m in (a, b))
+            return [f"{name[p]} delivered {first} where {name[q]} delivered {second}"]
+    return []
+
+
+def _show(membership: Membership, name: Mapping[NodeId, str]) -> str:
+    if membership == RESTARTED:
+        return "restart"
+    names = [name[node] for node in membership.members]
+    text = ("" if all(len(each) == 1 for each in name.values()) else " ").join(names)
+    return f"({text})" if membership.transitional else text

@@ -1,0 +1,305 @@
+"""Scenarios: what happens to a group and what must come of it, as text that a person can check.
+
+A line is a statement; ``#`` begins a comment; times are ``300us``, ``20ms`` or ``1.5s``.
+
+    nodes p q r s t            names of the nodes; their identifiers are 1, 2, 3, … in this order
+    protocol totem             which machine runs (default: the only one there is)
+    network lan loss=0.01      a preset of `ordercast.sim.network`, fields changed (default: lan)
+    set token_loss_us=100000   fields of the protocol's configuration, passed on unread
+    seed 7                     of all that is random (default: 0)
+    start p q r                who starts at 0 (default: all); the others by ``restart``
+    load rate=200 safe=0.5     other messages, as in `ordercast.sim.workload` (default: none)
+    at 400ms ACTION            something happens at a time
+    when r enters recovery (2nd) before 3s +1ms ACTION
+                               … or that much after a machine enters a state (any: whoever does)
+    until 3s                   how long it runs
+
+ACTION is a fault as in `ordercast.sim.faults` (in ``when`` the node may be called ``it``), or:
+
+    p sends a                  a message called a;  ``safe`` asks for safe delivery
+    p sends x*50 size 1000 safe    fifty: x1 to x50;  ``size`` is of each, in bytes (default: 100)
+
+What is expected speaks of memberships and named messages only. Several nodes may be named: it is then
+expected of each. A membership is written ``p q r`` or, where all names have one letter, ``pqr``;
+a transitional configuration is in parentheses. ``x*50`` stands for x1 to x50.
+
+    expect q installs pqrst, (qrst), qrstuv   somewhere in what it installs, directly after each other;
+                                              ``...`` between two allows others there
+    expect q ends in qrstuv                   the last it installed
+    expect q delivers a b x*3                 these, in this order; others may lie between
+    expect q delivers c in (qrst)             while this was the configuration installed last
+    expect q never delivers d e               none of these
+    expect r enters recovery (2nd)            at least so often
+    expect q halts                            it ended its life by itself
+    expect same-order q r s t                 any two deliver what both deliver in the same order
+    expect clean                              the auditor finds nothing, and no payload was damaged
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from ordercast.core.identity import NodeId
+from ordercast.sim.expect import (
+    Clean,
+    Delivers,
+    Expectation,
+    NeverDelivers,
+    Outcome,
+    Story,
+    judge,
+    parse_expectation,
+)
+from ordercast.sim.faults import (
+    IT,
+    At,
+    Fault,
+    Send,
+    When,
+    each_name,
+    node_called,
+    parse_action,
+    parse_ordinal,
+    parse_time,
+    schedule,
+)
+from ordercast.sim.network import NetworkConfig, preset
+from ordercast.sim.workload import Workload, drive
+from ordercast.sim.world import MachineFactory, World
+from ordercast.trace.schema import Row
+
+Protocols = Mapping[str, Callable[[dict[str, str]], MachineFactory]]
+"""Protocols by name: the ``set`` fields of a scenario to what makes its machines."""
+Audit = Callable[[Sequence[Row]], Sequence[object]]
+"""The checker behind ``expect clean``: a trace to its violations, each with a text."""
+
+_APPLICATION_QUEUE = 100_000
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be read: the line, and what was expected there."""
+
+
+class Scenario(msgspec.Struct, kw_only=True):
+    """A scenario as read from its text."""
+
+    nodes: dict[str, NodeId] = {}
+    protocol: str | None = None
+    network: NetworkConfig = preset("lan")
+    settings: dict[str, str] = {}
+    seed: str = "0"
+    start: tuple[NodeId, ...] = ()
+    """Who starts at 0; empty is everybody."""
+    load: Workload | None = None
+    faults: list[Fault] = []
+    until_us: int = 0
+    expectations: list[Expectation] = []
+
+
+class Report(NamedTuple):
+    """How a scenario went."""
+
+    outcomes: tuple[Outcome, ...]
+    world: World
+
+    @property
+    def ok(self) -> bool:
+        """All that was expected came true."""
+        return all(outcome.ok for outcome in self.outcomes)
+
+    def __str__(self) -> str:
+        return "\n".join(("ok   " if outcome.ok else "FAIL ") + str(outcome) for outcome in self.outcomes)
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> Scenario:
+    """Read a scenario. Raises `ScenarioError` with the line and what was expected there."""
+    scenario = Scenario()
+    for number, line in enumerate(text.splitlines(), 1):
+        statement = " ".join(line.partition("#")[0].split())
+        if statement:
+            try:
+                _read(scenario, statement, number)
+            except ValueError as error:
+                raise ScenarioError(f"line {number}: {error}: {statement}") from error
+    _check(scenario)
+    return scenario
+
+
+def _read(scenario: Scenario, statement: str, line: int) -> None:
+    word, _, rest = statement.partition(" ")
+    if word not in ("nodes", "expect", *_STATEMENTS):
+        raise ValueError(f"expected a statement (nodes, {', '.join(_STATEMENTS)}, expect), found {word!r}")
+    if not rest:
+        raise ValueError(f"expected something behind {word!r}")
+    if word == "nodes":
+        _read_nodes(scenario, rest)
+    elif not scenario.nodes:
+        raise ValueError("expected 'nodes' with the names of the nodes first")
+    elif word == "expect":
+        what = parse_expectation(rest, scenario.nodes)
+        scenario.expectations.append(Expectation(line, statement, what))
+    else:
+        _STATEMENTS[word](scenario, rest)
+
+
+def _read_nodes(scenario: Scenario, rest: str) -> None:
+    names = rest.split()
+    if scenario.nodes:
+        raise ValueError("the nodes are named already")
+    for name in names:
+        if not re.fullmatch(r"\w+", name) or name in ("any", "it") or names.count(name) > 1:
+            raise ValueError(f"expected names of nodes, different and not 'any' or 'it', found {name!r}")
+    scenario.nodes = {name: node for node, name in enumerate(names, 1)}
+
+
+def _read_protocol(scenario: Scenario, rest: str) -> None:
+    scenario.protocol = rest
+
+
+def _read_network(scenario: Scenario, rest: str) -> None:
+    name, _, changes = rest.partition(" ")
+    scenario.network = preset(name, _fields(changes))
+
+
+def _read_settings(scenario: Scenario, rest: str) -> None:
+    scenario.settings |= _fields(rest)
+
+
+def _read_seed(scenario: Scenario, rest: str) -> None:
+    scenario.seed = rest
+
+
+def _read_start(scenario: Scenario, rest: str) -> None:
+    scenario.start = tuple(node_called(name, scenario.nodes) for name in rest.split())
+
+
+def _read_load(scenario: Scenario, rest: str) -> None:
+    try:
+        scenario.load = msgspec.convert(_fields(rest), Workload, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+
+
+def _read_at(scenario: Scenario, rest: str) -> None:
+    time, *action = rest.split()
+    scenario.faults.append(At(parse_time(time), parse_action(action, scenario.nodes)))
+
+
+_WHEN = re.compile(r"(\S+) enters (\S+)(?: \((\w+)\))?(?: before (\S+))?(?: \+(\S+))? (.+)")
+
+
+def _read_when(scenario: Scenario, rest: str) -> None:
+    match = _WHEN.fullmatch(rest)
+    if match is None:
+        raise ValueError("expected it to be written like: when p enters STATE (2nd) before 3s +1ms crash q")
+    who, state, nth, before, delay, action = match.groups()
+    scenario.faults.append(
+        When(
+            None if who == "any" else node_called(who, scenario.nodes),
+            state,
+            parse_action(action.split(), {**scenario.nodes, "it": IT}),
+            parse_ordinal(nth) if nth else 1,
+            parse_time(delay) if delay else 0,
+            parse_time(before) if before else None,
+        )
+    )
+
+
+def _read_until(scenario: Scenario, rest: str) -> None:
+    scenario.until_us = parse_time(rest)
+
+
+def _fields(text: str) -> dict[str, str]:
+    fields = {}
+    for word in text.split():
+        field, equals, value = word.partition("=")
+        if not (field and equals and value):
+            raise ValueError(f"expected field=value, found {word!r}")
+        fields[field] = value
+    return fields
+
+
+_STATEMENTS: dict[str, Callable[[Scenario, str], None]] = {
+    "protocol": _read_protocol,
+    "network": _read_network,
+    "set": _read_settings,
+    "seed": _read_seed,
+    "start": _read_start,
+    "load": _read_load,
+    "at": _read_at,
+    "when": _read_when,
+    "until": _read_until,
+}
+
+
+def _check(scenario: Scenario) -> None:
+    """What only the whole text shows."""
+    if not scenario.nodes:
+        raise ScenarioError("expected 'nodes' with the names of the nodes")
+    if not scenario.until_us:
+        raise ScenarioError("expected 'until' with how long it runs")
+    sends = [fault.do for fault in scenario.faults if isinstance(fault.do, Send)]
+    sent = Counter(name for send in sends for name in each_name(send.names))
+    for name, times in sent.items():
+        if times > 1:
+            raise ScenarioError(f"two messages are called {name!r}")
+    for expectation in scenario.expectations:
+        if isinstance(expectation.what, Delivers | NeverDelivers):
+            for name in expectation.what.names:
+                if name not in sent:
+                    raise ScenarioError(
+                        f"line {expectation.line}: nobody sends a message {name!r}: {expectation.text}"
+                    )
+
+
+# --- running ---------------------------------------------------------------------------------------
+
+
+def run(scenario: Scenario, protocols: Protocols, audit: Audit | None = None) -> Report:
+    """Run a scenario with the machines of one of `protocols`; `audit` is behind ``expect clean``."""
+    world = World(
+        _factory(scenario, protocols),
+        tuple(scenario.nodes.values()),
+        scenario.network,
+        scenario.seed,
+        application_queue=_APPLICATION_QUEUE,
+    )
+    visits: Counter[tuple[NodeId, str]] = Counter()
+    world.watch(lambda node, state: visits.update([(node, state)]))
+    schedule(world, scenario.faults)  # first: what is wrong from the start is wrong before it
+    world.at(0, partial(world.start, *scenario.start))
+    if scenario.load is not None:
+        drive(world, scenario.load)
+    world.run_until(scenario.until_us)
+    story = Story(world.rows, world.names, visits)
+    found = _audit(scenario, world, audit)
+    name = {node: name for name, node in scenario.nodes.items()}
+    outcomes = (
+        Outcome(expectation, tuple(judge(expectation.what, story, name, found)))
+        for expectation in scenario.expectations
+    )
+    return Report(tuple(outcomes), world)
+
+
+def _factory(scenario: Scenario, protocols: Protocols) -> MachineFactory:
+    name = scenario.protocol or (next(iter(protocols)) if len(protocols) == 1 else "")
+    if name not in protocols:
+        raise ScenarioError(f"no protocol {name!r}; there are {', '.join(protocols)}")
+    return protocols[name](scenario.settings)
+
+
+def _audit(scenario: Scenario, world: World, audit: Audit | None) -> list[str]:
+    if not any(isinstance(expectation.what, Clean) for expectation in scenario.expectations):
+        return []
+    if audit is None:
+        raise ValueError("the scenario expects a clean audit: give the auditor")
+    return [str(damage) for damage in world.corrupt] + [str(violation) for violation in audit(world.rows)]

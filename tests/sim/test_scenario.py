@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from toy_sequencer import Sequencer
+
+from ordercast.core.identity import Guarantee, NodeId
+from ordercast.sim.expect import Delivers, Installs, Membership
+from ordercast.sim.faults import At, Clog, Crash, Partition, Send, When
+from ordercast.sim.network import Lan
+from ordercast.sim.scenario import Report, ScenarioError, parse, run
+from ordercast.trace.schema import Row
+
+STORY = """
+# a sequencer p, and q that is cut off for a while
+nodes p q r
+protocol toy
+network lan loss=0 tail_us=0
+set room=5000
+at 1ms p sends a
+at 2ms partition p r | q          # q misses b
+at 3ms r sends b safe
+at 10ms heal
+when r enters quiet +1ms crash it
+until 200ms
+"""
+
+
+def play(expectations: str, violations: Sequence[object] = ()) -> Report:
+    def factory(settings: dict[str, str]) -> object:
+        assert settings == {"room": "5000"}
+
+        def make(node: NodeId, stream: random.Random) -> Sequencer:
+            return Sequencer(node, (1, 2, 3), int(settings["room"]))
+
+        return make
+
+    def audit(rows: Sequence[Row]) -> Sequence[object]:
+        assert rows
+        return violations
+
+    return run(parse(STORY + expectations), {"toy": factory}, audit)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    "expectation",
+    [
+        "p installs pqr",
+        "p q r installs p q r",
+        "p ends in pqr",
+        "p r delivers a b",
+        "p q r delivers a",
+        "p delivers a b in pqr",
+        "q never delivers b",
+        "r enters quiet",
+        "q enters quiet (2nd)",
+        "same-order p q r",
+        "clean",
+    ],
+)
+def test_an_expectation_comes_true(expectation: str) -> None:
+    report = play(f"expect {expectation}")
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "because"),
+    [
+        ("p installs pqr, (pr)", "p installed pqr"),
+        ("p installs ..., (pqr)", "p installed pqr"),
+        ("p q ends in (pr)", "p ended in pqr"),
+        ("q delivers a b", "q never delivered b"),
+        ("r delivers b a", "r delivered in another order: a b"),
+        ("r delivers a in (pqr)", "r delivered a in pqr"),
+        ("p never delivers a", "p delivered a"),
+        ("r enters quiet (2nd)", "r entered quiet 1 times"),
+        ("p halts", "p did not halt"),
+    ],
+)
+def test_a_failed_expectation_says_what_happened_instead(expectation: str, because: str) -> None:
+    report = play(f"expect {expectation}")
+    assert not report.ok
+    assert because in report.outcomes[0].problems
+    assert "line 13" in str(report.outcomes[0])
+
+
+def test_clean_fails_with_what_the_auditor_found() -> None:
+    report = play("expect clean", violations=["total-order broken"])
+    assert report.outcomes[0].problems == ("total-order broken",)
+
+
+def test_clean_needs_an_auditor() -> None:
+    with pytest.raises(ValueError, match="give the auditor"):
+        run(parse("nodes p\nuntil 1ms\nexpect clean"), {"toy": lambda s: lambda n, r: Sequencer(n, (1,))})
+
+
+def test_a_partition_at_0_is_there_before_the_nodes_start() -> None:
+    text = "nodes p q\nat 0ms partition p | q\nat 0ms p sends a\nuntil 5ms\nexpect q never delivers a"
+    assert run(parse(text), {"toy": lambda s: lambda n, r: Sequencer(n, (1, 2))}).ok
+
+
+def test_others_start_later_by_restart_in_their_first_life() -> None:
+    text = "nodes p q\nstart p\nat 5ms restart q\nat 6ms p sends a\nuntil 9ms\nexpect q delivers a"
+    report = run(parse(text), {"toy": lambda s: lambda n, r: Sequencer(n, (1, 2))})
+    assert report.ok, str(report)
+    assert report.world.hosts[2].incarnation == 0
+    assert {row[4] for row in report.world.rows} == {"install", "submit", "deliver"}
+
+
+def test_load_runs_beside_named_messages() -> None:
+    load = "load arrivals=deterministic rate=1000 size=20"
+    text = f"nodes p q\n{load}\nat 5ms p sends a*3 size 7\nuntil 20ms\nexpect q delivers a*3"
+    report = run(parse(text), {"toy": lambda s: lambda n, r: Sequencer(n, (1, 2))})
+    assert report.ok, str(report)
+    assert report.world.accepted == 24
+
+
+def test_statements_become_data() -> None:
+    scenario = parse(
+        """
+        nodes p q r
+        network lan loss=0.5
+        at 1.5ms crash p after 2 effects
+        at 2s r sends a x*3 size 10 safe
+        at 3us clog p -> q by 5ms
+        when any enters recovery (2nd) before 3s +1ms partition p | q r
+        until 3s
+        expect q installs pqr, (qr), ..., r
+        expect q delivers x*2 in (qr)
+        """
+    )
+    assert scenario.network == Lan(loss=0.5)
+    assert scenario.faults == [
+        At(1500, Crash(1, 2)),
+        At(2_000_000, Send(3, ("a", "x*3"), 10, Guarantee.SAFE)),
+        At(3, Clog(1, 2, 5000)),
+        When(None, "recovery", Partition(((1,), (2, 3))), 2, 1000, 3_000_000),
+    ]
+    assert [expectation.what for expectation in scenario.expectations] == [
+        Installs(
+            (2,), (Membership(False, (1, 2, 3)), Membership(True, (2, 3)), None, Membership(False, (3,)))
+        ),
+        Delivers((2,), ("x1", "x2"), Membership(True, (2, 3))),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "expected 'nodes'"),
+        ("nodes p", "expected 'until'"),
+        ("until 3s", "line 1: expected 'nodes' with the names of the nodes first"),
+        ("nodes p p", "line 1: expected names of nodes, different"),
+        ("nodes p any", "found 'any'"),
+        ("nodes p\nnodes q", "line 2: the nodes are named already"),
+        ("nodes p\nfrobnicate 3", "line 2: expected a statement .*found 'frobnicate'"),
+        ("nodes p\nuntil", "line 2: expected something behind 'until'"),
+        ("nodes p\nuntil 3", "line 2: expected a time such as 20ms"),
+        ("nodes p\nuntil 0.5us", "finer than a microsecond"),
+        ("nodes p\nnetwork wifi", "no network 'wifi'; there are lan"),
+        ("nodes p\nnetwork lan lag=3", "network lan has no 'lag'; it has"),
+        ("nodes p\nnetwork lan loss=much", "network lan: .*loss"),
+        ("nodes p\nnetwork lan loss", "expected field=value, found 'loss'"),
+        ("nodes p\nload rate=-1", "above 0"),
+        ("nodes p\nat 3ms explode p", "line 2: expected an action .*found 'explode'"),
+        ("nodes p\nat 3ms", "line 2: expected an action"),
+        ("nodes p\nat 3ms crash q", "line 2: no node is called 'q'; there are p"),
+        ("nodes p\nat 3ms crash it", "no node is called 'it'"),
+        ("nodes p\nat 3ms crash p softly", "to be written like 'crash p, or crash p after 3 effects'"),
+        ("nodes p q\nat 3ms cut p q", "written like 'cut p -> q'"),
+        ("nodes p q\nat 3ms partition p | p q", "share no node"),
+        ("nodes p q\nat 3ms p sends", "names of messages"),
+        ("nodes p q\nat 3ms p sends a*x", "expected the name of a message, such as a or"),
+        ("nodes p\nwhen p recovers crash p", "written like: when p enters STATE"),
+        ("nodes p\nwhen p enters x (two) crash p", "expected 1st, 2nd, 3rd or so, found 'two'"),
+        ("nodes p\nexpect p explodes", "line 2: expected one of: clean, same-order"),
+        ("nodes p\nexpect p installs", "expected something behind 'installs'"),
+        ("nodes p\nexpect p installs pz", "no node is called 'z'"),
+        ("nodes p q\nexpect p installs ()", "expected a membership"),
+        ("nodes p q\nexpect p ends in pp", "twice in 'pp'"),
+        ("nodes p\nuntil 1s\nexpect p delivers a", "line 3: nobody sends a message 'a'"),
+        ("nodes p\nuntil 1s\nat 0ms p sends a\nat 1ms p sends a", "two messages are called 'a'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_line_and_expectation(text: str, complaint: str) -> None:
+    with pytest.raises(ScenarioError, match=complaint):
+        parse(text)
+
+
+def test_an_unknown_protocol_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="no protocol 'x'; there are toy"):
+        run(parse("nodes p\nprotocol x\nuntil 1s"), {"toy": lambda s: lambda n, r: Sequencer(n, (1,))})
