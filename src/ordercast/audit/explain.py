@@ -1,0 +1,123 @@
+"""What an audit answers with: never a boolean, but what was broken, by whom, and how, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ordercast.audit.history import Message, Stay
+from ordercast.core.identity import ConfigurationId, MessageId, NodeId
+
+KEPT = 20
+"""Violations of one property that a report keeps; it counts them all."""
+
+NAMED = 20
+"""Messages that one violation names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One breach of one property."""
+
+    property: str
+    """The property's code."""
+    nodes: tuple[NodeId, ...]
+    messages: tuple[MessageId, ...]
+    configurations: tuple[ConfigurationId, ...]
+    sentence: str
+    """What happened, for a person."""
+    run: str = ""
+    """The run it happened in, where several were audited."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for JSON."""
+        found: dict[str, Any] = {
+            "property": self.property,
+            "nodes": list(self.nodes),
+            "messages": [message._asdict() for message in self.messages],
+            "configurations": [configuration._asdict() for configuration in self.configurations],
+            "sentence": self.sentence,
+        }
+        return {"run": self.run, **found} if self.run else found
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an audit found."""
+
+    events: int = 0
+    """Rows looked at."""
+    properties: dict[str, int] = field(default_factory=dict)
+    """How often each property was broken."""
+    violations: tuple[Violation, ...] = ()
+    """The first `KEPT` violations of each property."""
+    unchecked: tuple[str, ...] = ()
+    """Properties that could not be judged: 0 above says nothing about them."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was broken, as far as it was checked."""
+        return not any(self.properties.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {
+            "events": self.events,
+            "clean": self.clean,
+            "properties": dict(self.properties),
+            "unchecked": list(self.unchecked),
+            "violations": [violation.as_dict() for violation in self.violations],
+        }
+
+    def of_run(self, run: str) -> Report:
+        """The same report, its violations marked with the run they come from."""
+        return replace(self, violations=tuple(replace(found, run=run) for found in self.violations))
+
+
+def merge(reports: Iterable[Report]) -> Report:
+    """One report of several runs. A property is unchecked if it was so in any of them."""
+    events = 0
+    counts: dict[str, int] = {}
+    kept: dict[str, list[Violation]] = {}
+    unchecked: dict[str, None] = {}
+    for report in reports:
+        events += report.events
+        for code, count in report.properties.items():
+            counts[code] = counts.get(code, 0) + count
+        for violation in report.violations:
+            kept.setdefault(violation.property, []).append(violation)
+        unchecked |= dict.fromkeys(report.unchecked)
+    first = (violation for code in counts for violation in kept.get(code, ())[:KEPT])
+    return Report(events, counts, tuple(first), tuple(unchecked))
+
+
+# --- words -------------------------------------------------------------------------------------
+
+
+def a_message(message: Message) -> str:
+    """``message 7 of node 2``, with the life if it was not the first."""
+    life = f" (life {message.incarnation})" if message.incarnation else ""
+    return f"message {message.number} of node {message.origin}{life}"
+
+
+def with_position(message: Message) -> str:
+    """The message and where it stands in its configuration's order."""
+    return f"{a_message(message)} at position {message.seq}/{message.slot}"
+
+
+def a_configuration(stay: Stay) -> str:
+    """``regular configuration 8.1 {1, 2, 3}``."""
+    kind = "regular" if stay.regular else "transitional"
+    return f"{kind} configuration {stay.id} {members(stay.members)}"
+
+
+def members(nodes: Iterable[NodeId]) -> str:
+    """``{1, 2, 3}``."""
+    return f"{{{', '.join(map(str, sorted(nodes)))}}}"
+
+
+def some(things: Sequence[str], most: int = 3) -> str:
+    """The first few of many, and how many more there are."""
+    shown = ", ".join(things[:most])
+    return f"{shown} and {len(things) - most} more" if len(things) > most else shown

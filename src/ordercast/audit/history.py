@@ -1,0 +1,385 @@
+"""What a trace tells, put in order once, so that every property can be read off it.
+
+The rows become *stays* (a node's time in one configuration) and *messages* (numbered in the order of
+their configurations and of their positions in them). A stay's deliveries are then a run of small
+integers, and a node that did everything right in a regular configuration delivered a plain ``range``
+of them: most properties hold for such a stay at a glance, which is what makes the audit quick.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from operator import eq, itemgetter, lt
+from typing import Any, NamedTuple, TypeAlias
+
+from ordercast.core.identity import ConfigurationId, MessageId, NodeId
+from ordercast.trace.reader import TraceError
+from ordercast.trace.schema import Row
+
+Facts: TypeAlias = tuple[Any, ...]
+"""What a row says of a message: the columns ``origin`` to ``guarantee``. See `Message` for the names."""
+
+Identity: TypeAlias = tuple[Any, ...]
+"""The first three of them: what makes a message the same message."""
+
+_IDENTITY = slice(0, 3)
+_CONFIGURATION = slice(3, 5)
+_PLACE = itemgetter(3, 4, 5, 6)
+_facts = itemgetter(slice(9, 17))
+
+
+class Message(NamedTuple):
+    """The facts of a message, by name."""
+
+    origin: NodeId
+    incarnation: int
+    number: int
+    config_seq: int
+    config_rep: NodeId
+    seq: int
+    slot: int
+    guarantee: str
+
+    @property
+    def id(self) -> MessageId:
+        """Who originated it, in which life, its how-manyth."""
+        return MessageId(self.origin, self.incarnation, self.number)
+
+    @property
+    def configuration(self) -> ConfigurationId:
+        """The regular configuration it was originated in."""
+        return ConfigurationId(self.config_seq, self.config_rep)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Its place in that configuration's order."""
+        return (self.seq, self.slot)
+
+
+class Stay:
+    """A node's time in one configuration: from its install to the next one, or to the life's end."""
+
+    __slots__ = (
+        "after",
+        "delivered",
+        "deliveries",
+        "id",
+        "incarnation",
+        "members",
+        "next",
+        "node",
+        "originations",
+        "own",
+        "previous",
+        "regular",
+        "time_us",
+    )
+
+    def __init__(self, row: Row, previous: Stay | None) -> None:
+        seq, rep, kind, members = row[5], row[6], row[7], row[8]
+        if seq is None or rep is None or members is None or kind not in ("regular", "transitional"):
+            raise TraceError(
+                f"node {row[0]}, step {row[2]}: an install needs config_seq, config_rep, config_kind "
+                "and members: write the trace with ordercast.trace."
+            )
+        self.node = row[0]
+        self.incarnation = row[1]
+        self.time_us = row[3]
+        self.id = ConfigurationId(seq, rep)
+        self.regular = kind == "regular"
+        self.members = tuple(sorted(members))
+        self.previous = previous
+        """The stay before it in the same life."""
+        self.next: Stay | None = None
+        """The stay after it in the same life."""
+        if previous is not None:
+            previous.next = self
+        self.deliveries: list[Row] = []
+        self.delivered: Sequence[int] = ()
+        """What was delivered, by number: a `range` if it is the beginning of the configuration's order."""
+        self.originations: list[Row] = []
+        self.after: list[int] = []
+        """After how many deliveries each of these came."""
+        self.own: list[int] = []
+        """What was originated, by number."""
+
+    @property
+    def tidy(self) -> bool:
+        """Whether it is regular and delivers exactly the beginning of its configuration's order."""
+        return isinstance(self.delivered, range)
+
+    @property
+    def source(self) -> ConfigurationId | None:
+        """The regular configuration whose messages may be delivered here: this one, or the last."""
+        if self.regular:
+            return self.id
+        before = self.previous
+        return before.id if before is not None and before.regular else None
+
+    def until_next_regular(self) -> tuple[list[Stay], bool]:
+        """This stay and the transitional ones behind it, and whether a regular one follows them.
+
+        What a node owes to a configuration it owes within these, and only if a regular one follows:
+        otherwise its life or the trace ended first.
+        """
+        stays, stay = [self], self.next
+        while stay is not None and not stay.regular:
+            stays.append(stay)
+            stay = stay.next
+        return stays, stay is not None
+
+
+class Claim(NamedTuple):
+    """A delivery that says of its message something else than its origination."""
+
+    stay: Stay
+    said: Message
+    known: Message
+
+
+class Odd(NamedTuple):
+    """A row that does not fit the state of the node it happened at."""
+
+    node: NodeId
+    message: Message
+    says: ConfigurationId | None
+    here: ConfigurationId | None
+    """The configuration the node installed last; None: none in this life."""
+    kind: str | None
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What whoever made the run knows, and no trace tells: how it has to look in the end."""
+
+    components: tuple[frozenset[NodeId], ...]
+    """Nodes that are up at the end, by who reaches whom: each must end as one regular configuration."""
+    quiet_since_us: int | None = None
+    """When the last fault ended."""
+    bound_us: int | None = None
+    """How long after that the last configuration may be installed."""
+
+
+class History:
+    """A run, in order."""
+
+    def __init__(self, rows: Iterable[Row], expectation: Expectation | None = None) -> None:
+        self.expectation = expectation
+        self.events = 0
+        self.stays: dict[NodeId, list[Stay]] = {}
+        """Every node's stays, over all its lives."""
+        self.alive: dict[NodeId, int | None] = {}
+        """The life in which each node reached the trace's end; None if that life had ended."""
+        self.submitted: list[Row] = []
+        self.deliveries_astray: list[Odd] = []
+        """Deliveries outside the configuration they name."""
+        self.originations_astray: list[Odd] = []
+        """Originations by another node or life, or in another configuration, than they say."""
+        self.originated_again: list[tuple[Message, Message]] = []
+        """Second originations of a message, with the first."""
+        self.claims: list[Claim] = []
+        self.messages: list[Facts] = []
+        """Every message, by configuration, then by position. The place in this list is its number."""
+        self.number: dict[Identity, int] = {}
+        self.spans: dict[tuple[int, ...], range] = {}
+        """The numbers of a configuration's messages, which are consecutive."""
+        self.unoriginated: set[int] = set()
+
+        by_node: defaultdict[NodeId, list[Row]] = defaultdict(list)
+        for row in rows:
+            by_node[row[0]].append(row)
+        for node in sorted(by_node):
+            self._follow(node, by_node[node])
+        self._number_messages()
+        self._find_causes()
+
+    def message(self, number: int) -> Message:
+        """A message, with names to its facts."""
+        return Message._make(self.messages[number])
+
+    def deliverable(self, stay: Stay) -> range:
+        """The numbers of the messages that may be delivered in a stay: those of its regular one."""
+        return self.spans.get(stay.source, range(0)) if stay.source else range(0)
+
+    @cached_property
+    def installs(self) -> dict[ConfigurationId, list[Stay]]:
+        """The stays in each configuration, by node."""
+        installs: defaultdict[ConfigurationId, list[Stay]] = defaultdict(list)
+        for stays in self.stays.values():
+            for stay in stays:
+                installs[stay.id].append(stay)
+        return installs
+
+    def all_stays(self) -> Iterator[Stay]:
+        """Every stay, by node and in order."""
+        for stays in self.stays.values():
+            yield from stays
+
+    @cached_property
+    def ascending(self) -> frozenset[NodeId]:
+        """Nodes whose deliveries, over all their lives, come in the order of the messages' numbers."""
+        return frozenset(node for node, stays in self.stays.items() if _ascends(stays))
+
+    # --- rows to stays --------------------------------------------------------------------------
+
+    def _follow(self, node: NodeId, rows: list[Row]) -> None:
+        """Walk through one node's rows. The loop that sees every row: it looks at little."""
+        rows.sort(key=itemgetter(2))
+        self.events += len(rows)
+        stays: list[Stay] = []
+        self.stays[node] = stays
+        stay: Stay | None = None
+        life: int | None = rows[0][1]
+        seq = rep = kind = None
+        deliveries: list[Row] = []
+        for row in rows:
+            event = row[4]
+            if event == "deliver":
+                if row[5] != seq or row[6] != rep or row[7] != kind or stay is None:
+                    self.deliveries_astray.append(_odd(row, stay))
+                    if stay is None:
+                        continue
+                deliveries.append(row)
+            elif event == "originate":
+                fits = row[5] == row[12] == seq and row[6] == row[13] == rep and row[7] == kind == "regular"
+                if not fits or row[9] != node or row[10] != life:
+                    self.originations_astray.append(_odd(row, stay))
+                if stay is not None:
+                    stay.originations.append(row)
+                    stay.after.append(len(deliveries))
+            elif event == "submit":
+                self.submitted.append(row)
+            elif event == "install":
+                stay = Stay(row, stay if row[1] == life else None)
+                stays.append(stay)
+                deliveries = stay.deliveries
+                life, seq, rep, kind = row[1], row[5], row[6], row[7]
+            elif event in ("crash", "halt", "restart"):
+                stay = seq = rep = kind = None
+                life = row[1] if event == "restart" else None
+        self.alive[node] = life
+
+    # --- messages to numbers --------------------------------------------------------------------
+
+    def _number_messages(self) -> None:
+        known: dict[Identity, Facts] = {}
+        for stay in self.all_stays():
+            for facts in map(_facts, stay.originations):
+                first = known.setdefault(facts[_IDENTITY], facts)
+                if first is not facts:
+                    self.originated_again.append((Message._make(facts), Message._make(first)))
+        strangers: dict[Identity, Facts] = {}
+        while True:
+            _check_whole(known.values())
+            self._put_in_order(known.values())
+            found = self._number_deliveries()
+            if not found:
+                break
+            # Delivered and never originated. They have a position too: put them in and look again.
+            strangers |= found
+            known |= found
+        self.unoriginated = {self.number[identity] for identity in strangers}
+
+    def _put_in_order(self, messages: Iterable[Facts]) -> None:
+        self.messages = sorted(messages, key=_PLACE)
+        self.number = {facts[_IDENTITY]: number for number, facts in enumerate(self.messages)}
+        self.spans = {}
+        start = 0
+        for configuration, group in groupby(self.messages, itemgetter(_CONFIGURATION)):
+            stop = start + sum(1 for _ in group)
+            self.spans[configuration] = range(start, stop)
+            start = stop
+
+    def _number_deliveries(self) -> dict[Identity, Facts]:
+        """Number what every stay delivered; answer with the messages that have no number yet."""
+        strangers: dict[Identity, Facts] = {}
+        self.claims = []
+        for stay in self.all_stays():
+            if stay.regular:
+                order = self.spans.get(stay.id, range(0))[: len(stay.deliveries)]
+                if len(order) == len(stay.deliveries) and all(
+                    map(eq, map(_facts, stay.deliveries), self.messages[order.start : order.stop])
+                ):
+                    stay.delivered = order
+                    continue
+            stay.delivered = numbers = []
+            for said in map(_facts, stay.deliveries):
+                number = self.number.get(said[_IDENTITY])
+                if number is None:
+                    strangers.setdefault(said[_IDENTITY], said)
+                    continue
+                numbers.append(number)
+                if said != self.messages[number]:
+                    self.claims.append(Claim(stay, Message._make(said), self.message(number)))
+        return strangers
+
+    # --- causes ---------------------------------------------------------------------------------
+
+    def _find_causes(self) -> None:
+        """What precedes each message in its configuration (000 §3, "Causal Order").
+
+        The originator p delivers in the order of positions, so that what p had delivered is all up to
+        the last of it; and so is what those messages' originators had delivered before, and their own
+        earlier messages. What p itself originated before may lie beyond that. Hence two numbers say
+        all: the last that p had delivered (`past`), and p's message before this one (`prior`).
+        """
+        self.past = [-1] * len(self.messages)
+        self.prior = [-1] * len(self.messages)
+        for stay in self.all_stays():
+            stay.own = [self.number[row[9:12]] for row in stay.originations]
+            span = self.spans.get(stay.id, range(0))
+            prior = -1
+            for number, heard in zip(stay.own, _heard(stay, span), strict=True):
+                if number in span:
+                    self.past[number] = heard
+                    self.prior[number] = prior
+                    prior = number
+
+
+def _heard(stay: Stay, span: range) -> Iterator[int]:
+    """For each origination of a stay the last message, by number, that was delivered before it."""
+    if isinstance(stay.delivered, range):
+        first = span.start - 1
+        yield from (first + after if after else -1 for after in stay.after)
+        return
+    highest, counted = -1, 0
+    for after in stay.after:
+        highest = max(
+            (n for n in stay.delivered[counted:after] if n in span and n > highest), default=highest
+        )
+        counted = after
+        yield highest
+
+
+def _ascends(stays: list[Stay]) -> bool:
+    last = -1
+    for stay in stays:
+        numbers = stay.delivered
+        if not numbers:
+            continue
+        if numbers[0] <= last:
+            return False
+        if not isinstance(numbers, range) and not all(map(lt, numbers, numbers[1:])):
+            return False
+        last = numbers[-1]
+    return True
+
+
+def _odd(row: Row, stay: Stay | None) -> Odd:
+    seq, rep = row[5], row[6]
+    says = None if seq is None or rep is None else ConfigurationId(seq, rep)
+    return Odd(row[0], Message._make(row[9:17]), says, None if stay is None else stay.id, row[7])
+
+
+def _check_whole(messages: Iterable[Facts]) -> None:
+    for facts in messages:
+        if None in facts:
+            column = Message._fields[facts.index(None)]
+            raise TraceError(
+                f"a message of node {facts[0]} (number {facts[2]}) has rows without a value for its "
+                f"{column}: originate and deliver rows need all the columns from origin to guarantee."
+            )
