@@ -104,7 +104,7 @@ class Story:
         size = None if message is _NO_MESSAGE else 100
         life = self.life.setdefault(node, 0)
         time_us = len(self.rows) * 10
-        self.rows.append((node, life, step, time_us, event, *config, members, *message, None, size, None))  # type: ignore[arg-type]
+        self.rows.append((node, life, step, time_us, event, *config, members, *message, None, size, None))
 
     # --- to spoil it ---------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Story:
         row: list[Any] = list(self.rows[place])
         for name, value in columns.items():
             row[COLUMN[name]] = value
-        self.rows[place] = tuple(row)  # type: ignore[assignment]
+        self.rows[place] = tuple(row)
 
     def drop(self, event: str, node: int, message: Message) -> None:
         del self.rows[self.find(event, node, message)]
@@ -129,8 +129,31 @@ class Story:
         """Let a node deliver two messages in each other's place."""
         a, b = self.find("deliver", node, one), self.find("deliver", node, other)
         first, second = self.rows[a], self.rows[b]
-        self.rows[a] = (*first[:9], *second[9:])  # type: ignore[assignment]
-        self.rows[b] = (*second[:9], *first[9:])  # type: ignore[assignment]
+        self.rows[a] = (*first[:9], *second[9:])
+        self.rows[b] = (*second[:9], *first[9:])
+
+
+def three(*, safe: bool = False) -> tuple[Story, list[Message]]:
+    """Three nodes in configuration 8.1, with six messages that nobody has delivered yet."""
+    story = Story()
+    story.alone(1, 2, 3)
+    story.join(8, 1, [1, 2, 3])
+    return story, [story.originate(1 + seq % 3, seq, safe=safe) for seq in range(6)]
+
+
+def delivered() -> tuple[Story, list[Message]]:
+    """The same, and everyone has delivered all."""
+    story, messages = three()
+    story.deliver([1, 2, 3], *messages)
+    return story, messages
+
+
+def parted(story: Story) -> None:
+    """Nodes 1 and 2 go on together, node 3 alone."""
+    story.transitional(11, 1, [1, 2])
+    story.regular(12, 1, [1, 2])
+    story.transitional(11, 3, [3])
+    story.regular(12, 3, [3])
 
 
 class _Ring:
@@ -155,7 +178,7 @@ class _Ring:
 
 
 def random_story(chance: Random, nodes: int = 4, changes: int = 6) -> Story:
-    """A run that extended virtual synchrony allows, made from its definition (000 §4.2), not by a protocol."""
+    """A run that 000 §4.2 allows, made from the definition and not by a protocol."""
     story = Story()
     everyone = list(range(1, nodes + 1))
     seq = 4

@@ -114,9 +114,8 @@ def deliver_place(history: History) -> list[Violation]:
                 continue
             message = history.message(number)
             sentence = (
-                f"node {stay.node} delivered {with_position(message)} of configuration "
-                f"{message.configuration} in {a_configuration(stay)}: it belongs there or in the "
-                "transitional one directly after."
+                f"node {stay.node} delivered {with_position(message)} in {a_configuration(stay)}: it belongs "
+                f"in configuration {message.configuration} or in the transitional one directly after."
             )
             found.append(
                 _violation("deliver-place", sentence, [stay.node], [message], message.configuration, stay.id)

@@ -9,7 +9,7 @@ of them: most properties hold for such a stay at a glance, which is what makes t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -156,7 +156,7 @@ class Odd(NamedTuple):
 class Expectation:
     """What whoever made the run knows, and no trace tells: how it has to look in the end."""
 
-    components: tuple[frozenset[NodeId], ...]
+    components: Sequence[Set[NodeId]]
     """Nodes that are up at the end, by who reaches whom: each must end as one regular configuration."""
     quiet_since_us: int | None = None
     """When the last fault ended."""

@@ -1,7 +1,7 @@
 """The properties of extended virtual synchrony, by code, and the audit that checks them all.
 
-This is the reference: plain Python, one function a property, about linear in the trace. What each
-means is said in ``docs`` and, with the place in the paper, on the function itself.
+This is the reference: plain Python, one function a property, about linear in the trace. Each function
+says what it asks for, and where the paper does.
 """
 
 from __future__ import annotations

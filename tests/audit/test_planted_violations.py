@@ -1,0 +1,561 @@
+"""For every property, histories that break it: the auditor names it, and says who and what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from story import Story, delivered, parted, three
+
+from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, audit
+
+PLANTED: list[tuple[str, Callable[[], Story]]] = []
+
+
+def breaks(code: str) -> Callable[[Callable[[], Story]], Callable[[], Story]]:
+    def register(tell: Callable[[], Story]) -> Callable[[], Story]:
+        PLANTED.append((code, tell))
+        return tell
+
+    return register
+
+
+# --- configurations ----------------------------------------------------------------------------
+
+
+@breaks("config-unique")
+def one_identifier_two_memberships() -> Story:
+    story = Story()
+    story.alone(1, 2)
+    story.join(8, 1, [1, 2])
+    story.edit(story.find("install", 2), config_seq=8, config_rep=1)
+    return story
+
+
+@breaks("config-unique")
+def one_identifier_two_kinds() -> Story:
+    story = Story()
+    story.alone(1)
+    story.transitional(7, 1, [1])
+    story.regular(7, 1, [1])
+    return story
+
+
+@breaks("config-unique")
+def a_node_that_forgot_its_ring_number() -> Story:
+    story = Story()
+    story.alone(1)
+    story.crash(1)
+    story.restart(1)
+    story.alone(1)
+    return story
+
+
+@breaks("config-member")
+def a_configuration_without_oneself() -> Story:
+    story = Story()
+    story.alone(1)
+    story.transitional(7, 1, [1])
+    story.regular(8, 2, [2], at=[1])
+    return story
+
+
+@breaks("config-chain")
+def regular_after_regular() -> Story:
+    story = Story()
+    story.alone(1)
+    story.regular(8, 1, [1])
+    return story
+
+
+@breaks("config-chain")
+def transitional_after_transitional() -> Story:
+    story = Story()
+    story.alone(1)
+    story.transitional(7, 1, [1])
+    story.transitional(11, 1, [1])
+    return story
+
+
+@breaks("config-chain")
+def transitional_with_strangers() -> Story:
+    story = Story()
+    story.alone(1)
+    story.transitional(7, 1, [1, 2], at=[1])
+    story.regular(8, 1, [1, 2], at=[1])
+    return story
+
+
+@breaks("config-chain")
+def regular_that_leaves_companions_behind() -> Story:
+    story, _ = three()
+    story.transitional(11, 1, [1, 2], at=[1])
+    story.regular(12, 1, [1], at=[1])
+    return story
+
+
+@breaks("config-chain")
+def a_life_that_begins_in_transition() -> Story:
+    story = Story()
+    story.transitional(7, 1, [1])
+    return story
+
+
+@breaks("config-consistent")
+def two_ways_from_one_to_the_next() -> Story:
+    story, _ = three()
+    story.transitional(11, 1, [1], at=[1])
+    story.transitional(11, 2, [2], at=[2])
+    story.regular(12, 1, [1, 2])
+    return story
+
+
+# --- single messages ---------------------------------------------------------------------------
+
+
+@breaks("deliver-once")
+def the_same_again() -> Story:
+    story, (a, *_) = delivered()
+    story.deliver(2, a)
+    return story
+
+
+@breaks("deliver-once")
+def the_same_again_in_transition() -> Story:
+    story, messages = delivered()
+    story.transitional(11, 1, [1, 2])
+    story.deliver(1, messages[-1])
+    return story
+
+
+@breaks("deliver-once")
+def the_same_again_in_another_life() -> Story:
+    story, (a, *_) = delivered()
+    story.crash(3)
+    story.restart(3)
+    story.alone(3, seq=12)
+    story.deliver(3, a)
+    return story
+
+
+@breaks("deliver-originated")
+def out_of_nothing() -> Story:
+    story, (_, b, *_) = delivered()
+    story.drop("originate", b.origin, b)
+    return story
+
+
+@breaks("deliver-originated")
+def in_the_name_of_another() -> Story:
+    story, (a, *_) = delivered()
+    story.edit(story.find("originate", a.origin, a), node=3, step=1000)
+    return story
+
+
+@breaks("deliver-originated")
+def in_the_name_of_an_earlier_life() -> Story:
+    story = Story()
+    story.alone(1)
+    story.crash(1)
+    story.restart(1)
+    story.alone(1, seq=8)
+    a = story.originate(1, 1)
+    story.edit(story.find("originate", 1, a), origin_incarnation=0)
+    return story
+
+
+@breaks("deliver-originated")
+def of_another_configuration_than_it_says() -> Story:
+    story, (a, *_) = delivered()
+    story.edit(story.find("deliver", 2, a), origin_config_seq=4, origin_config_rep=2)
+    return story
+
+
+@breaks("deliver-originated")
+def of_another_guarantee_than_asked_for() -> Story:
+    story, (a, *_) = delivered()
+    story.edit(story.find("deliver", 2, a), guarantee="safe")
+    return story
+
+
+@breaks("deliver-originated")
+def originated_twice() -> Story:
+    story, (a, *_) = delivered()
+    story.edit(story.find("deliver", a.origin, a), event="originate")
+    return story
+
+
+@breaks("deliver-originated")
+def originated_in_a_transitional_configuration() -> Story:
+    story, _ = delivered()
+    story.transitional(11, 1, [1, 2, 3])
+    story.originate(1, 9)
+    return story
+
+
+@breaks("deliver-place")
+def one_configuration_too_late() -> Story:
+    story, messages = three()
+    story.deliver([1, 2, 3], *messages[:-1])
+    parted(story)
+    story.deliver(3, messages[-1])
+    return story
+
+
+@breaks("deliver-place")
+def two_transitions_too_late() -> Story:
+    story, messages = three()
+    parted(story)
+    story.transitional(15, 3, [3])
+    story.deliver(3, *messages)
+    return story
+
+
+@breaks("deliver-place")
+def by_a_node_that_was_not_there() -> Story:
+    story, messages = delivered()
+    story.alone(4)
+    story.deliver(4, *messages)
+    return story
+
+
+@breaks("deliver-place")
+def moved_by_name_alone() -> Story:
+    story, messages = delivered()
+    parted(story)
+    place = story.find("deliver", 2, messages[3])
+    story.edit(place, config_seq=12, config_rep=1)
+    return story
+
+
+@breaks("deliver-place")
+def after_death() -> Story:
+    story, messages = three()
+    story.crash(2)
+    story.deliver(2, messages[0])
+    return story
+
+
+@breaks("seq-unique")
+def two_messages_one_position() -> Story:
+    story, (a, b, *_) = three()
+    story.edit(story.find("originate", b.origin, b), seq=a.seq, slot=a.slot)
+    return story
+
+
+@breaks("seq-unique")
+def one_message_two_positions() -> Story:
+    story, (_, b, *_) = delivered()
+    story.edit(story.find("deliver", 2, b), slot=7)
+    return story
+
+
+@breaks("seq-unique")
+def originated_at_two_positions() -> Story:
+    story, (a, *_) = three()
+    story.originate(1, 7)
+    story.edit(len(story.rows) - 1, origin=a.origin, number=a.number, node=a.origin, step=1000)
+    return story
+
+
+# --- order -------------------------------------------------------------------------------------
+
+
+@breaks("total-order")
+def two_swapped_at_one_node() -> Story:
+    story, messages = delivered()
+    story.swap(2, messages[2], messages[3])
+    return story
+
+
+@breaks("total-order")
+def swapped_between_configurations() -> Story:
+    story, messages = delivered()
+    parted(story)
+    later = story.originate(1, 1)
+    story.deliver([1, 2], later)
+    story.swap(2, messages[0], later)
+    return story
+
+
+def a_ring_of_three_orders() -> Story:
+    """Each of three nodes delivers two of three messages; no two nodes deliver the same two."""
+    story = Story()
+    story.alone(1, 2, 3)
+    story.join(8, 1, [1, 2, 3])
+    a, b, c = (story.originate(node, node) for node in (1, 2, 3))
+    story.deliver(1, a, b)
+    story.deliver(2, b, c)
+    story.deliver(3, c, a)
+    return story
+
+
+PLANTED.append(("global-order", a_ring_of_three_orders))
+
+
+@breaks("global-order")
+def configurations_in_different_orders() -> Story:
+    story = Story()
+    story.alone(1, 2)
+    for node, (first, second) in ((1, (8, 12)), (2, (12, 8))):
+        for seq in (first, second):
+            story.transitional(seq - 1 + node * 100, node, [node])
+            story.regular(seq, 1, [1, 2], at=[node])
+    return story
+
+
+@breaks("global-order")
+def a_message_before_its_configuration_elsewhere() -> Story:
+    """One node has m before the change that, at another, comes before m."""
+    story, messages = three()
+    story.transitional(11, 1, [1, 2], at=[1])
+    story.deliver(1, *messages)
+    story.deliver(2, *messages)
+    story.transitional(11, 1, [1, 2], at=[2])
+    return story
+
+
+# --- agreement ---------------------------------------------------------------------------------
+
+
+@breaks("gap-free")
+def one_dropped_in_the_regular_configuration() -> Story:
+    story, messages = delivered()
+    story.drop("deliver", 2, messages[2])
+    return story
+
+
+@breaks("gap-free")
+def over_a_message_that_nobody_received() -> Story:
+    story, messages = three()
+    story.deliver([1, 3], *messages[:2], *messages[3:])
+    return story
+
+
+@breaks("gap-free")
+def one_of_the_companions_passed_over() -> Story:
+    story, messages = three()
+    story.transitional(11, 1, [1, 2], at=[1])
+    story.deliver(1, *(message for message in messages if message is not messages[1]))
+    return story
+
+
+@breaks("gap-free")
+def the_last_of_a_companion_left_out() -> Story:
+    story, messages = three()
+    own = [message for message in messages if message.origin != 3]
+    story.transitional(11, 1, [1, 2])
+    story.deliver([1, 2], *own[:-1])
+    story.regular(12, 1, [1, 2])
+    return story
+
+
+@breaks("gap-free")
+def an_effect_without_its_cause_in_transition() -> Story:
+    """Node 3 is outside and its first message may be passed over; but then not what answers it."""
+    story = Story()
+    story.alone(1, 2, 3)
+    story.join(8, 1, [1, 2, 3])
+    a = story.originate(3, 1)
+    story.deliver(2, a)
+    b = story.originate(2, 2)
+    story.transitional(11, 1, [1, 2], at=[1])
+    story.deliver(1, b)
+    return story
+
+
+@breaks("gap-free")
+def the_second_of_an_outsider_without_its_first() -> Story:
+    story = Story()
+    story.alone(1, 2, 3)
+    story.join(8, 1, [1, 2, 3])
+    story.originate(3, 1)
+    b = story.originate(3, 2)
+    story.transitional(11, 1, [1, 2], at=[1])
+    story.deliver(1, b)
+    return story
+
+
+@breaks("gap-free")
+def backwards_in_transition() -> Story:
+    story, messages = three()
+    story.transitional(11, 1, [1, 2], at=[1])
+    story.deliver(1, messages[1], messages[0])
+    return story
+
+
+@breaks("causal")
+def an_answer_before_the_question() -> Story:
+    story = Story()
+    story.alone(1, 2, 3)
+    story.join(8, 1, [1, 2, 3])
+    a = story.originate(1, 1)
+    story.deliver([1, 2], a)
+    b = story.originate(2, 2)
+    story.deliver(3, b, a)
+    return story
+
+
+@breaks("causal")
+def an_answer_without_the_question() -> Story:
+    story = Story()
+    story.alone(1, 2, 3)
+    story.join(8, 1, [1, 2, 3])
+    a = story.originate(1, 1)
+    story.deliver([1, 2], a)
+    b = story.originate(2, 2)
+    story.transitional(11, 3, [3])
+    story.deliver(3, b)
+    return story
+
+
+@breaks("causal")
+def ones_own_in_the_wrong_order() -> Story:
+    story = Story()
+    story.alone(1, 2)
+    story.join(8, 1, [1, 2])
+    second_by_position = story.originate(1, 2)
+    first_by_position = story.originate(1, 1)
+    story.deliver([1, 2], first_by_position, second_by_position)
+    return story
+
+
+@breaks("causal")
+def a_position_below_what_was_delivered() -> Story:
+    """The positions themselves go against causality: everyone follows them, and everyone is wrong."""
+    story = Story()
+    story.alone(1, 2)
+    story.join(8, 1, [1, 2])
+    question = story.originate(1, 5)
+    story.deliver(2, question)
+    answer = story.originate(2, 4)
+    story.deliver(1, answer, question)
+    return story
+
+
+@breaks("self-delivery")
+def ones_own_left_behind() -> Story:
+    story, messages = three()
+    story.deliver([1, 2, 3], *messages[:-1])
+    parted(story)
+    return story
+
+
+@breaks("virtual-synchrony")
+def together_with_less_in_the_regular_one() -> Story:
+    story, messages = three()
+    story.deliver([1, 3], *messages)
+    story.deliver(2, *messages[:-1])
+    parted(story)
+    return story
+
+
+@breaks("virtual-synchrony")
+def together_with_less_in_the_transitional_one() -> Story:
+    story, messages = three()
+    story.transitional(11, 1, [1, 2])
+    story.deliver(1, *messages)
+    story.deliver(2, *messages[:-1])
+    story.regular(12, 1, [1, 2])
+    return story
+
+
+@breaks("virtual-synchrony")
+def together_with_the_change_at_another_place() -> Story:
+    story, messages = three()
+    story.deliver(1, *messages)
+    story.deliver(2, *messages[:3])
+    story.transitional(11, 1, [1, 2])
+    story.deliver(2, *messages[3:])
+    story.regular(12, 1, [1, 2])
+    return story
+
+
+@breaks("safe")
+def safe_for_one_alone() -> Story:
+    story, messages = three(safe=True)
+    story.deliver([1, 2], *messages)
+    story.transitional(11, 3, [3])
+    story.deliver(3, *(message for message in messages if message.origin == 3))
+    story.regular(12, 3, [3])
+    return story
+
+
+@breaks("safe")
+def safe_in_a_transitional_one_and_not_for_all_of_it() -> Story:
+    story, messages = three(safe=True)
+    story.transitional(11, 1, [1, 2], at=[1])
+    story.deliver(1, *messages)
+    story.transitional(15, 2, [2])
+    story.deliver(2, *(message for message in messages if message.origin == 2))
+    story.regular(16, 2, [2])
+    return story
+
+
+@breaks("safe")
+def safe_in_a_configuration_not_all_installed() -> Story:
+    story = Story()
+    story.alone(1, 2)
+    story.transitional(7, 1, [1])
+    story.regular(8, 1, [1, 2], at=[1])
+    story.deliver(1, story.originate(1, 1, safe=True))
+    return story
+
+
+# --- the audit of them all ---------------------------------------------------------------------
+
+
+def named(tell: Callable[[], Story]) -> str:
+    return tell.__name__ if callable(tell) else str(tell)
+
+
+@pytest.mark.parametrize(("code", "tell"), PLANTED, ids=named)
+def test_the_broken_property_is_named(code: str, tell: Callable[[], Story]) -> None:
+    report = audit(tell().rows)
+    assert report.properties[code] > 0, report.properties
+    assert not report.clean
+
+
+@pytest.mark.parametrize(("code", "tell"), PLANTED, ids=named)
+def test_the_sentence_says_who_and_what(code: str, tell: Callable[[], Story]) -> None:
+    for violation in audit(tell().rows).violations:
+        assert violation.nodes
+        for node in violation.nodes:
+            assert f"{node}" in violation.sentence
+        assert violation.messages or violation.property.startswith(("config-", "global-"))
+        for message in violation.messages[:3]:
+            assert f"message {message.number} of node {message.origin}" in violation.sentence
+        assert violation.sentence.endswith(".")
+
+
+def test_every_property_has_a_history_that_breaks_it() -> None:
+    planted = {code for code, _ in PLANTED}
+    assert planted | {"live-membership", "live-delivery"} == set(EXTENDED_VIRTUAL_SYNCHRONY)
+
+
+def test_a_cycle_that_no_two_nodes_show() -> None:
+    """000 §4.2, footnote 4: a definition based on pairwise delivery of messages does not suffice."""
+    report = audit(a_ring_of_three_orders().rows)
+    assert report.properties["global-order"] == 1
+    assert report.properties["total-order"] == 0
+    [violation] = [found for found in report.violations if found.property == "global-order"]
+    assert set(violation.nodes) == {1, 2, 3}
+    assert len(violation.messages) == 3
+
+
+def test_a_message_of_a_failed_node_may_stay_undelivered() -> None:
+    """The same history breaks self-delivery, and does not if the node crashes in time."""
+    story, messages = three()
+    story.deliver([1, 2, 3], *messages[:-1])
+    story.transitional(11, 3, [3])
+    assert audit(story.rows).properties["self-delivery"] == 0
+    story.crash(3)
+    assert audit(story.rows).properties["self-delivery"] == 0
+
+
+def test_a_safe_message_is_not_due_at_a_node_that_crashed() -> None:
+    story, messages = three(safe=True)
+    story.deliver([1, 2], *messages)
+    story.transitional(11, 3, [3])
+    story.crash(3)
+    assert audit(story.rows).clean

@@ -1,0 +1,191 @@
+"""Right histories spoiled at random, what liveness asks for, and what a report holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from story import Story, delivered, parted, random_story, three
+
+from ordercast.audit.explain import KEPT
+from ordercast.audit.properties import Expectation, Report, audit, audit_runs
+from ordercast.trace.reader import TraceError
+
+
+def again() -> Story:
+    """Node 2 delivers its first message twice."""
+    story, (a, *_) = delivered()
+    story.deliver(2, a)
+    return story
+
+
+# --- spoiling right histories at random --------------------------------------------------------
+
+
+def regular_deliveries(story: Story) -> Iterator[tuple[int, int]]:
+    """Places of two deliveries, one directly after the other, at one node in a regular configuration."""
+    last: dict[int, int] = {}
+    for place, row in enumerate(story.rows):
+        if row[4] != "deliver" or row[7] != "regular":
+            if row[4] in ("install", "crash", "halt"):
+                last.pop(row[0], None)
+            continue
+        if row[0] in last:
+            yield last[row[0]], place
+        last[row[0]] = place
+
+
+def spoiled(seed: int) -> tuple[Story, int, int]:
+    story = random_story(Random(seed))
+    pairs = list(regular_deliveries(story))
+    assume(pairs)
+    return story, *Random(seed + 1).choice(pairs)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_no_swap_goes_unseen(seed: int) -> None:
+    story, one, other = spoiled(seed)
+    first, second = story.rows[one], story.rows[other]
+    story.rows[one] = (*first[:9], *second[9:])
+    story.rows[other] = (*second[:9], *first[9:])
+    assert audit(story.rows).properties["gap-free"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_no_drop_goes_unseen(seed: int) -> None:
+    story, one, _ = spoiled(seed)
+    del story.rows[one]
+    assert audit(story.rows).properties["gap-free"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_no_duplicate_goes_unseen(seed: int) -> None:
+    story, one, other = spoiled(seed)
+    first, second = story.rows[one], story.rows[other]
+    story.rows[other] = (*second[:9], *first[9:])
+    assert audit(story.rows).properties["deliver-once"]
+
+
+# --- liveness ----------------------------------------------------------------------------------
+
+ALL_THREE = Expectation((frozenset({1, 2, 3}),))
+
+
+def live(story: Story, expectation: Expectation = ALL_THREE) -> Report:
+    return audit(story.rows, expectation)
+
+
+def test_liveness_is_not_judged_without_an_expectation() -> None:
+    story, _ = three()
+    report = audit(story.rows)
+    assert report.unchecked == ("live-membership", "live-delivery")
+    assert report.clean
+    assert live(story).unchecked == ()
+
+
+def test_a_run_that_came_to_rest_is_live() -> None:
+    story, _ = delivered()
+    assert live(story).clean
+
+
+def test_nodes_that_end_apart_are_named() -> None:
+    story, _ = delivered()
+    parted(story)
+    report = live(story)
+    assert report.properties["live-membership"] == 1
+    assert report.violations[0].nodes == (1, 2, 3)
+    apart = Expectation((frozenset({1, 2}), frozenset({3})))
+    assert live(story, apart).clean
+
+
+def test_a_node_that_should_be_up_and_is_not_is_named() -> None:
+    story, _ = delivered()
+    story.crash(2)
+    assert "node 2 in none" in live(story).violations[0].sentence
+
+
+def test_a_configuration_that_came_too_late_is_named() -> None:
+    story, _ = delivered()
+    early = Expectation(ALL_THREE.components, quiet_since_us=0, bound_us=10)
+    assert live(story, early).properties["live-membership"] == 1
+    in_time = Expectation(ALL_THREE.components, quiet_since_us=0, bound_us=10_000)
+    assert live(story, in_time).clean
+
+
+def test_a_message_of_the_lasting_configuration_that_one_did_not_deliver_is_named() -> None:
+    story, messages = three()
+    story.deliver([1, 2], *messages)
+    story.deliver(3, *messages[:-1])
+    report = live(story)
+    assert report.properties["live-delivery"] == 1
+    assert report.violations[0].nodes == (3,)
+    assert report.violations[0].messages == (messages[-1].id,)
+
+
+def test_an_accepted_message_that_was_never_originated_is_named() -> None:
+    story, _ = delivered()
+    story.submit(2)
+    report = live(story)
+    assert report.properties["live-delivery"] == 1
+    assert "not originated" in report.violations[0].sentence
+
+
+def test_what_a_dead_life_accepted_is_not_owed() -> None:
+    story = Story()
+    story.alone(1)
+    story.submit(1)
+    story.crash(1)
+    story.restart(1)
+    story.alone(1, seq=8)
+    assert live(story, Expectation((frozenset({1}),))).clean
+
+
+# --- reports -----------------------------------------------------------------------------------
+
+
+def test_a_report_counts_all_and_keeps_some() -> None:
+    story = Story()
+    for seq in range(4, 4 * (KEPT + 10), 4):
+        story.regular(seq, 1, [1])
+    report = audit(story.rows)
+    assert report.properties["config-chain"] == KEPT + 8
+    assert len(report.violations) == KEPT
+
+
+def test_runs_are_audited_apart_and_added_up() -> None:
+    right, wrong = delivered()[0].rows, again().rows
+    report = audit_runs([("right", right), ("wrong", wrong), ("right again", right)])
+    assert report.events == len(right) * 2 + len(wrong)
+    assert report.properties["deliver-once"] == 1
+    assert {violation.run for violation in report.violations} == {"wrong"}
+    assert report.unchecked == ("live-membership", "live-delivery")
+
+
+def test_a_report_goes_into_json() -> None:
+    report = json.loads(json.dumps(audit(again().rows).as_dict()))
+    assert report["properties"]["deliver-once"] == 1
+    [violation] = [found for found in report["violations"] if found["property"] == "deliver-once"]
+    assert violation["nodes"] == [2]
+    assert violation["messages"] == [{"origin": 1, "incarnation": 0, "number": 1}]
+    assert violation["configurations"] == [{"seq": 8, "rep": 1}]
+
+
+def test_a_message_without_a_position_is_refused() -> None:
+    story, (a, *_) = three()
+    story.edit(story.find("originate", a.origin, a), seq=None)
+    with pytest.raises(TraceError, match=r"message of node 1 .* without a value for its seq"):
+        audit(story.rows)
+
+
+def test_an_install_without_members_is_refused() -> None:
+    story, _ = three()
+    story.edit(story.find("install", 1), members=None)
+    with pytest.raises(TraceError, match="node 1, step 0: an install needs"):
+        audit(story.rows)
