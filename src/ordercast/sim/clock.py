@@ -64,7 +64,7 @@ class Clock:
             heapify(heap)
             raise
 
-    def at(self, when_us: int, act: Callable[[], None]) -> None:
+    def at(self, when_us: int, act: Callable[[], object]) -> None:
         """Call `act` at that time (now, if it is past)."""
         heappush(self._heap, (max(when_us, self.now), self._tick(), _call, act, None))
 
@@ -75,5 +75,5 @@ class Clock:
             self.rows.clear()
 
 
-def _call(act: Callable[[], None], _: None) -> None:
+def _call(act: Callable[[], object], _: None) -> None:
     act()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ordercast.core.contract import Effect, Event, Machine, Packet
-from ordercast.core.identity import Guarantee, NodeId
+from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.trace.recorder import Recorder
 
 Refill = Callable[[NodeId, int], Iterable[tuple[int, Guarantee]]]
@@ -49,11 +49,13 @@ class Host:
     """One node, over all its lives."""
 
     __slots__ = (
+        "ahead",
         "alarms",
         "appetite",
         "arrivals",
         "arrivals_bytes",
         "busy",
+        "configuration",
         "deliver",
         "departs_us",
         "direct",
@@ -62,6 +64,7 @@ class Host:
         "fuse",
         "guard",
         "handle",
+        "in_hand",
         "incarnation",
         "machine",
         "made",
@@ -99,6 +102,8 @@ class Host:
         """The next event carries out this many effects, then the node crashes."""
         self.state = ""
         """What the machine last said it shifted to."""
+        self.configuration: Configuration | None = None
+        """What the machine installed last in this life."""
         self.slow_us = 0
         """Processor time each packet takes on top of the network's figures."""
         # input
@@ -110,6 +115,8 @@ class Host:
         self.busy = False
         """The processor works on `serving`, or still sends."""
         self.serving: Packet | None = None
+        self.in_hand = Packet(b"")
+        """What the machine was given last; kept up to date where packets are traced."""
         self.departs_us = 0
         """When the last packet sent so far leaves the processor."""
         # timers
@@ -119,6 +126,8 @@ class Host:
         self.guard = 0
         """How many packets that is."""
         # application
+        self.ahead = 0
+        """Messages of this life that the machine has accepted and not delivered to this node yet."""
         self.appetite = False
         """Something waits to be submitted, or always will."""
         self.waiting: deque[Offer] = deque()
@@ -143,6 +152,7 @@ class Host:
         self.state = ""
         self.handle = _asleep
         self.machine = None
+        self.configuration = None
         for alarm in self.alarms.values():
             alarm.armed_us = alarm.deadline_us = -1
         self.alarms = {}
@@ -150,7 +160,7 @@ class Host:
         self.arrivals.clear()
         self.tokens.clear()
         self.waiting.clear()
-        self.arrivals_bytes = self.tokens_bytes = self.guard = self.departs_us = self.made = 0
+        self.arrivals_bytes = self.tokens_bytes = self.guard = self.departs_us = self.made = self.ahead = 0
         self.offered = ()
         self.appetite = self.refill is not None
 

@@ -174,6 +174,10 @@ class Network:
         """Send to one node."""
         raise NotImplementedError
 
+    def recover(self) -> None:
+        """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
+        raise NotImplementedError
+
     def unclog(self, now_us: int, source: NodeId, to: NodeId) -> None:
         """End a clog: what it held arrives now, in order."""
         for packet, unicast in self.links.unclog(source, to):
@@ -228,6 +232,10 @@ class LanNetwork(Network):
             for source in self._nodes
         }
         self._lane = {(source, lane.to): lane for source in self._nodes for lane in self._lanes[source]}
+
+    def recover(self) -> None:
+        """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
+        self._lan = msgspec.structs.replace(self._lan, loss=0.0, duplicate=0.0, reorder=0.0)
 
     def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
         """Send to every node but `source`."""
@@ -285,6 +293,11 @@ class EthernetNetwork(Network):
             source: tuple(wiring.hosts[to] for to in self._nodes if to != source) for source in self._nodes
         }
         self._ids = {source: tuple(to for to in self._nodes if to != source) for source in self._nodes}
+
+    def recover(self) -> None:
+        """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
+        self._ethernet = msgspec.structs.replace(self._ethernet, loss=0.0)
+        self._costs.clear()
 
     def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
         """Send to every node but `source`."""

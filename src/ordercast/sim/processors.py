@@ -159,6 +159,7 @@ class Processors(Clock):
     def _receive(self, host: Host, packet: Packet) -> None:
         host.guard -= 1
         self.receptions += 1
+        host.in_hand = packet
         host.record.packet(self.now, "packet_received", packet.data)
         self._step(host, packet)
 

@@ -20,6 +20,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from heapq import heappush
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ordercast.core.contract import (
@@ -55,6 +56,8 @@ MachineFactory = Callable[[NodeId, random.Random], Machine]
 """Makes the machine for one life of a node; the stream is for what the machine draws (jitter)."""
 
 _MOST_CORRUPT = 100
+_MOST_AHEAD = 512
+"""Messages that a saturating sender has accepted and not yet delivered to itself: more would only wait."""
 
 
 class _LifeOver(Exception):
@@ -116,6 +119,7 @@ class World(Processors):
         self._application_queue = application_queue
         self._watchers: list[Callable[[NodeId, str], None]] = []
         self._ledger = Ledger()
+        self._closed = False
         self.network = network.open(self.nodes, str(seed))
         self.network.attach(
             Wiring(
@@ -282,6 +286,8 @@ class World(Processors):
         The message is submitted as soon as the machine has room, after those that wait already.
         """
         host = self.hosts[node]
+        if self._closed:
+            return False
         if not host.up:
             self.refused["down"] += 1
             return False
@@ -295,6 +301,12 @@ class World(Processors):
             host.waiting.append(offer)
             host.appetite = True
         return True
+
+    def close(self) -> None:
+        """The applications have nothing more to send; what they have handed over stays."""
+        self._closed = True
+        for host in self.hosts.values():
+            host.refill = None
 
     def saturate(self, node: NodeId, refill: Refill | None) -> None:
         """Keep a node's send queue full, over all its lives, with what `refill` answers; None ends it."""
@@ -314,8 +326,9 @@ class World(Processors):
         waiting = host.waiting
         while host.up:
             room = host.room()
-            if host.refill is not None and (not waiting or len(waiting[0].payload) <= room):
-                waiting.extend(self._offer(host, *message, None) for message in host.refill(host.node, room))
+            if host.refill is not None and not waiting and host.ahead < _MOST_AHEAD:
+                messages = islice(host.refill(host.node, room), _MOST_AHEAD - host.ahead)
+                waiting.extend(self._offer(host, *message, None) for message in messages)
             offers = _take(waiting, room)
             if not offers:
                 break
@@ -344,6 +357,7 @@ class World(Processors):
             if label is not None:
                 self.names[MessageId(node, life, at)] = label
         self.accepted += len(offers)
+        host.ahead += len(offers)
 
     # --- effects -------------------------------------------------------------------------------
 
@@ -383,6 +397,8 @@ class World(Processors):
     def _deliver(self, host: Host, effect: Deliver) -> None:
         batch = effect[0]
         host.deliver(self.now, batch)
+        if batch.origin == host.node:
+            host.ahead -= len(batch.payloads)
         wrong = self._ledger.check(batch)
         if wrong is not None:
             number, what = wrong
@@ -396,6 +412,7 @@ class World(Processors):
         host.record.stable(self.now, effect.batches)
 
     def _install(self, host: Host, effect: Install) -> None:
+        host.configuration = effect.configuration
         host.record.install(self.now, effect.configuration)
 
     def _shift(self, host: Host, effect: Shift) -> None:
@@ -407,6 +424,7 @@ class World(Processors):
 
     def _drop(self, host: Host, effect: Drop) -> None:
         self.drops[effect.reason] += 1
+        host.record.packet(self.now, "packet_dropped", host.in_hand.data)
 
     def _halt(self, host: Host, effect: Halt) -> None:
         self.halts += 1

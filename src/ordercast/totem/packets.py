@@ -375,6 +375,11 @@ _DECODERS: dict[int, Callable[[bytes], AnyPacket]] = {
 }
 
 
+def kind_name(data: bytes) -> str | None:
+    """What a packet is called; None if it is not one of ours."""
+    return KIND_NAMES.get(data[3]) if len(data) > 3 else None
+
+
 def decode(data: bytes) -> AnyPacket:
     """Any packet of this protocol."""
     decoder = _DECODERS.get(kind_of(data))

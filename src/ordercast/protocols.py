@@ -1,0 +1,78 @@
+"""The protocols there are, by name. A new one is a module of its own and an entry here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import msgspec
+
+from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY
+from ordercast.core.contract import Machine
+from ordercast.core.identity import NodeId
+from ordercast.sim.network import Lan
+from ordercast.sim.protocol import Protocol
+from ordercast.sim.world import MachineFactory
+from ordercast.totem.config import TotemConfig
+from ordercast.totem.machine import State, TotemMachine
+from ordercast.totem.packets import kind_name
+
+
+def _make_totem(settings: Mapping[str, object]) -> MachineFactory:
+    try:
+        config = msgspec.convert(dict(settings), TotemConfig, strict=False)
+    except msgspec.ValidationError as error:
+        fields = ", ".join(TotemConfig.__struct_fields__)
+        raise ValueError(f"totem: {error}; its settings are {fields}") from error
+
+    def make(node: NodeId, stream: random.Random) -> Machine:
+        return TotemMachine(node, config)
+
+    return make
+
+
+def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:
+    """Settings that fit the network's delays, with windows small enough to be filled."""
+    hop_us = lan.base_us + 3 * lan.tail_us
+    rotation_us = nodes * hop_us
+    token_loss_us = max(20_000, 5 * rotation_us) * stream.choice((1, 2, 4))
+    token_retransmission_us = token_loss_us // stream.choice((3, 5, 8))
+    join_us = max(2_000, 4 * hop_us)
+    window_size = stream.choice((4, 16, 128))
+    return {
+        "token_loss_us": token_loss_us,
+        "token_retransmission_us": token_retransmission_us,
+        "join_us": join_us,
+        "consensus_us": join_us * stream.choice((3, 5)),
+        "fail_to_receive": stream.choice((4, 10, 50)),
+        "window_size": window_size,
+        "max_messages": stream.choice((1, 4, 64)),
+        "max_outstanding": window_size * stream.choice((2, 8)),
+        "max_requests": stream.choice((2, 16, 128)),
+        "eager_requests": stream.random() < 0.4,
+        "accelerated_window": stream.choice((0, 0, 2, 20)),
+        "idle_rotations": stream.choice((1, 3)),
+        "hold_us": stream.choice((0, token_retransmission_us // 3, token_retransmission_us * 4 // 5)),
+        "announce_us": max(20_000, 6 * rotation_us),
+        "packet_size": stream.choice((256, 500, 1_400)),
+    }
+
+
+TOTEM = Protocol(
+    name="totem",
+    make=_make_totem,
+    states=tuple(State),
+    draw_settings=_draw_totem,
+    kind_of=kind_name,
+    checks=EXTENDED_VIRTUAL_SYNCHRONY,
+    survives_amnesia=True,
+)
+
+PROTOCOLS: dict[str, Protocol] = {protocol.name: protocol for protocol in (TOTEM,)}
+
+
+def protocol(name: str) -> Protocol:
+    """The protocol of that name."""
+    if name not in PROTOCOLS:
+        raise ValueError(f"no protocol {name!r}; there are {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name]

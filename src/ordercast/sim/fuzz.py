@@ -1,0 +1,298 @@
+"""The fuzzer: from a seed a group, a network, settings, a load and faults; then the auditor's word.
+
+Safety is judged over the whole run. Then the faults stop, the network's own losses included, and within
+a bound the nodes that are up have to be in one configuration and deliver everything that is sent in it.
+
+A `Case` is all of a run, as data: the seed alone gives it, and cuts (`Cuts`) make it smaller.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from ordercast.audit.explain import Report
+from ordercast.audit.history import Expectation
+from ordercast.audit.properties import audit
+from ordercast.core.identity import Kind, NodeId
+from ordercast.sim.faults import At, Fault, schedule
+from ordercast.sim.network import Lan
+from ordercast.sim.protocol import Protocol
+from ordercast.sim.swarm import draw, ending
+from ordercast.sim.workload import Workload, drive
+from ordercast.sim.world import World
+from ordercast.trace.schema import Row
+
+SLICE_US = 100_000
+"""How often a calm run is asked whether it has converged."""
+BOUND_US = 10_000_000
+"""How long after the last fault a group may take to be one configuration."""
+AFTERMATH_US = 300_000
+"""How long messages are sent in that configuration, and then how long they have to arrive."""
+
+
+class Cuts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of a drawn case; None is all of it."""
+
+    members: tuple[NodeId, ...] | None = None
+    """Nodes that take part."""
+    faults: tuple[int, ...] | None = None
+    """Indexes, in the drawn list, of the faults that happen."""
+    duration_us: int | None = None
+    """How long faults may happen."""
+
+    @property
+    def options(self) -> str:
+        """As options of ``ordercast sim replay``."""
+        words = []
+        if self.members is not None:
+            words.append(f"--members {','.join(map(str, self.members))}")
+        if self.faults is not None:
+            words.append(f"--faults {','.join(map(str, self.faults)) or 'none'}")
+        if self.duration_us is not None:
+            words.append(f"--faults-until {self.duration_us}us")
+        return " ".join(words)
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One fuzzed run, before it is run."""
+
+    seed: int
+    nodes: tuple[NodeId, ...]
+    network: Lan
+    settings: dict[str, Any]
+    workload: Workload
+    faults: tuple[Fault, ...]
+    duration_us: int
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What came of a run."""
+
+    seed: int
+    violations: dict[str, int]
+    """How often each property was broken; `exception` and `corrupt` among them."""
+    sentences: list[str]
+    """The first violations, in words."""
+    converged: bool
+    events: int
+    """Events handled by machines."""
+    receptions: int
+    rows: int
+    coverage: dict[str, int]
+    """How often what a fuzzer wants to happen did happen."""
+
+    @property
+    def failed(self) -> str | None:
+        """The property to name, if anything is wrong."""
+        for code in sorted(self.violations):
+            if self.violations[code]:
+                return code
+        return None if self.converged else "live-membership"
+
+
+def plan(protocol: Protocol, seed: int, nodes: tuple[int, int], cuts: Cuts | None = None) -> Case:
+    """The case of a seed: each part of it drawn from a stream of its own."""
+    count = random.Random(f"{seed}/nodes").randint(*nodes)
+    members = tuple(range(1, count + 1))
+    network = _draw_network(random.Random(f"{seed}/network"))
+    duration_us = random.Random(f"{seed}/duration").choice((300_000, 600_000, 1_000_000))
+    drawn = draw(seed, members, duration_us, states=protocol.states, amnesia=protocol.survives_amnesia)
+    case = Case(
+        seed=seed,
+        nodes=members,
+        network=network,
+        settings=protocol.draw_settings(random.Random(f"{seed}/settings"), count, network),
+        workload=_draw_workload(random.Random(f"{seed}/workload")),
+        faults=tuple(drawn),
+        duration_us=duration_us,
+    )
+    return cut(case, cuts) if cuts is not None else case
+
+
+def cut(case: Case, cuts: Cuts) -> Case:
+    """A smaller case."""
+    members = cuts.members if cuts.members is not None else case.nodes
+    until_us = case.duration_us if cuts.duration_us is None else cuts.duration_us
+    kept = range(len(case.faults)) if cuts.faults is None else cuts.faults
+    begun = [
+        without
+        for index in kept
+        if 0 <= index < len(case.faults)
+        and not is_ending(case, case.faults[index])
+        and (without := restrict(case.faults[index], members)) is not None
+        and not (isinstance(without, At) and without.at_us >= until_us)
+    ]
+    return msgspec.structs.replace(
+        case,
+        nodes=members,
+        faults=(*begun, *ending(begun, members, until_us)),
+        duration_us=until_us,
+    )
+
+
+def is_ending(case: Case, fault: Fault) -> bool:
+    """Whether a fault is one of those that end all others."""
+    return isinstance(fault, At) and fault.at_us >= case.duration_us
+
+
+def restrict(fault: Fault, members: tuple[NodeId, ...]) -> Fault | None:
+    """A fault as it concerns some nodes only; None if it does not."""
+    action = fault.do
+    for field in ("node", "source", "to"):
+        if getattr(action, field, members[0]) not in (0, *members):
+            return None
+    watched = getattr(fault, "node", None)
+    if watched is not None and watched not in members:
+        return None
+    if hasattr(action, "groups"):
+        groups = tuple(g for group in action.groups if (g := tuple(n for n in group if n in members)))
+        return msgspec.structs.replace(fault, do=msgspec.structs.replace(action, groups=groups))
+    return fault
+
+
+def _draw_network(stream: random.Random) -> Lan:
+    base_us = stream.choice((100, 300, 1_000))
+    trouble = stream.choice((0.0, 0.0, 0.01, 0.05, 0.15))
+    return Lan(
+        base_us=base_us,
+        tail_us=base_us * stream.choice((0, 1, 3)) // 2,
+        loss=trouble,
+        duplicate=stream.choice((0.0, 0.0, 0.05)),
+        reorder=stream.choice((0.0, 0.0, 0.05, 0.3)),
+        reorder_us=base_us * stream.choice((2, 10, 50)),
+    )
+
+
+def _draw_workload(stream: random.Random) -> Workload:
+    return Workload(
+        arrivals=stream.choice(("poisson", "poisson", "deterministic")),
+        rate=float(stream.choice((30, 100, 400))),
+        size=stream.choice((0, 10, 100)),
+        size_to=stream.choice((100, 400, 3_000)),
+        safe=stream.choice((0.0, 0.3, 0.5, 1.0)),
+        start_us=stream.choice((0, 100_000)),
+    )
+
+
+def run(protocol: Protocol, case: Case, *, packets: bool = False) -> tuple[Result, World]:
+    """Carry out a case and judge it."""
+    world = World(
+        protocol.make(case.settings),
+        case.nodes,
+        case.network,
+        case.seed,
+        packets=packets,
+        kind_of=protocol.kind_of,
+        history=100_000,
+    )
+    with without_garbage_collection():
+        try:
+            converged, expectation = _drive(world, case)
+        except Exception as error:  # noqa: BLE001 - whatever a machine raises is a finding, named as such
+            found = f"{type(error).__name__}: {error}"
+            return _result(world, case, Report(), True, {"exception": 1}, [found]), world
+        report = audit(world.rows, expectation, protocol.checks)
+    extra = {"corrupt": len(world.corrupt)} if world.corrupt else {}
+    sentences = [str(corruption) for corruption in world.corrupt[:3]]
+    return _result(world, case, report, converged, extra, sentences), world
+
+
+def _drive(world: World, case: Case) -> tuple[bool, Expectation | None]:
+    """Faults, then calm until all is one configuration, then messages in it."""
+    drive(world, case.workload)
+    schedule(world, case.faults)
+    world.start()
+    world.run_until(case.duration_us)
+    world.network.recover()
+    while not _one_configuration(world):
+        if world.now - case.duration_us > BOUND_US:
+            return False, None
+        world.run_until(world.now + SLICE_US)
+    world.run_until(world.now + AFTERMATH_US)
+    world.close()
+    world.run_until(world.now + AFTERMATH_US)
+    up = frozenset(node for node in world.nodes if world.up(node))
+    return True, Expectation(components=(up,) if up else ())
+
+
+def _one_configuration(world: World) -> bool:
+    """Whether every node that is up is in one regular configuration of exactly those nodes."""
+    up = tuple(node for node in world.nodes if world.up(node))
+    current = {world.hosts[node].configuration for node in up}
+    if not up:
+        return True
+    only = current.pop()
+    return not current and only is not None and only.kind is Kind.REGULAR and only.members == up
+
+
+def _result(
+    world: World,
+    case: Case,
+    report: Report,
+    converged: bool,
+    extra: dict[str, int],
+    sentences: list[str],
+) -> Result:
+    broken = {code: count for code, count in report.properties.items() if count}
+    return Result(
+        seed=case.seed,
+        violations=broken | extra,
+        sentences=sentences + [f"{found.property}: {found.sentence}" for found in report.violations[:10]],
+        converged=converged,
+        events=world.handled,
+        receptions=world.receptions,
+        rows=len(world.rows),
+        coverage=dict(coverage(world)),
+    )
+
+
+def coverage(world: World) -> Counter[str]:
+    """What happened in a run that a fuzzer has to make happen."""
+    seen: Counter[str] = Counter()
+    for state, count in world.crashes.items():
+        seen[f"crash in {state or 'no state'}"] += count
+    before: dict[NodeId, str] = {}
+    for change in world.changes:
+        was = before.get(change.node)
+        if was is not None:
+            seen[f"{was}: {change.because}"] += 1
+        before[change.node] = change.state
+    roads: dict[tuple[int | None, int | None], set[tuple[int | None, int | None]]] = {}
+    last: dict[NodeId, Row] = {}
+    for row in world.rows:
+        event = row[4]
+        if event == "install":
+            came = last.get(row[0])
+            if row[7] == "regular" and came is not None and came[7] == "transitional":
+                roads.setdefault((row[5], row[6]), set()).add((came[5], came[6]))
+            last[row[0]] = row
+        elif event == "deliver":
+            if row[7] == "transitional":
+                seen[f"{row[16]} message in a transitional configuration"] += 1
+                came = last.get(row[0])
+                if came is not None and row[9] not in (came[8] or ()):
+                    seen["message of a node outside the transitional configuration"] += 1
+        elif event in ("crash", "restart", "halt"):
+            seen[event] += 1
+            last.pop(row[0], None)
+    seen["remerge"] += sum(len(ways) > 1 for ways in roads.values())
+    return seen
+
+
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """A run makes millions of tuples and no cycles to speak of: looking for them costs a third of it."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

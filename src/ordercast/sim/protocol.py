@@ -1,0 +1,32 @@
+"""What a protocol has to provide to be simulated, fuzzed and audited: one record, no more."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ordercast.audit.explain import Violation
+from ordercast.audit.history import History
+from ordercast.sim.network import Lan
+from ordercast.sim.world import MachineFactory
+
+Check = Callable[[History], list[Violation]]
+
+
+class Protocol(NamedTuple):
+    """A protocol by name."""
+
+    name: str
+    make: Callable[[Mapping[str, object]], MachineFactory]
+    """Machines with these settings; raises ValueError, in words, for wrong ones."""
+    states: tuple[str, ...]
+    """The states that its machines report, for faults that strike in each of them."""
+    draw_settings: Callable[[random.Random, int, Lan], dict[str, object]]
+    """Settings for a fuzzed run: stream, number of nodes, network."""
+    kind_of: Callable[[bytes], str | None]
+    """Names a packet's kind, for the trace."""
+    checks: Mapping[str, Check]
+    """The properties it promises."""
+    survives_amnesia: bool
+    """Whether a node may lose its disk."""

@@ -1,0 +1,569 @@
+"""Totem's packets on the wire: what is sent is what arrives, and nothing else gets in (000 §5.1, §6.1)."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from totem_parts import RING, data, token
+
+from ordercast.core.identity import MAX_NODE_ID, ConfigurationId
+from ordercast.core.wire import Malformed, pack_nodes, pack_ring, prefix
+from ordercast.totem.config import TotemConfig
+from ordercast.totem.flow import FlowControl
+from ordercast.totem.ordering import Ring
+from ordercast.totem.packets import (
+    ANNOUNCE,
+    COMMIT,
+    CONTINUED,
+    CONTINUES,
+    DATA,
+    HURRY,
+    JOIN,
+    KIND_NAMES,
+    MAX_MEMBERS,
+    MAX_REQUESTS,
+    RECOVERED,
+    SAFE,
+    TOKEN,
+    Announce,
+    AnyPacket,
+    Commit,
+    Data,
+    Entry,
+    Hurry,
+    Join,
+    Recovered,
+    Token,
+    decode,
+    decode_data,
+    decode_token,
+    encode_data,
+    encode_recovered,
+)
+
+MOST = 2**63 - 1
+
+# --- any packet ---------------------------------------------------------------------------------
+
+nodes = st.integers(1, MAX_NODE_ID)
+counts = st.integers(0, MOST)
+positive = st.integers(1, MOST)
+rings = st.builds(ConfigurationId, counts, nodes)
+members = st.sets(nodes, min_size=1, max_size=8).map(lambda found: tuple(sorted(found)))
+data_packets = st.builds(
+    encode_data,
+    rings,
+    positive,
+    nodes,
+    st.integers(0, 2**31 - 1),
+    positive,
+    st.integers(0, 7),
+    st.lists(st.binary(max_size=20), min_size=1, max_size=5),
+)
+recovered_packets = st.builds(encode_recovered, rings, positive, nodes, data_packets)
+
+
+@st.composite
+def tokens(draw: st.DrawFn) -> Token:
+    made = Token(draw(rings))
+    made.token_seq = draw(positive)
+    made.seq = draw(counts)
+    made.aru = draw(st.integers(0, made.seq))
+    made.aru_id = draw(st.integers(0, MAX_NODE_ID))
+    made.fcc = draw(st.integers(0, 2**32 - 1))
+    made.backlog = draw(st.integers(0, 2**32 - 1))
+    made.retrans_flg = draw(st.booleans())
+    made.idle = draw(st.booleans())
+    if made.seq:
+        made.rtr = draw(st.lists(st.integers(1, made.seq), max_size=5))
+    made.merge = tuple(draw(st.lists(nodes, max_size=5)))
+    return made
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> Commit:
+    group = draw(members)
+    memb_index = draw(st.integers(0, 2 * len(group)))
+    entries = []
+    for node in group[:memb_index]:
+        aru = draw(counts)
+        entries.append(Entry(node, draw(rings), aru, draw(st.integers(0, aru)), draw(st.booleans())))
+    return Commit(draw(rings), group, memb_index, tuple(entries))
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> Join:
+    proc_set = draw(members)
+    fail_set = tuple(sorted(draw(st.sets(st.sampled_from(proc_set)))))
+    sender = draw(st.sampled_from(proc_set))
+    return Join(sender, draw(counts), proc_set, fail_set, draw(st.booleans()), draw(st.booleans()))
+
+
+@st.composite
+def announces(draw: st.DrawFn) -> Announce:
+    group = draw(members)
+    heard = tuple(sorted(draw(st.sets(nodes, max_size=5))))
+    return Announce(draw(st.sampled_from(group)), draw(rings), group, heard)
+
+
+any_packet: st.SearchStrategy[AnyPacket] = st.one_of(
+    data_packets, recovered_packets, tokens(), commits(), joins(), announces(), st.builds(Hurry, rings)
+)
+
+
+def on_the_wire(packet: AnyPacket) -> bytes:
+    """The bytes of a packet, made from its fields alone."""
+    if isinstance(packet, Data):
+        return encode_data(
+            ConfigurationId(packet.ring_seq, packet.ring_rep),
+            packet.seq,
+            packet.origin,
+            packet.incarnation,
+            packet.number,
+            packet.flags,
+            packet.chunks,
+        ).raw
+    if isinstance(packet, Recovered):
+        ring = ConfigurationId(packet.ring_seq, packet.ring_rep)
+        return encode_recovered(ring, packet.seq, packet.sender, packet.old).raw
+    return packet.encode()
+
+
+def fields(packet: AnyPacket) -> object:
+    """Something to compare: a token has no equality of its own."""
+    if isinstance(packet, Token):
+        return {name: getattr(packet, name) for name in Token.__slots__}
+    return packet
+
+
+def accepted(raw: bytes) -> bool:
+    """Whether it decodes. Whatever does is written back to the same bytes: nothing is read two ways."""
+    try:
+        packet = decode(raw)
+    except Malformed:
+        return False
+    assert on_the_wire(packet) == raw
+    return True
+
+
+SAMPLES: dict[str, bytes] = {
+    "data": data(5, b"one", b"", b"three", flags=SAFE | CONTINUED).raw,
+    "data of one chunk": data(5, b"one message", flags=CONTINUES).raw,
+    "recovered": encode_recovered(RING, 2, 3, data(5, b"one", b"two", ring=ConfigurationId(4, 2))).raw,
+    "token": token(token_seq=9, seq=7, aru=3, aru_id=2, rtr=[4, 6], fcc=3, backlog=1).encode(),
+    "idle token": token().encode(),
+    "commit": Commit(
+        ConfigurationId(12, 1),
+        (1, 2, 3),
+        2,
+        (Entry(1, RING, 7, 5, True), Entry(2, ConfigurationId(4, 2), 0, 0, False)),
+    ).encode(),
+    "commit, second rotation": Commit(ConfigurationId(12, 1), (1,), 2, (Entry(1, RING, 7, 5, True),)).encode(),
+    "join": Join(2, 8, (1, 2, 3), (3,), merge=True).encode(),
+    "farewell": Join(2, 8, (2,), (), leave=True).encode(),
+    "announce": Announce(2, RING, (1, 2), (7, 9)).encode(),
+    "hurry": Hurry(RING).encode(),
+}
+each_sample = pytest.mark.parametrize("raw", SAMPLES.values(), ids=SAMPLES.keys())
+
+
+def test_there_is_a_sample_of_every_kind() -> None:
+    assert {raw[3] for raw in SAMPLES.values()} == set(KIND_NAMES)
+    assert list(KIND_NAMES) == [DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY]
+
+
+@settings(max_examples=400)
+@given(any_packet)
+def test_what_is_encoded_is_what_is_decoded(packet: AnyPacket) -> None:
+    """000 §5.1, §6.1, §7.1: every field of every message and token arrives as it was sent."""
+    assert fields(decode(on_the_wire(packet))) == fields(packet)
+
+
+def test_a_data_packet_keeps_its_bytes_for_retransmission() -> None:
+    """000 §5.2: a processor that has received a requested message retransmits it, as it was."""
+    sent = data(5, b"payload")
+    arrived = decode_data(sent.raw)
+    assert arrived.raw is sent.raw
+    assert arrived == sent
+
+
+def test_a_recovered_packet_encapsulates_the_old_one_unchanged() -> None:
+    """000 §7.2: each message encapsulates the old ring message with its old ring identifier."""
+    old = data(5, b"payload", ring=ConfigurationId(4, 2))
+    arrived = decode(encode_recovered(RING, 1, 3, old).raw)
+    assert isinstance(arrived, Recovered)
+    assert arrived.old == old
+    assert (arrived.ring_seq, arrived.ring_rep, arrived.seq, arrived.sender) == (*RING, 1, 3)
+
+
+# --- what no correct peer sends -----------------------------------------------------------------
+
+
+@settings(max_examples=500)
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_refused_as_malformed(raw: bytes) -> None:
+    accepted(raw)
+
+
+@settings(max_examples=1000)
+@given(st.sampled_from(sorted(KIND_NAMES)), st.binary(max_size=200))
+def test_arbitrary_bytes_behind_a_right_prefix_are_refused_or_read_one_way(kind: int, tail: bytes) -> None:
+    accepted(prefix(kind) + tail)
+
+
+@each_sample
+def test_every_truncation_is_refused(raw: bytes) -> None:
+    assert accepted(raw)
+    for length in range(len(raw)):
+        assert not accepted(raw[:length]), f"accepted {length} of {len(raw)} bytes"
+
+
+@each_sample
+def test_every_extension_is_refused(raw: bytes) -> None:
+    for tail in (b"\0", b"\xff", bytes(8)):
+        assert not accepted(raw + tail)
+
+
+@each_sample
+def test_every_changed_byte_is_refused_or_read_one_way(raw: bytes) -> None:
+    changed = bytearray(raw)
+    for place, right in enumerate(raw):
+        for wrong in range(256):
+            changed[place] = wrong
+            accepted(bytes(changed))
+        changed[place] = right
+
+
+def extremes(raw: bytes) -> Iterator[bytes]:
+    """The packet with every one, two, four and eight bytes of it set to the values that break readers."""
+    for width in (1, 2, 4, 8):
+        top = 1 << (8 * width)
+        for value in (0, 1, top // 2 - 1, top // 2, top - 1):
+            patch = value.to_bytes(width, "little")
+            for place in range(4, len(raw) - width + 1):
+                yield raw[:place] + patch + raw[place + width :]
+
+
+@each_sample
+def test_extreme_lengths_and_counts_are_refused_without_allocating(raw: bytes) -> None:
+    """Everything is bounded: a short packet that claims to be huge costs no more than a short packet."""
+    for changed in extremes(raw):  # caches of the struct module are filled here
+        accepted(changed)
+    tracemalloc.start()
+    try:
+        for changed in extremes(raw):
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            accepted(changed)
+            peak = tracemalloc.get_traced_memory()[1] - before
+            assert peak < 32_768, changed.hex()
+    finally:
+        tracemalloc.stop()
+
+
+@each_sample
+def test_reasons_are_few_enough_to_be_counted(raw: bytes) -> None:
+    """A reason is a name to count under: no packet's content shows in it."""
+    reasons = set()
+    for changed in extremes(raw):
+        try:
+            decode(changed)
+        except Malformed as bad:
+            reasons.add(str(bad))
+    assert len(reasons) <= 10
+    assert all(reason and reason.replace(" ", "").isalpha() for reason in reasons)
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    for kind in {*range(256)} - set(KIND_NAMES):
+        with pytest.raises(Malformed, match="unknown kind"):
+            decode(prefix(kind) + bytes(100))
+
+
+_DATA_TAIL = struct.pack("<H", 1) + struct.pack("<H", 1) + b"x"
+
+
+def data_bytes(
+    flags: int = 0,
+    ring_seq: int = 8,
+    ring_rep: int = 1,
+    seq: int = 1,
+    origin: int = 2,
+    incarnation: int = 0,
+    number: int = 1,
+) -> bytes:
+    head = struct.pack("<Bqiqiiq", flags, ring_seq, ring_rep, seq, origin, incarnation, number)
+    return prefix(DATA) + head + _DATA_TAIL
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        data_bytes(ring_seq=-1),
+        data_bytes(ring_rep=0),
+        data_bytes(ring_rep=-1),
+        data_bytes(seq=0),
+        data_bytes(origin=0),
+        data_bytes(origin=-1),
+        data_bytes(incarnation=-1),
+        data_bytes(number=0),
+    ],
+)
+def test_a_message_with_an_impossible_number_is_refused(raw: bytes) -> None:
+    """Sequence numbers, message numbers and node identifiers start at 1 (000 §5.1)."""
+    decode(data_bytes())
+    with pytest.raises(Malformed, match="bad number"):
+        decode(raw)
+
+
+def test_a_message_with_unknown_flags_is_refused() -> None:
+    decode(data_bytes(flags=7))
+    with pytest.raises(Malformed, match="unknown flags"):
+        decode(data_bytes(flags=8))
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (prefix(RECOVERED) + struct.pack("<qiqi", -1, 1, 1, 1) + data(1).raw, "negative number"),
+        (prefix(RECOVERED) + struct.pack("<qiqi", 8, 0, 1, 1) + data(1).raw, "bad node id"),
+        (prefix(RECOVERED) + struct.pack("<qiqi", 8, 1, 0, 1) + data(1).raw, "negative number"),
+        (prefix(RECOVERED) + struct.pack("<qiqi", 8, 1, 1, 0) + data(1).raw, "bad node id"),
+        (prefix(RECOVERED) + struct.pack("<qiqi", 8, 1, 1, 1), "too short"),
+        (prefix(RECOVERED) + struct.pack("<qiqi", 8, 1, 1, 1) + token().encode(), "envelope without data"),
+    ],
+)
+def test_an_envelope_holds_a_data_packet_and_nothing_else(raw: bytes, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        decode(raw)
+
+
+def test_an_envelope_within_an_envelope_is_refused() -> None:
+    inner = encode_recovered(RING, 1, 1, data(1))
+    with pytest.raises(Malformed, match="envelope without data"):
+        decode(prefix(RECOVERED) + struct.pack("<qiqi", 8, 1, 1, 1) + inner.raw)
+
+
+def token_bytes(
+    ring_seq: int = 8,
+    rep: int = 1,
+    token_seq: int = 1,
+    seq: int = 3,
+    aru: int = 3,
+    aru_id: int = 0,
+    flags: int = 0,
+    requests: int = 0,
+    strangers: int = 0,
+    lists: bytes = b"",
+) -> bytes:
+    head = struct.pack(
+        "<qiqqqiIIBHH", ring_seq, rep, token_seq, seq, aru, aru_id, 0, 0, flags, requests, strangers
+    )
+    return prefix(TOKEN) + head + lists
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (token_bytes(ring_seq=-1), "bad number"),
+        (token_bytes(rep=0), "bad number"),
+        (token_bytes(token_seq=0), "bad number"),
+        (token_bytes(aru=4), "bad number"),
+        (token_bytes(aru=-1), "bad number"),
+        (token_bytes(seq=-1, aru=-1), "bad number"),
+        (token_bytes(aru_id=-1), "bad number"),
+        (token_bytes(flags=4), "bad number"),
+        (token_bytes(requests=1), "lists do not fit"),
+        (token_bytes(lists=bytes(4)), "lists do not fit"),
+        (token_bytes(requests=1, lists=struct.pack("<q", 0)), "bad request"),
+        (token_bytes(requests=1, lists=struct.pack("<q", 4)), "bad request"),
+        (token_bytes(strangers=1, lists=struct.pack("<i", 0)), "bad node id"),
+        (token_bytes(strangers=1, lists=struct.pack("<i", -5)), "bad node id"),
+        (token_bytes(requests=MAX_REQUESTS + 1, lists=bytes(8 * MAX_REQUESTS + 8)), "too many entries"),
+        (token_bytes(strangers=MAX_MEMBERS + 1, lists=bytes(4 * MAX_MEMBERS + 4)), "too many entries"),
+    ],
+)
+def test_a_token_no_holder_forwards_is_refused(raw: bytes, reason: str) -> None:
+    """000 §5.1: seq is a high-water mark, aru a low-water mark, rtr asks for what was broadcast."""
+    decode_token(token_bytes())
+    with pytest.raises(Malformed, match=reason):
+        decode(raw)
+
+
+def test_the_fullest_token_fits_a_datagram() -> None:
+    full = token(seq=MAX_REQUESTS, rtr=range(1, MAX_REQUESTS + 1))
+    full.merge = tuple(range(1, MAX_MEMBERS + 1))
+    assert fields(decode(full.encode())) == fields(full)
+
+
+ENTRY = struct.Struct("<iqiqqB")
+
+
+def commit_bytes(group: tuple[int, ...], memb_index: int, count: int, *lines: tuple[int, ...]) -> bytes:
+    head = prefix(COMMIT) + pack_ring(RING) + pack_nodes(group) + struct.pack("<HH", memb_index, count)
+    return head + b"".join(ENTRY.pack(*line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (commit_bytes((), 0, 0), "bad commit$"),
+        (commit_bytes((1, 2), 5, 2, (1, 4, 1, 0, 0, 0), (2, 4, 1, 0, 0, 0)), "bad commit$"),
+        (commit_bytes((1, 2), 1, 0), "bad commit$"),
+        (commit_bytes((1, 2), 1, 2, (1, 4, 1, 0, 0, 0), (2, 4, 1, 0, 0, 0)), "bad commit$"),
+        (commit_bytes((1, 2), 2, 2, (1, 4, 1, 0, 0, 0)), "lists do not fit"),
+        (commit_bytes((1, 2), 1, 1, (2, 4, 1, 0, 0, 0)), "bad commit entry"),
+        (commit_bytes((1, 2), 1, 1, (1, -4, 1, 0, 0, 0)), "bad commit entry"),
+        (commit_bytes((1, 2), 1, 1, (1, 4, 0, 0, 0, 0)), "bad commit entry"),
+        (commit_bytes((1, 2), 1, 1, (1, 4, 1, 5, 6, 0)), "bad commit entry"),
+        (commit_bytes((1, 2), 1, 1, (1, 4, 1, -1, -1, 0)), "bad commit entry"),
+        (commit_bytes((1, 2), 1, 1, (1, 4, 1, 0, 0, 2)), "bad commit entry"),
+        (prefix(COMMIT) + pack_ring(RING) + struct.pack("<H", MAX_MEMBERS + 1), "too many members"),
+    ],
+)
+def test_a_commit_token_no_member_forwards_is_refused(raw: bytes, reason: str) -> None:
+    """000 §6.1: memb_list is filled in the order of the ring, an entry by each that forwards it."""
+    decode(commit_bytes((1, 2), 1, 1, (1, 4, 1, 6, 5, 1)))
+    with pytest.raises(Malformed, match=reason):
+        decode(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (Join(4, 8, (1, 2), ()).encode(), "bad join"),
+        (Join(1, 8, (1, 2), (3,)).encode(), "bad join"),
+        (Join(0, 8, (1, 2), ()).encode(), "bad node id"),
+        (Join(1, -1, (1, 2), ()).encode(), "negative number"),
+        (Join(1, 8, (1, 2), ()).encode() + b"x", "trailing bytes"),
+        (prefix(JOIN) + struct.pack("<IqB", 1, 8, 4) + pack_nodes((1,)) + pack_nodes(()), "unknown flags"),
+    ],
+)
+def test_a_join_no_gatherer_broadcasts_is_refused(raw: bytes, reason: str) -> None:
+    """000 §6.1: the fail_set is a subset of the proc_set, which holds the sender."""
+    with pytest.raises(Malformed, match=reason):
+        decode(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (Announce(4, RING, (1, 2), ()).encode(), "bad announce"),
+        (Announce(1, RING, (1, 2), ()).encode() + b"x", "trailing bytes"),
+        (Hurry(RING).encode() + b"x", "trailing bytes"),
+    ],
+)
+def test_announcements_and_wake_ups_are_exact(raw: bytes, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        decode(raw)
+
+
+def test_packets_are_encoded_with_their_members_in_ascending_order() -> None:
+    assert Join(2, 8, (3, 1, 2), ()).encode() == Join(2, 8, (1, 2, 3), ()).encode()
+
+
+# --- what is accepted can be passed on ----------------------------------------------------------
+
+
+def visit(raw: bytes) -> bytes:
+    """What any holder does with a token: enter its own packets and backlog, count the hop, send it."""
+    arrived = decode_token(raw)
+    config = TotemConfig()
+    own = Ring(arrived.ring, (1, 2), 1, config)
+    arrived.seq += 1
+    own.flow.settle(arrived, 1, 1)
+    own.forward(arrived, arrived.seq)
+    return arrived.encode()
+
+
+def changed_token(**values: int) -> bytes:
+    made = token()
+    for name, value in values.items():
+        setattr(made, name, value)
+    return made.encode()
+
+
+def test_an_ordinary_token_can_be_passed_on() -> None:
+    assert accepted(visit(changed_token(token_seq=2**62, seq=2**62, aru=2**62, fcc=2**31, backlog=2**31)))
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=struct.error,
+    reason="counters are accepted up to the last value of their field, so that the next holder's step "
+    "does not fit: a packet makes a machine raise, which the contract rules out",
+)
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"token_seq": MOST},
+        {"seq": MOST, "aru": MOST},
+        {"fcc": 2**32 - 1},
+        {"backlog": 2**32 - 1},
+    ],
+    ids=lambda values: next(iter(values)),
+)
+def test_a_token_that_was_accepted_can_be_passed_on(values: dict[str, int]) -> None:
+    """Contract: anything may be in a packet, and a machine never raises because of one."""
+    raw = changed_token(**values)
+    if accepted(raw):
+        visit(raw)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=struct.error,
+    reason="a Join's ring_seq is accepted up to 2**63 - 1; the ring formed from it has no number",
+)
+def test_a_ring_can_be_formed_from_any_join_that_was_accepted() -> None:
+    """000 §6.2.2: the new ring's number is four plus the maximum of the numbers in the Joins."""
+    raw = Join(2, MOST, (1, 2), ()).encode()
+    if accepted(raw):
+        join = decode(raw)
+        assert isinstance(join, Join)
+        Commit(ConfigurationId(join.ring_seq + 4, 1), (1, 2), 0, ()).encode()
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="the number of a packet's first message is checked, not that of its last: with 2**63 - 1 and "
+    "two chunks the second message's number fits neither the wire nor the trace's int64",
+)
+def test_every_message_of_an_accepted_packet_has_a_64_bit_number() -> None:
+    raw = data(1, b"last that fits", b"one too many", number=MOST).raw
+    if accepted(raw):
+        arrived = decode_data(raw)
+        assert arrived.number + len(arrived.chunks) - 1 <= MOST
+
+
+def test_a_fresh_account_takes_any_token() -> None:
+    """A token may claim less than this node remembers of it; its fields never turn negative."""
+    flow = FlowControl(TotemConfig())
+    flow.settle(token(), 5, 7)
+    low = token(fcc=2, backlog=3)
+    flow.settle(low, 0, 0)
+    assert (low.fcc, low.backlog) == (0, 0)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="packet_size is documented as the largest packet, but tokens are bounded by max_requests and "
+    "max_members, Commit tokens by max_members alone: with the defaults both can be larger",
+)
+@pytest.mark.parametrize("kind", ["token", "commit"])
+def test_no_packet_is_larger_than_packet_size(kind: str) -> None:
+    """TotemConfig.packet_size: "Largest packet, in bytes; what the network carries without splitting it"."""
+    config = TotemConfig()
+    if kind == "token":
+        full = token(seq=config.max_requests, rtr=range(1, config.max_requests + 1))
+        full.merge = tuple(range(3, config.max_members + 1))
+        assert len(full.encode()) <= config.packet_size
+    else:
+        group = tuple(range(1, config.max_members + 1))
+        entries = tuple(Entry(node, RING, 0, 0, False) for node in group)
+        assert len(Commit(RING, group, len(group), entries).encode()) <= config.packet_size
