@@ -69,11 +69,10 @@ def _wrongly_skipped(history: History, stay: Stay, span: range, delivered: list[
     before = stay.previous
     if before is None:
         return []
-    done, start = set(delivered), span.start
-    if isinstance(before.delivered, range):
-        start += len(before.delivered)
-    else:
-        done.update(before.delivered)
+    done = set(delivered)
+    # What lies before the last message delivered in the regular configuration is a gap there.
+    before_it = before.delivered[-1:] if before.tidy else before.delivered
+    start = max((number for number in before_it if number in span), default=span.start - 1) + 1
     stop = span.stop if stay.next is not None else max(delivered, default=-1) + 1
     skipped = [number for number in range(start, stop) if number not in done]
     if not skipped:
@@ -127,6 +126,7 @@ def _effects_before_causes(history: History, stays: list[Stay], skip_first: bool
     span = history.spans.get(first.id, range(0))
     low = first.delivered[-1] + 1 if skip_first and first.delivered else span.start
     done: set[int] = set()
+    everything: set[int] = set()
     found = []
     for stay in stays[1:] if skip_first else stays:
         for number in stay.delivered:
@@ -137,7 +137,8 @@ def _effects_before_causes(history: History, stays: list[Stay], skip_first: bool
             heard = range(low, history.past[number] + 1)
             cause = next((m for m in heard if m not in done and m != number), history.prior[number])
             if cause >= low and cause not in done:
-                how = "later" if any(cause in each.delivered for each in stays) else "never"
+                everything = everything or {n for each in stays for n in each.delivered}
+                how = "later" if cause in everything else "never"
                 sentence = (
                     f"node {stay.node} delivered {with_position(history.message(number))} in "
                     f"{a_configuration(stay)} and {with_position(history.message(cause))} {how}: "

@@ -50,27 +50,35 @@ def config_chain(history: History) -> list[Violation]:
     """
     found = []
     for stay in history.all_stays():
-        sentence = _wrong_step(stay.previous, stay)
-        if sentence:
-            before = () if stay.previous is None else (stay.previous,)
-            found.append(_violation("config-chain", f"node {stay.node} {sentence}", *before, stay))
+        before = stay.previous
+        wrong = _wrong_step(before, stay)
+        if wrong is None:
+            continue
+        if before is None:
+            sentence = (
+                f"node {stay.node} began its life {stay.incarnation} with {a_configuration(stay)}: {wrong}"
+            )
+            found.append(_violation("config-chain", sentence, stay))
+        else:
+            sentence = (
+                f"node {stay.node} installed {a_configuration(stay)} directly after "
+                f"{a_configuration(before)}: {wrong}"
+            )
+            found.append(_violation("config-chain", sentence, before, stay))
     return found
 
 
 def _wrong_step(before: Stay | None, stay: Stay) -> str | None:
     """What is wrong with installing one directly after the other, if something is."""
     if before is None:
-        if stay.regular:
-            return None
-        return f"began its life {stay.incarnation} with {a_configuration(stay)}: it has to be a regular one."
-    step = f"installed {a_configuration(stay)} directly after {a_configuration(before)}"
+        return None if stay.regular else "it has to be a regular one."
     if before.regular == stay.regular:
-        return f"{step}: regular and transitional ones have to take turns."
+        return "regular and transitional ones have to take turns."
     if stay.regular:
-        lost = set(before.members) - set(stay.members)
-        return f"{step}: {members(lost)} came along and are not in it." if lost else None
-    strange = set(stay.members) - set(before.members)
-    return f"{step}: {members(strange)} were not in the regular one." if strange else None
+        lost = set(before.members).difference(stay.members)
+        return f"{members(lost)} came along and are not in it." if lost else None
+    strange = set(stay.members).difference(before.members)
+    return f"{members(strange)} were not in the regular one." if strange else None
 
 
 def config_consistent(history: History) -> list[Violation]:

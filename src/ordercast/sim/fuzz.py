@@ -34,7 +34,7 @@ SLICE_US = 100_000
 BOUND_US = 10_000_000
 """How long after the last fault a group may take to be one configuration."""
 AFTERMATH_US = 300_000
-"""How long messages are sent in that configuration, and then how long they have to arrive."""
+"""How long messages are sent in that configuration, and then how long the last ones have to arrive."""
 
 
 class Cuts(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,9 +217,17 @@ def _drive(world: World, case: Case) -> tuple[bool, Expectation | None]:
         world.run_until(world.now + SLICE_US)
     world.run_until(world.now + AFTERMATH_US)
     world.close()
+    closed_us = world.now
+    while _unfinished(world) and world.now - closed_us <= BOUND_US:
+        world.run_until(world.now + SLICE_US)
     world.run_until(world.now + AFTERMATH_US)
     up = frozenset(node for node in world.nodes if world.up(node))
     return True, Expectation(components=(up,) if up else ())
+
+
+def _unfinished(world: World) -> bool:
+    """Whether a node that is up still waits for a message of its own."""
+    return any(host.up and host.ahead for host in world.hosts.values())
 
 
 def _one_configuration(world: World) -> bool:
@@ -261,7 +269,7 @@ def coverage(world: World) -> Counter[str]:
     before: dict[NodeId, str] = {}
     for change in world.changes:
         was = before.get(change.node)
-        if was is not None:
+        if was is not None and change.because != "started":
             seen[f"{was}: {change.because}"] += 1
         before[change.node] = change.state
     roads: dict[tuple[int | None, int | None], set[tuple[int | None, int | None]]] = {}

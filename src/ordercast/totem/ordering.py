@@ -147,10 +147,19 @@ class Ring:
         self.delivered = seq
 
     def deliver_rest(self, deliver_memb: frozenset[NodeId], effects: list[Effect]) -> None:
-        """Deliver, over gaps, the remaining messages of certain nodes (000 §7.2, step 4)."""
+        """Deliver what is left in the transitional configuration (000 §7.2, step 4).
+
+        Up to the first gap that is everything: this node has acknowledged it, so another may have
+        delivered it as safe (§4.2: "once a processor has acknowledged receipt of a safe message, it is
+        required to deliver the message"; §7.3: p delivers its own "and also other messages that have
+        become safe"). Behind a gap, messages of ``deliver_memb`` only: none of those nodes has seen what
+        is missing, so nothing they sent depends on it. §7.2 speaks of ``deliver_memb`` alone, which
+        leaves an isolated node without messages that the others delivered as safe.
+        """
+        received = self.window.aru
         for seq, packet in self.window.after(self.delivered):
             self.delivered = seq
-            if type(packet) is Data and packet.origin in deliver_memb:
+            if type(packet) is Data and (seq <= received or packet.origin in deliver_memb):
                 batch = self._batch(packet)
                 if batch is not None:
                     effects.append(Deliver(batch))
