@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ordercast.core.contract import QueueFull
@@ -26,6 +27,11 @@ from ordercast.core.wire import Malformed
 AGREED, SAFE = Guarantee.AGREED, Guarantee.SAFE
 PLENTY = 1 << 30
 MINIMAL_SPACE = LENGTH_SIZE + 1
+
+
+def examples(most: int) -> settings:
+    """So many examples, however busy the machine is."""
+    return settings(max_examples=most, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def queue(*payloads: bytes, guarantee: Guarantee = AGREED, limit: int = PLENTY) -> SendQueue:
@@ -297,7 +303,7 @@ def senders(draw: st.DrawFn, space: int) -> dict[int, Sender]:
 spaces = st.one_of(st.integers(MINIMAL_SPACE, 12), st.integers(13, 90))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(data=st.data(), space=spaces)
 def test_every_message_arrives_whole_once_and_in_order(data: st.DataObject, space: int) -> None:
     """000 §4.2: each message is delivered once, in order; through ring changes that cut one in two.
@@ -333,7 +339,7 @@ def test_every_message_arrives_whole_once_and_in_order(data: st.DataObject, spac
         assert sender.queue.room == PLENTY
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(data=st.data(), space=spaces)
 def test_packets_are_full_and_the_backlog_never_promises_too_many(data: st.DataObject, space: int) -> None:
     """000 §8.1: the backlog tells about how many packets wait: none only if nothing waits."""
@@ -346,7 +352,7 @@ def test_packets_are_full_and_the_backlog_never_promises_too_many(data: st.DataO
     for place, backlog in enumerate(backlogs):
         left = len(packets) - place
         assert min(1, left) <= backlog <= left
-    for packet, following in zip(packets, packets[1:], strict=False):
+    for packet, following in pairwise(packets):
         free = space - sum(map(len, packet.chunks)) - LENGTH_SIZE * len(packet.chunks)
         if packet.continued:
             assert free == 0
@@ -354,7 +360,7 @@ def test_packets_are_full_and_the_backlog_never_promises_too_many(data: st.DataO
             assert free <= LENGTH_SIZE
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(data=st.data(), space=spaces)
 def test_who_starts_in_the_middle_gets_what_begins_after_that(data: st.DataObject, space: int) -> None:
     """A receiver behind a gap gets the later messages, with the numbers and slots that others give them."""
@@ -372,7 +378,7 @@ def test_who_starts_in_the_middle_gets_what_begins_after_that(data: st.DataObjec
             assert got == {where: payload for where, payload in numbered.items() if where[0] >= begun}
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(
     limit=st.integers(0, 40),
     packets=st.lists(

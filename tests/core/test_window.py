@@ -151,4 +151,4 @@ class WindowAgainstASet(RuleBasedStateMachine):
 
 
 TestWindowAgainstASet = WindowAgainstASet.TestCase
-TestWindowAgainstASet.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestWindowAgainstASet.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ordercast.core.identity import MAX_NODE_ID, ConfigurationId
@@ -129,6 +129,7 @@ def test_trailing_bytes_are_refused() -> None:
         reader(b"x").end()
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(1, MAX_NODE_ID), max_size=50))
 def test_any_set_of_nodes_crosses_the_wire_in_ascending_order(nodes: set[int]) -> None:
     made = reader(pack_nodes(tuple(nodes)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -20,6 +21,10 @@ FIELDS = TotemConfig.__struct_fields__
 MAY_BE_ZERO = {"hold_us", "accelerated_window", "eager_requests"}
 
 
+def configured(**values: int) -> TotemConfig:
+    return TotemConfig(**values)  # type: ignore[arg-type]
+
+
 def test_every_field_says_what_it_is_for() -> None:
     (body,) = (
         node.body
@@ -27,7 +32,7 @@ def test_every_field_says_what_it_is_for() -> None:
         if isinstance(node, ast.ClassDef) and node.name == "TotemConfig"
     )
     explained = set()
-    for field, below in zip(body, body[1:], strict=False):
+    for field, below in pairwise(body):
         if (
             isinstance(field, ast.AnnAssign)
             and isinstance(field.target, ast.Name)
@@ -51,14 +56,14 @@ def test_the_defaults_hold_together_and_are_not_changed_by_accident() -> None:
 def test_a_field_that_must_be_positive_says_so(name: str) -> None:
     for value in (0, -1):
         with pytest.raises(ValueError, match=rf"^{name} is {value}: give it a positive number"):
-            TotemConfig(**{name: value})
+            configured(**{name: value})
 
 
 @pytest.mark.parametrize("name", sorted(MAY_BE_ZERO))
 def test_zero_turns_off_what_can_be_turned_off(name: str) -> None:
-    assert getattr(TotemConfig(**{name: 0}), name) == 0
+    assert getattr(configured(**{name: 0}), name) == 0
     with pytest.raises(ValueError, match=f"^{name} is -1: "):
-        TotemConfig(**{name: -1})
+        configured(**{name: -1})
 
 
 @pytest.mark.parametrize(
@@ -74,10 +79,10 @@ def test_zero_turns_off_what_can_be_turned_off(name: str) -> None:
 def test_one_bound_within_another(small: str, large: str, why: str) -> None:
     """000 §6.2.2: the Join timeout is shorter than the Consensus timeout; and so for the others."""
     bound = getattr(TotemConfig(), large)
-    assert getattr(TotemConfig(**{small: bound - 1}), small) == bound - 1
+    assert getattr(configured(**{small: bound - 1}), small) == bound - 1
     for value in (bound, bound + 1):
         with pytest.raises(ValueError, match=rf"^{small} \({value}\) must be smaller than {large} .*{why}"):
-            TotemConfig(**{small: value})
+            configured(**{small: value})
 
 
 @pytest.mark.parametrize(
@@ -86,17 +91,17 @@ def test_one_bound_within_another(small: str, large: str, why: str) -> None:
 )
 def test_what_the_wire_can_carry_is_a_limit(name: str, low: int, high: int) -> None:
     for value in (low, high):
-        assert getattr(TotemConfig(**{name: value}), name) == value
+        assert getattr(configured(**{name: value}), name) == value
     for value in {low - 1, high + 1} - {0}:
         with pytest.raises(ValueError, match=f"^{name} is {value}: choose between {low} and {high}$"):
-            TotemConfig(**{name: value})
+            configured(**{name: value})
 
 
 def test_a_misspelt_field_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="token_los_us"):
         msgspec.convert({"token_los_us": 1}, TotemConfig)
     with pytest.raises(TypeError, match="token_los_us"):
-        TotemConfig(**{"token_los_us": 1})
+        configured(token_los_us=1)
 
 
 def test_a_mistake_in_a_file_is_told_in_the_same_words() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from totem_parts import data, ring, token
+from totem_parts import data, examples, ring, token
 
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.flow import FlowControl
@@ -132,7 +132,7 @@ class Simulated:
 configs = st.builds(config, st.integers(1, 40), st.integers(1, 40))
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(
     made=configs,
     arrivals=st.integers(1, 8).flatmap(
@@ -159,7 +159,7 @@ def test_no_rotation_exceeds_the_window(made: TotemConfig, arrivals: list[list[i
         assert sum(visits[start : start + size]) <= made.window_size
 
 
-@settings(max_examples=200)
+@examples(100)
 @given(made=configs, waiting=st.lists(st.integers(0, 60), min_size=1, max_size=8))
 def test_every_backlog_drains(made: TotemConfig, waiting: list[int]) -> None:
     """000 §8: whoever has messages to send gets through once the load ends."""
@@ -181,7 +181,7 @@ def test_equal_senders_get_equal_shares() -> None:
     assert simulated.saturated([100] * 4, 10) == [50] * 4
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(waiting=st.lists(st.integers(20_000, 80_000), min_size=2, max_size=5))
 def test_shares_follow_backlogs(waiting: list[int]) -> None:
     """000 §8.2: each gets its share of the window, by the ratio of its backlog to the sum of all."""
@@ -193,7 +193,7 @@ def test_shares_follow_backlogs(waiting: list[int]) -> None:
     assert sum(sent) <= 10 * 200
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(made=configs, waiting=st.lists(st.integers(1, 500), min_size=1, max_size=5))
 def test_a_node_that_receives_nothing_stops_the_others_at_max_outstanding(
     made: TotemConfig, waiting: list[int]

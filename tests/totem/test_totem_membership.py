@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from totem_parts import examples
 
 from ordercast.totem.membership import Gathering, Heard
 from ordercast.totem.packets import Join
@@ -179,7 +180,7 @@ def any_join(draw: st.DrawFn) -> Join:
     return join(sender, proc_set, draw(st.sets(st.sampled_from(sorted(proc_set)))) - {sender})
 
 
-@settings(max_examples=300)
+@examples(120)
 @given(st.lists(any_join(), max_size=20), st.integers(1, 6))
 def test_the_sets_only_grow_within_bounds_and_news_is_what_makes_them_grow(
     joins: list[Join], limit: int
@@ -197,7 +198,7 @@ def test_the_sets_only_grow_within_bounds_and_news_is_what_makes_them_grow(
         assert len(made.proc_set) <= limit
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(data=st.data(), size=st.integers(1, 6))
 def test_nodes_that_hear_each_other_reach_consensus_on_the_same_membership(
     data: st.DataObject, size: int

@@ -7,9 +7,9 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from totem_parts import RING, data, token
+from totem_parts import RING, data, examples, token
 
 from ordercast.core.identity import MAX_NODE_ID, ConfigurationId
 from ordercast.core.wire import Malformed, pack_nodes, pack_ring, prefix
@@ -44,6 +44,7 @@ from ordercast.totem.packets import (
     decode_token,
     encode_data,
     encode_recovered,
+    kind_name,
 )
 
 MOST = 2**63 - 1
@@ -163,7 +164,9 @@ SAMPLES: dict[str, bytes] = {
         2,
         (Entry(1, RING, 7, 5, True), Entry(2, ConfigurationId(4, 2), 0, 0, False)),
     ).encode(),
-    "commit, second rotation": Commit(ConfigurationId(12, 1), (1,), 2, (Entry(1, RING, 7, 5, True),)).encode(),
+    "commit, second rotation": Commit(
+        ConfigurationId(12, 1), (1,), 2, (Entry(1, RING, 7, 5, True),)
+    ).encode(),
     "join": Join(2, 8, (1, 2, 3), (3,), merge=True).encode(),
     "farewell": Join(2, 8, (2,), (), leave=True).encode(),
     "announce": Announce(2, RING, (1, 2), (7, 9)).encode(),
@@ -177,7 +180,7 @@ def test_there_is_a_sample_of_every_kind() -> None:
     assert list(KIND_NAMES) == [DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY]
 
 
-@settings(max_examples=400)
+@examples(300)
 @given(any_packet)
 def test_what_is_encoded_is_what_is_decoded(packet: AnyPacket) -> None:
     """000 §5.1, §6.1, §7.1: every field of every message and token arrives as it was sent."""
@@ -204,13 +207,13 @@ def test_a_recovered_packet_encapsulates_the_old_one_unchanged() -> None:
 # --- what no correct peer sends -----------------------------------------------------------------
 
 
-@settings(max_examples=500)
+@examples(300)
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused_as_malformed(raw: bytes) -> None:
     accepted(raw)
 
 
-@settings(max_examples=1000)
+@examples(600)
 @given(st.sampled_from(sorted(KIND_NAMES)), st.binary(max_size=200))
 def test_arbitrary_bytes_behind_a_right_prefix_are_refused_or_read_one_way(kind: int, tail: bytes) -> None:
     accepted(prefix(kind) + tail)
@@ -567,3 +570,8 @@ def test_no_packet_is_larger_than_packet_size(kind: str) -> None:
         group = tuple(range(1, config.max_members + 1))
         entries = tuple(Entry(node, RING, 0, 0, False) for node in group)
         assert len(Commit(RING, group, len(group), entries).encode()) <= config.packet_size
+
+
+def test_every_packet_has_a_name() -> None:
+    assert {kind_name(raw) for raw in SAMPLES.values()} == set(KIND_NAMES.values())
+    assert [kind_name(raw) for raw in (b"", b"OC\x01", b"OC\x01\x00")] == [None, None, None]

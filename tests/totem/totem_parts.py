@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hypothesis import HealthCheck, settings
+
 from ordercast.core.contract import Deliver, Effect, Install
 from ordercast.core.identity import Configuration, ConfigurationId, NodeId
 from ordercast.totem.config import TotemConfig
@@ -12,6 +14,11 @@ from ordercast.totem.packets import NOBODY, SAFE, Data, Token, encode_data
 
 RING = ConfigurationId(8, 1)
 CONFIG = TotemConfig()
+
+
+def examples(most: int) -> settings:
+    """So many examples, however busy the machine is."""
+    return settings(max_examples=most, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def data(

@@ -1,0 +1,196 @@
+"""The token between visits: sent again until it is seen to move on (000 §5.2); held on an idle ring."""
+
+from __future__ import annotations
+
+import pytest
+from totem_parts import CONFIG, RING, ring, token
+
+from ordercast.core.contract import CancelTimer, Effect, SetTimer, Unicast
+from ordercast.totem.config import TotemConfig
+from ordercast.totem.custody import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION, Custody
+from ordercast.totem.packets import Hurry
+
+LOSS = SetTimer(TOKEN_LOSS, CONFIG.token_loss_us)
+RETRANSMISSION = SetTimer(TOKEN_RETRANSMISSION, CONFIG.token_retransmission_us)
+HOLDING = SetTimer(HOLD, CONFIG.hold_us)
+HURRY = Unicast(1, Hurry(RING).encode())
+
+
+@pytest.fixture
+def custody() -> Custody:
+    return Custody(CONFIG)
+
+
+@pytest.fixture
+def effects() -> list[Effect]:
+    return []
+
+
+def visits(custody: Custody, count: int, *, me: int = 1, busy: bool = False) -> list[bool]:
+    """So many visits of an idle ring's token; whether it was held at each."""
+    return [custody.hold(ring(me=me), token(), busy, []) for _ in range(count)]
+
+
+# --- sent ---------------------------------------------------------------------------------------
+
+
+def test_a_forwarded_token_is_watched_by_two_timers(custody: Custody, effects: list[Effect]) -> None:
+    """000 §5.2: each time a processor forwards the token, it sets a Token Retransmission timeout."""
+    custody.send(2, b"token", effects)
+    assert effects == [Unicast(2, b"token"), LOSS, RETRANSMISSION]
+    assert custody.awaiting_sign
+
+
+def test_a_sign_that_the_token_moved_on_cancels_its_retransmission_once(
+    custody: Custody, effects: list[Effect]
+) -> None:
+    """000 §5.2: if a processor receives a regular message or the token, it cancels the timeout."""
+    custody.send(2, b"token", [])
+    custody.moved(effects)
+    custody.moved(effects)
+    assert effects == [CancelTimer(TOKEN_RETRANSMISSION)]
+    assert not custody.awaiting_sign
+
+
+def test_without_a_sign_the_token_is_sent_again_and_again(custody: Custody, effects: list[Effect]) -> None:
+    """000 §5.2: on the timeout, the processor retransmits the token and then resets the timeout."""
+    custody.send(2, b"token", [])
+    custody.resend(effects)
+    custody.resend(effects)
+    assert effects == [Unicast(2, b"token"), RETRANSMISSION] * 2
+
+
+def test_a_token_that_moved_on_is_not_sent_again(custody: Custody, effects: list[Effect]) -> None:
+    custody.send(2, b"token", [])
+    custody.moved([])
+    custody.resend(effects)
+    assert effects == []
+
+
+def test_of_two_tokens_sent_the_later_is_sent_again(custody: Custody, effects: list[Effect]) -> None:
+    custody.send(2, b"first", [])
+    custody.send(2, b"second", [])
+    custody.resend(effects)
+    assert effects[0] == Unicast(2, b"second")
+
+
+def test_with_the_ring_its_token_is_given_up(custody: Custody, effects: list[Effect]) -> None:
+    """000 Fig. 7, Shift_to_Gather: cancel Token Loss timeout and Token Retransmission timeouts."""
+    custody.send(2, b"token", [])
+    visits(custody, CONFIG.idle_rotations + 1)
+    custody.mark(ring(), token())
+    custody.give_up(effects)
+    assert effects == [CancelTimer(TOKEN_LOSS), CancelTimer(TOKEN_RETRANSMISSION), CancelTimer(HOLD)]
+    effects.clear()
+    custody.resend(effects)
+    custody.ask_to_hurry(ring(me=2), effects)
+    assert custody.release(effects) is None
+    assert effects == []
+    assert visits(custody, CONFIG.idle_rotations + 1) == [False] * CONFIG.idle_rotations + [True]
+
+
+# --- held ---------------------------------------------------------------------------------------
+
+
+def test_the_representative_holds_the_token_of_a_ring_that_stays_idle(
+    custody: Custody, effects: list[Effect]
+) -> None:
+    assert visits(custody, CONFIG.idle_rotations) == [False] * CONFIG.idle_rotations
+    idle = token()
+    assert custody.hold(ring(), idle, False, effects)
+    assert effects == [HOLDING]
+    effects.clear()
+    assert custody.release(effects) is idle
+    assert effects == [CancelTimer(HOLD)]
+    assert custody.release(effects) is None
+    assert visits(custody, 1) == [True], "an idle ring's token is held at every further rotation"
+
+
+def test_other_members_do_not_hold_the_token(custody: Custody) -> None:
+    assert not any(visits(custody, 10, me=2))
+
+
+def test_holding_can_be_turned_off() -> None:
+    assert not any(visits(Custody(TotemConfig(hold_us=0)), 10))
+
+
+def test_a_representative_with_something_to_send_does_not_hold_the_token(custody: Custody) -> None:
+    visits(custody, CONFIG.idle_rotations)
+    assert visits(custody, 1, busy=True) == [False]
+    assert visits(custody, CONFIG.idle_rotations) == [False] * CONFIG.idle_rotations
+
+
+def test_a_token_that_brings_news_is_not_held(custody: Custody) -> None:
+    """Held is only what is quiet: nothing broadcast, nothing missing, nothing waiting."""
+    visits(custody, CONFIG.idle_rotations)
+    assert not custody.hold(ring(), token(seq=1), False, [])
+    assert visits(custody, CONFIG.idle_rotations) == [False] * CONFIG.idle_rotations
+
+
+def test_a_token_that_is_hurried_is_not_held_at_its_next_visit(custody: Custody) -> None:
+    visits(custody, CONFIG.idle_rotations)
+    custody.hurry()
+    assert visits(custody, CONFIG.idle_rotations + 2) == [False] * (CONFIG.idle_rotations + 1) + [True]
+
+
+# --- the others are told ------------------------------------------------------------------------
+
+
+def test_the_token_says_whether_it_will_be_held_next_time(custody: Custody) -> None:
+    marks = []
+    for _ in range(CONFIG.idle_rotations + 1):
+        visiting = token()
+        custody.hold(ring(), visiting, False, [])
+        custody.mark(ring(), visiting)
+        marks.append(visiting.idle)
+    assert marks == [False] * (CONFIG.idle_rotations - 1) + [True, True]
+
+
+def test_the_mark_is_taken_off_when_something_comes_up(custody: Custody) -> None:
+    visits(custody, CONFIG.idle_rotations + 1)
+    visiting = token()
+    visiting.idle = True
+    custody.hold(ring(), visiting, True, [])
+    custody.mark(ring(), visiting)
+    assert not visiting.idle
+
+
+def test_other_members_leave_the_mark_as_it_is(custody: Custody) -> None:
+    for idle in (True, False):
+        visiting = token()
+        visiting.idle = idle
+        custody.mark(ring(me=2), visiting)
+        assert visiting.idle is idle
+
+
+def test_who_has_something_to_send_wakes_the_representative_once(
+    custody: Custody, effects: list[Effect]
+) -> None:
+    idle = token()
+    idle.idle = True
+    custody.mark(ring(me=2), idle)
+    custody.ask_to_hurry(ring(me=2), effects)
+    custody.ask_to_hurry(ring(me=2), effects)
+    assert effects == [HURRY]
+    custody.mark(ring(me=2), idle)
+    custody.ask_to_hurry(ring(me=2), effects)
+    assert effects == [HURRY, HURRY]
+
+
+def test_a_token_on_its_way_needs_no_hurry(custody: Custody, effects: list[Effect]) -> None:
+    custody.mark(ring(me=2), token())
+    custody.ask_to_hurry(ring(me=2), effects)
+    assert effects == []
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="the representative too asks by a packet, to itself, although it knows at its next visit "
+    "that it has something to send",
+)
+def test_the_representative_does_not_write_to_itself(custody: Custody, effects: list[Effect]) -> None:
+    visiting = token()
+    visits(custody, CONFIG.idle_rotations)
+    custody.mark(ring(), visiting)
+    custody.ask_to_hurry(ring(), effects)
+    assert effects == []

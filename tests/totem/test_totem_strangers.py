@@ -1,0 +1,194 @@
+"""Nodes outside the ring: who is heard, who hears us, and with whom the ring could merge."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from totem_parts import examples
+
+from ordercast.core.identity import ConfigurationId
+from ordercast.totem.packets import Announce
+from ordercast.totem.strangers import Strangers
+
+ME = 1
+HEARD_US = 300
+THEIRS = ConfigurationId(8, 5)
+
+
+def strangers(limit: int = 10) -> Strangers:
+    return Strangers(ME, HEARD_US, limit)
+
+
+def announce(sender: int, members: tuple[int, ...] = (5, 6), heard: tuple[int, ...] = (ME,)) -> Announce:
+    return Announce(sender, THEIRS, members, heard)
+
+
+def meet(made: Strangers, now_us: int, told: Announce) -> None:
+    """What a node does with a stranger's announcement."""
+    made.hear(now_us, told.sender)
+    made.learn(now_us, told)
+
+
+# --- who is heard -------------------------------------------------------------------------------
+
+
+def test_a_stranger_is_news_once_and_again_after_a_silence() -> None:
+    """000 §6.2.1: a foreign message is one of a processor that is not a member of the ring."""
+    made = strangers()
+    assert made.hear(0, 5)
+    assert not made.hear(10, 5)
+    assert not made.hear(10 + HEARD_US, 5)
+    assert made.hear(11 + 2 * HEARD_US, 5)
+
+
+def test_strangers_are_listed_while_they_are_heard() -> None:
+    made = strangers()
+    made.hear(0, 7)
+    made.hear(100, 5)
+    assert made.heard(HEARD_US) == (5, 7)
+    assert made.heard(HEARD_US + 1) == (5,)
+    assert made.heard(HEARD_US + 101) == ()
+
+
+def test_only_so_many_strangers_are_remembered() -> None:
+    """A full table keeps whom it has while they speak; the silent ones make room."""
+    made = strangers(limit=2)
+    made.hear(0, 5)
+    made.hear(0, 6)
+    assert made.hear(1, 7)
+    assert made.heard(1) == (5, 6)
+    made.hear(HEARD_US, 6)
+    assert made.hear(HEARD_US + 1, 7)
+    assert made.heard(HEARD_US + 1) == (6, 7)
+    meet(made, HEARD_US + 1, announce(5))
+    assert made.mutual(HEARD_US + 1) == ()
+
+
+def test_a_stranger_that_was_silent_returns_to_a_full_table() -> None:
+    made = strangers(limit=1)
+    meet(made, 0, announce(5))
+    assert made.hear(HEARD_US + 1, 5)
+    assert made.heard(HEARD_US + 1) == (5,)
+    assert made.mutual(HEARD_US + 1) == (), "what it said before its silence is forgotten"
+
+
+# --- who hears us -------------------------------------------------------------------------------
+
+
+def test_a_stranger_is_mutual_when_it_says_that_it_hears_me() -> None:
+    made = strangers()
+    meet(made, 0, announce(5))
+    meet(made, 0, announce(6, heard=(2, 3)))
+    made.hear(0, 7)
+    assert made.mutual(0) == (5,)
+
+
+def test_a_stranger_may_lose_its_hearing() -> None:
+    made = strangers()
+    meet(made, 0, announce(5))
+    meet(made, 1, announce(5, heard=()))
+    assert made.mutual(1) == ()
+
+
+def test_a_claim_grows_old_even_if_its_maker_is_still_heard() -> None:
+    made = strangers()
+    meet(made, 0, announce(5))
+    made.hear(HEARD_US + 1, 5)
+    assert made.heard(HEARD_US + 1) == (5,)
+    assert made.mutual(HEARD_US) == (5,)
+    assert made.mutual(HEARD_US + 1) == ()
+
+
+def test_nothing_is_learnt_from_a_node_that_is_not_heard() -> None:
+    made = strangers()
+    made.learn(0, announce(5))
+    made.hear(0, 5)
+    assert made.mutual(0) == ()
+
+
+# --- with whom the ring could merge -------------------------------------------------------------
+
+
+def test_a_foreign_ring_is_merged_with_when_every_member_of_it_is_verified() -> None:
+    made = strangers()
+    meet(made, 0, announce(5, members=(5, 6)))
+    meet(made, 0, announce(6, members=(5, 6)))
+    meet(made, 0, announce(7, members=(7, 8)))
+    assert made.mergeable((5, 6, 7)) == {5, 6}
+    assert made.mergeable((5, 7)) == set()
+    assert made.mergeable(()) == set()
+
+
+def test_a_verified_node_that_made_no_claim_brings_nobody_along() -> None:
+    made = strangers()
+    meet(made, 0, announce(5, members=(5, 6)))
+    assert made.mergeable((6,)) == set()
+    assert made.mergeable((5, 6)) == {5, 6}
+
+
+# --- what lingered in the network ---------------------------------------------------------------
+
+
+def test_a_lower_ring_number_marks_a_packet_that_lingered() -> None:
+    """000 §6.1: ring_seq tells whether the sender has abandoned a past round of consensus."""
+    made = strangers()
+    assert not made.outdated(5, 8)
+    assert not made.outdated(5, 8)
+    assert not made.outdated(5, 12)
+    assert made.outdated(5, 8)
+    assert not made.outdated(6, 8)
+    assert (made.ring_seq(5), made.ring_seq(6), made.ring_seq(7)) == (12, 8, 0)
+
+
+def test_only_so_many_ring_numbers_are_remembered() -> None:
+    made = strangers(limit=1)
+    assert not made.outdated(5, 8)
+    assert not made.outdated(6, 8)
+    assert made.ring_seq(6) == 0
+    assert not made.outdated(5, 12)
+    assert made.outdated(5, 8)
+
+
+def test_members_are_no_strangers_and_their_earlier_packets_are_outdated() -> None:
+    """000 §6.2.2: a new ring's number is beyond all that its members had."""
+    made = strangers()
+    for node in (5, 6, 7):
+        meet(made, 0, announce(node))
+        made.outdated(node, 8)
+    made.outdated(9, 8)
+    made.installed(ConfigurationId(12, ME), (ME, 5, 6))
+    assert made.heard(0) == made.mutual(0) == (7,)
+    assert made.mergeable((5, 6)) == set()
+    assert made.outdated(5, 8)
+    assert not made.outdated(6, 12)
+    assert made.outdated(7, 4), "a stranger that is still heard is remembered"
+    assert made.ring_seq(9) == 0, "one that is not heard makes room"
+
+
+# --- bounds -------------------------------------------------------------------------------------
+
+some = st.integers(2, 30)
+
+
+@examples(100)
+@given(
+    limit=st.integers(1, 5),
+    steps=st.lists(st.tuples(st.sampled_from(["hear", "meet", "outdated"]), some, st.integers(0, 200))),
+)
+def test_what_is_remembered_of_strangers_is_bounded(limit: int, steps: list[tuple[str, int, int]]) -> None:
+    """Everything is bounded; and whoever is mutual is heard."""
+    made = strangers(limit)
+    now_us = 0
+    for what, node, later in steps:
+        now_us += later
+        if what == "hear":
+            made.hear(now_us, node)
+        elif what == "meet":
+            meet(made, now_us, announce(node, members=(node,)))
+        else:
+            made.outdated(node, later)
+        heard = made.heard(now_us)
+        assert len(heard) <= limit
+        assert set(made.mutual(now_us)) <= set(heard)
+        assert made.mergeable(tuple(range(2, 31))) >= set(made.mutual(now_us))
+    assert sum(made.ring_seq(node) > 0 for node in range(2, 31)) <= limit
