@@ -30,6 +30,9 @@ class Violation:
     run: str = ""
     """The run it happened in, where several were audited."""
 
+    def __str__(self) -> str:
+        return f"{self.property}: {self.sentence}"
+
     def as_dict(self) -> dict[str, Any]:
         """The same for JSON."""
         found: dict[str, Any] = {
