@@ -322,18 +322,19 @@ class World(Processors):
         return Offer(data, guarantee, label, self.now)
 
     def _feed(self, host: Host) -> None:
-        """Submit what waits, as far as the machine has room."""
-        waiting = host.waiting
+        """Submit what waits, as far as the machine has room; of a saturating sender's, one refill."""
+        waiting, refill = host.waiting, host.refill
         while host.up:
             room = host.room()
-            if host.refill is not None and not waiting and host.ahead < _MOST_AHEAD:
-                messages = islice(host.refill(host.node, room), _MOST_AHEAD - host.ahead)
+            if refill is not None and not waiting and host.ahead < _MOST_AHEAD:
+                messages = islice(refill(host.node, room), _MOST_AHEAD - host.ahead)
                 waiting.extend(self._offer(host, *message, None) for message in messages)
+                refill = None
             offers = _take(waiting, room)
             if not offers:
                 break
             self._hand_over(host, offers)
-            if not waiting and host.refill is None:
+            if not waiting and refill is None:
                 break
         host.appetite = host.refill is not None or bool(waiting)
 
@@ -397,7 +398,7 @@ class World(Processors):
     def _deliver(self, host: Host, effect: Deliver) -> None:
         batch = effect[0]
         host.deliver(self.now, batch)
-        if batch.origin == host.node:
+        if batch.origin == host.node and batch.incarnation == host.incarnation:
             host.ahead -= len(batch.payloads)
         wrong = self._ledger.check(batch)
         if wrong is not None:

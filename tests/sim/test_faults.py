@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_sequencer import QUIET_US, sequencers
+
+from ordercast.core.identity import Guarantee
+from ordercast.sim.faults import (
+    IT,
+    Actions,
+    At,
+    Burst,
+    Clog,
+    Crash,
+    Cut,
+    Fault,
+    Heal,
+    Leave,
+    Partition,
+    Pause,
+    Restart,
+    Resume,
+    Send,
+    Slow,
+    Unclog,
+    Uncut,
+    Unslow,
+    When,
+    apply,
+    parse_time,
+    schedule,
+    time_text,
+)
+from ordercast.sim.network import Lan, preset
+from ordercast.sim.scenario import parse
+from ordercast.sim.swarm import draw, ending
+from ordercast.sim.workload import Workload, drive
+from ordercast.sim.world import World
+
+NODES = (1, 2, 3)
+ALL: list[Actions] = [
+    Crash(1),
+    Crash(2, 3),
+    Restart(1),
+    Restart(2, keep_disk=False),
+    Pause(1),
+    Resume(1),
+    Slow(1, 1500),
+    Unslow(1),
+    Leave(3),
+    Partition(((1, 2), (3,))),
+    Heal(),
+    Cut(1, 2),
+    Uncut(1, 2),
+    Clog(1, 2),
+    Clog(1, 2, 5000),
+    Unclog(1, 2),
+    Burst(0.3, 20_000),
+    Send(1, ("a", "x*3"), 50, Guarantee.SAFE),
+]
+
+
+def world(nodes: Sequence[int] = NODES) -> World:
+    group = World(sequencers(nodes), nodes, Lan(base_us=100, tail_us=0), 5)
+    group.start()
+    return group
+
+
+def read(text: str) -> list[Fault]:
+    return parse(f"nodes 1 2 3\n{text}\nuntil 1s").faults
+
+
+@pytest.mark.parametrize("action", ALL, ids=str)
+def test_a_fault_is_read_back_from_its_text(action: Actions) -> None:
+    for fault in (At(1234, action), When(2, "recovery", action, 3, 250, 900_000), When(None, "x", action)):
+        assert read(str(fault)) == [fault]
+        assert msgspec.json.decode(msgspec.json.encode(fault), type=Fault) == fault
+
+
+def test_it_is_the_node_that_entered_the_state() -> None:
+    fault = When(None, "recovery", Crash(IT))
+    assert str(fault) == "when any enters recovery crash it"
+    assert str(fault.do) == "crash it"
+    assert read(str(fault)) == [fault]
+
+
+@given(st.integers(0, 10**12))
+def test_times_are_read_back(time_us: int) -> None:
+    assert parse_time(time_text(time_us)) == time_us
+
+
+def test_each_kind_of_fault_changes_the_world() -> None:
+    group = world()
+    host, links = group.hosts[1], group.network.links
+    apply(group, Pause(1))
+    assert host.paused
+    apply(group, Resume(1))
+    assert not host.paused
+    apply(group, Slow(1, 30))
+    assert host.slow_us == 30
+    apply(group, Unslow(1))
+    assert host.slow_us == 0
+    apply(group, Partition(((1,), (2, 3))))
+    assert not links.reach(1, 2)
+    apply(group, Heal())
+    assert links.calm
+    apply(group, Cut(1, 2))
+    assert not links.reach(1, 2)
+    assert links.reach(2, 1)
+    apply(group, Uncut(1, 2))
+    apply(group, Clog(1, 2))
+    assert not links.calm
+    apply(group, Unclog(1, 2))
+    assert links.calm
+    apply(group, Burst(0.5, 100))
+    assert not links.calm
+    group.run_until(100)
+    assert links.calm
+    apply(group, Crash(1, 2))
+    assert host.fuse == 2
+    apply(group, Crash(1))
+    assert not host.up
+    apply(group, Restart(1, keep_disk=False))
+    assert host.up
+    assert host.disk == b"1"
+    apply(group, Crash(1))
+    apply(group, Restart(1))
+    assert host.disk == b"12"
+    apply(group, Leave(1))
+    assert not host.up
+    apply(group, Send(2, ("a", "x*2")))
+    assert list(group.names.values()) == ["a", "x1", "x2"]
+
+
+@pytest.mark.parametrize("action", [Crash(1), Crash(1, 0), Pause(1), Resume(1), Leave(1), Send(1, ("a",))])
+def test_what_does_not_apply_does_nothing(action: Actions) -> None:
+    group = world()
+    group.crash(1)
+    rows = list(group.rows)
+    apply(group, action)
+    apply(group, Resume(2))
+    apply(group, Restart(2))
+    assert group.rows == rows
+
+
+def test_a_when_happens_once_at_the_nth_time_with_its_delay() -> None:
+    group = world()
+    schedule(group, [When(1, "quiet", Crash(3), nth=2, delay_us=70), When(None, "quiet", Pause(IT), nth=2)])
+    group.run_until(400_000)
+    assert [(row[0], row[3]) for row in group.rows if row[4] == "crash"] == [(3, 2 * QUIET_US + 70)]
+    assert [node for node in NODES if group.hosts[node].paused] == [2]
+
+
+def test_a_when_does_not_happen_too_late() -> None:
+    group = world()
+    schedule(group, [When(1, "quiet", Crash(1), before_us=50_000), When(2, "quiet", Crash(2), 1, 9, 50_010)])
+    group.run_until(300_000)
+    assert [node for node in NODES if not group.up(node)] == [2]
+
+
+# --- drawn ------------------------------------------------------------------------------------------
+
+SEEDS = range(150)
+DURATION = 1_000_000
+
+
+def drawn(seed: int) -> list[Fault]:
+    return draw(seed, range(1, 2 + seed % 6), DURATION, states=("running", "quiet"))
+
+
+def test_seeds_draw_every_kind_and_differ_in_the_kinds_they_draw() -> None:
+    kinds = [frozenset(type(fault.do) for fault in drawn(seed)) for seed in SEEDS]
+    everything: frozenset[type] = frozenset().union(*kinds)
+    assert everything == {type(action) for action in ALL} - {Send}
+    assert len(set(kinds)) > 50
+    assert any(isinstance(fault, When) for seed in SEEDS for fault in drawn(seed))
+    assert any(
+        isinstance(fault.do, Crash) and fault.do.after_effects is not None
+        for seed in SEEDS
+        for fault in drawn(seed)
+    )
+
+
+def test_a_disk_is_lost_only_where_asked_for() -> None:
+    def losses(amnesia: bool) -> int:
+        every = (fault.do for seed in SEEDS for fault in draw(seed, NODES, DURATION, amnesia=amnesia))
+        return sum(isinstance(action, Restart) and not action.keep_disk for action in every)
+
+    assert losses(False) == 0
+    assert losses(True) > 0
+
+
+def test_faults_come_in_clusters() -> None:
+    """Most faults have another within 100 ms: the second hits while the first is dealt with."""
+    close = total = 0
+    for seed in SEEDS:
+        times = [fault.at_us for fault in drawn(seed) if isinstance(fault, At) and fault.at_us < DURATION]
+        close += sum(b - a <= 100_000 for a, b in pairwise(times))
+        total += max(0, len(times) - 1)
+    assert close / total > 0.7
+
+
+def test_everything_has_ended_at_the_end_and_most_nodes_are_up() -> None:
+    down = Counter[bool]()
+    for seed in SEEDS:
+        nodes = range(1, 2 + seed % 6)
+        group = World(sequencers(nodes), nodes, preset(("lan", "lossy", "ethernet10")[seed % 3]), seed)
+        group.start()
+        drive(group, Workload(rate=300, size=10, size_to=3000, safe=0.5))
+        schedule(group, drawn(seed))
+        group.run_until(DURATION)
+        assert group.network.links.calm
+        for host in group.hosts.values():
+            assert not host.paused
+            assert not host.slow_us
+            assert host.fuse is None
+            down[host.up] += 1
+        assert any(host.up for host in group.hosts.values())
+        group.run_until(DURATION + 100_000)
+        assert group.corrupt == []
+    assert down[False] < down[True] / 4
+
+
+def test_a_shrunk_list_of_faults_gets_its_own_ending() -> None:
+    kept: list[Fault] = [At(5, Cut(1, 2)), When(None, "quiet", Pause(IT))]
+    assert ending(kept, (1, 2), 100) == [At(100, Uncut(1, 2)), At(100, Resume(1)), At(100, Resume(2))]
+    assert ending([At(1, Crash(1))], (1, 2), 9, dead=[2]) == [At(9, Restart(1)), At(9, Crash(2))]
+    assert ending([], (1, 2), 9) == []
+
+
+def test_drawn_faults_are_read_back_from_their_text() -> None:
+    for seed in range(30):
+        faults = draw(seed, NODES, DURATION, states=("running",), amnesia=True)
+        assert read("\n".join(map(str, faults))) == faults
+
+
+# --- determinism -------------------------------------------------------------------------------------
+
+DIGEST = """
+import hashlib, sys
+sys.path.insert(0, {here!r})
+from test_faults import digest
+print(digest())
+"""
+
+
+def digest() -> str:
+    """Of the rows and counts of some runs with everything switched on."""
+    seen = hashlib.sha256()
+    for seed, network in enumerate(("lan", "lossy", "ethernet10", "ethernet100")):
+        nodes = range(1, 6)
+        group = World(
+            sequencers(nodes, 20_000), nodes, preset(network, {"loss": 0.01}), seed, packets=bool(seed % 2)
+        )
+        group.start()
+        drive(group, Workload(rate=400, size=1, size_to=2000, safe=0.3))
+        drive(group, Workload(arrivals="saturating", senders=(3,), stop_us=300_000))
+        schedule(group, draw(seed + 100, nodes, 500_000, states=("running", "quiet"), amnesia=True))
+        group.run_until(600_000)
+        seen.update(repr((group.rows, sorted(group.drops.items()), list(group.changes))).encode())
+    return seen.hexdigest()
+
+
+def test_the_same_seed_gives_the_same_rows_in_every_process() -> None:
+    script = DIGEST.format(here=str(Path(__file__).parent))
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for hash_seed in ("0", "1", "4242")
+    }
+    assert digests == {digest()}
