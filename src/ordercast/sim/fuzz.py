@@ -21,7 +21,7 @@ from ordercast.audit.explain import Report
 from ordercast.audit.history import Expectation
 from ordercast.audit.properties import audit
 from ordercast.core.identity import Kind, NodeId
-from ordercast.sim.faults import At, Fault, schedule
+from ordercast.sim.faults import At, Burst, Crash, Fault, When, schedule
 from ordercast.sim.network import Lan
 from ordercast.sim.protocol import Protocol
 from ordercast.sim.swarm import draw, ending
@@ -127,14 +127,28 @@ def cut(case: Case, cuts: Cuts) -> Case:
         if 0 <= index < len(case.faults)
         and not is_ending(case, case.faults[index])
         and (without := restrict(case.faults[index], members)) is not None
-        and not (isinstance(without, At) and without.at_us >= until_us)
+        and (without := shorten(without, until_us)) is not None
     ]
+    dead = [fault.do.node for fault in case.faults if is_ending(case, fault) and isinstance(fault.do, Crash)]
     return msgspec.structs.replace(
         case,
         nodes=members,
-        faults=(*begun, *ending(begun, members, until_us)),
+        faults=(*begun, *ending(begun, members, until_us, dead)),
         duration_us=until_us,
     )
+
+
+def shorten(fault: Fault, until_us: int) -> Fault | None:
+    """A fault as it happens if all faults end at `until_us`; None if it does not."""
+    if isinstance(fault, When):
+        before_us = until_us if fault.before_us is None else min(fault.before_us, until_us)
+        return msgspec.structs.replace(fault, before_us=before_us)
+    if fault.at_us >= until_us:
+        return None
+    if isinstance(fault.do, Burst):
+        lasts_us = min(fault.do.duration_us, until_us - fault.at_us)
+        return At(fault.at_us, Burst(fault.do.loss, lasts_us))
+    return fault
 
 
 def is_ending(case: Case, fault: Fault) -> bool:
@@ -272,7 +286,7 @@ def coverage(world: World) -> Counter[str]:
     for change in world.changes:
         was = before.get(change.node)
         if was is not None and change.because != "started":
-            seen[f"{was}: {change.because}"] += 1
+            seen[f"{was} -> {change.state}: {change.because}"] += 1
         before[change.node] = change.state
     roads: dict[tuple[int | None, int | None], set[tuple[int | None, int | None]]] = {}
     last: dict[NodeId, Row] = {}
