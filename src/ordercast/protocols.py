@@ -14,8 +14,9 @@ from ordercast.sim.network import Lan
 from ordercast.sim.protocol import Protocol
 from ordercast.sim.world import MachineFactory
 from ordercast.totem.config import TotemConfig
-from ordercast.totem.machine import State, TotemMachine
+from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import kind_name
+from ordercast.totem.states import State
 
 
 def _make_totem(settings: Mapping[str, object]) -> MachineFactory:

@@ -38,6 +38,22 @@ class Custody:
         effects.append(SetTimer(TOKEN_LOSS, self._config.token_loss_us))
         effects.append(SetTimer(TOKEN_RETRANSMISSION, self._config.token_retransmission_us))
 
+    def pass_on(self, ring: Ring, token: Token, arrived_seq: int, timed: bool, effects: list[Effect]) -> None:
+        """Forward the regular token, unless there is nobody to forward it to.
+
+        In Gather it is not timed: there, the Token Loss timeout waits for the Commit token (Fig. 4).
+        """
+        if ring.me == ring.representative:
+            token.idle = self._idle_visits >= self._config.idle_rotations
+        self._will_be_held = token.idle
+        ring.forward(token, arrived_seq)
+        if ring.alone:
+            return
+        if timed:
+            self.send(ring.successor, token.encode(), effects)
+        else:
+            effects.append(Unicast(ring.successor, token.encode()))
+
     def moved(self, effects: list[Effect]) -> None:
         """There is a sign that the token went on: no need to send it again."""
         if self._sent is not None:
@@ -87,12 +103,6 @@ class Custody:
         if token is not None:
             effects.append(CancelTimer(HOLD))
         return token
-
-    def mark(self, ring: Ring, token: Token) -> None:
-        """Let the others know, by the token, that it may be held next time."""
-        if ring.me == ring.representative:
-            token.idle = self._idle_visits >= self._config.idle_rotations
-        self._will_be_held = token.idle
 
     def ask_to_hurry(self, ring: Ring, effects: list[Effect]) -> None:
         """This node has something to send, and the token may be held: once is enough."""

@@ -65,10 +65,12 @@ class Exchange:
         """Packets that wait to be retransmitted."""
         return len(self._queue)
 
-    def next_packet(self, seq: int) -> Recovered:
+    def next_packet(self, ring: Ring, seq: int, effects: list[Effect]) -> Recovered | None:
         """The next old-ring message, in an envelope with a place on the new ring."""
-        old_seq = next(iter(self._queue))
-        return encode_recovered(self.ring.id, seq, self.ring.me, self._queue.pop(old_seq))
+        old_seq = next(iter(self._queue), None)
+        if old_seq is None:
+            return None
+        return encode_recovered(ring.id, seq, ring.me, self._queue.pop(old_seq))
 
     def receive(self, packet: Recovered) -> None:
         """Somebody retransmitted an old-ring message: keep it if it is from my old ring (Fig. 6)."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ordercast.core.identity import ConfigurationId, NodeId
-from ordercast.totem.packets import Announce
+from ordercast.totem.ordering import Ring
+from ordercast.totem.packets import Announce, Token
 
 
 class _Claim(NamedTuple):
@@ -25,10 +26,13 @@ class _Claim(NamedTuple):
 class Strangers:
     """What one node knows of nodes outside its ring; bounded in number."""
 
-    def __init__(self, me: NodeId, heard_us: int, limit: int) -> None:
+    def __init__(self, me: NodeId, announce_us: int, heard_us: int, limit: int) -> None:
         self._me = me
+        self._pause_us = announce_us // 8
         self._heard_us = heard_us
         self._limit = limit
+        self._announced_us: int | None = None
+        self._checking = False
         self._heard: dict[NodeId, int] = {}
         self._claims: dict[NodeId, _Claim] = {}
         self._ring_seqs: dict[NodeId, int] = {}
@@ -92,6 +96,36 @@ class Strangers:
             if claim is not None and set(claim.members) <= set(verified):
                 whole.update(claim.members)
         return whole
+
+    # --- showing the ring, and asking its members --------------------------------------------------
+
+    def announce(self, now_us: int, ring: Ring) -> Announce | None:
+        """What to tell strangers, unless they were told a moment ago."""
+        if self._announced_us is not None and now_us - self._announced_us < self._pause_us:
+            return None
+        self._announced_us = now_us
+        return Announce(self._me, ring.id, ring.members, self.heard(now_us))
+
+    def check(self, now_us: int, ring: Ring, token: Token) -> set[NodeId]:
+        """Ask all members, by the token, with which strangers the ring could merge.
+
+        The representative lists those it can exchange messages with, each member strikes out those it
+        cannot; what comes back is verified. The answer is the members of whole rings among them.
+        """
+        if self._me != ring.representative:
+            if token.merge:
+                mutual = self.mutual(now_us)
+                token.merge = tuple(node for node in token.merge if node in mutual)
+            return set()
+        mutual = self.mutual(now_us) if self._claims else ()
+        verified = tuple(node for node in token.merge if node in mutual) if self._checking else ()
+        token.merge = mutual[: max(0, self._limit - len(ring.members))]
+        self._checking = bool(token.merge)
+        return self.mergeable(verified) if verified else set()
+
+    def stop_checking(self) -> None:
+        """The ring is given up, and with it what its token listed."""
+        self._checking = False
 
     def _recent(self, now_us: int, time_us: int | None) -> bool:
         return time_us is not None and now_us - time_us <= self._heard_us

@@ -1,0 +1,347 @@
+"""Forming a ring (000 §6, §7): from the first suspicion to the installed configuration.
+
+Follow a failure: a timer or a Join leads to `_gather`; agreement to `_propose` or `_on_commit`; the Commit
+token's second visit to `_recover`; and the recovered ring to `_install`. `states.NEXT` lists every change
+of state there is.
+"""
+
+from __future__ import annotations
+
+from ordercast.core.contract import CancelTimer, Drop, Effect, Multicast, Persist, SetTimer, Shift
+from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.totem.circulation import Outbox, work
+from ordercast.totem.config import TotemConfig
+from ordercast.totem.custody import TOKEN_LOSS, Custody
+from ordercast.totem.membership import Gathering, Heard
+from ordercast.totem.ordering import Ring
+from ordercast.totem.packets import Announce, Commit, Entry, Join, Recovered, Token
+from ordercast.totem.recovery import Duty, Exchange, settle
+from ordercast.totem.states import NEXT, State
+from ordercast.totem.storage import RING_STEP, store
+from ordercast.totem.strangers import Strangers
+
+JOIN_TIMER = "join"
+CONSENSUS = "consensus"
+ANNOUNCE_TIMER = "announce"
+
+STATISTICS = (
+    "rotations",
+    "rotation_us_total",
+    "rotation_us_max",
+    "packets",
+    "retransmissions",
+    "token_retransmissions",
+    "tokens_held",
+    "rings",
+    "attempts_failed",
+)
+
+
+class Formation:
+    """The membership and recovery protocols of one node, and the state they share with ordering."""
+
+    def __init__(self, me: NodeId, config: TotemConfig) -> None:
+        self.me = me
+        self.config = config
+        self.state = State.OPERATIONAL
+        self.incarnation = -1
+        self.outbox = Outbox(config)
+        self.gathering = Gathering(me, config.max_members)
+        self.strangers = Strangers(me, config.announce_us, config.heard_us, config.max_members)
+        self.duty = Duty()
+        self.ring_seq = 0
+        """The highest ring sequence number accepted (my_ring_id.seq); on stable storage."""
+        self.ring = Ring(ConfigurationId(0, me), (me,), me, config)
+        """The ring of the configuration that is installed: in Recovery, the old ring."""
+        self.forming: Commit | None = None
+        """The Commit token accepted last, while in Commit or Recovery."""
+        self.exchange: Exchange | None = None
+        """The recovery under way, while in Recovery."""
+        self.leaving = False
+        self.halted = False
+        self._custody = Custody(config)
+        self._own_token: Token | None = None
+        """The token of a ring of one: it never leaves the machine."""
+        self._merging = False
+        """My Joins tell verified strangers to come along."""
+        self._visited_us: int | None = None
+        self._stats: dict[str, float] = dict.fromkeys(STATISTICS, 0.0)
+
+    def _begin(self, now_us: int, effects: list[Effect]) -> None:
+        """A ring was installed: go on ordering on it."""
+        raise NotImplementedError
+
+    def _shift(self, because: str, effects: list[Effect]) -> None:
+        """Enter the state that the reason leads to."""
+        following = NEXT[self.state].get(because)
+        assert following is not None, f"node {self.me}: {because!r} leads nowhere from {self.state}"
+        self.state = following
+        effects.append(Shift(following, because))
+
+    def _on_token_loss(self, now_us: int, effects: list[Effect]) -> None:
+        """Token Loss timeout expired (Figs 3 to 6)."""
+        if self.state is State.GATHER:
+            self.gathering.fail_repeated(self.gathering.proposal, self.config.max_attempts)
+            self._gather(now_us, "no commit token", effects)
+        elif self.state is State.OPERATIONAL:
+            self._gather(now_us, "token lost", effects)
+        else:
+            self._abandon(now_us, "token lost", effects)
+
+    def _on_consensus_timeout(self, now_us: int, effects: list[Effect]) -> None:
+        """Consensus timeout expired before everyone agreed (Fig. 4)."""
+        if self.gathering.agreed and self.gathering.proposal == (self.me,):
+            self._propose(now_us, effects)
+        else:
+            self.gathering.fail_silent()
+            self._gather(now_us, "no consensus", effects)
+
+    # --- Gather ---------------------------------------------------------------------------------
+
+    def _gather(self, now_us: int, because: str, effects: list[Effect], join: Join | None = None) -> None:
+        """Begin a round of consensus (Fig. 7, Shift_to_Gather), perhaps because of a Join.
+
+        Its sender is committed to the sets in it; if they are now mine too, that counts in this round.
+        """
+        self._shift(because, effects)
+        self._custody.give_up(effects)
+        self.strangers.stop_checking()
+        self.gathering.begin_round()
+        self._send_join(effects)
+        effects.append(SetTimer(CONSENSUS, self.config.consensus_us))
+        if join is not None and self.gathering.hear(join) is Heard.AGREES:
+            self._agree(now_us, effects)
+
+    def _abandon(self, now_us: int, because: str, effects: list[Effect], join: Join | None = None) -> None:
+        """Give up the ring being formed (Fig. 6, Token Loss timeout). What is owed to the old one stays."""
+        assert self.forming is not None
+        self.gathering.fail_repeated(self.forming.members, self.config.max_attempts)
+        self._stats["attempts_failed"] += 1
+        self.forming = None
+        self.exchange = None
+        self._gather(now_us, because, effects, join)
+
+    def _send_join(self, effects: list[Effect]) -> None:
+        gathering = self.gathering
+        join = Join(
+            self.me,
+            self.ring_seq,
+            tuple(sorted(gathering.proc_set)),
+            tuple(sorted(gathering.fail_set)),
+            merge=self._merging,
+        )
+        effects.append(Multicast(join.encode()))
+        effects.append(SetTimer(JOIN_TIMER, self.config.join_us))
+
+    def _on_join(self, now_us: int, join: Join, effects: list[Effect]) -> None:
+        """Join message received (Figs 3 to 6)."""
+        if join.sender == self.me:
+            effects.append(Drop("own packet"))
+        elif self.strangers.outdated(join.sender, join.ring_seq):
+            effects.append(Drop("outdated join"))
+        elif join.leave:
+            self._on_leave(now_us, join, effects)
+        elif self.state is State.OPERATIONAL:
+            if join.sender in self.ring.members or (join.merge and self.me in join.proc_set):
+                self._merging = self._merging or join.merge
+                self.gathering.hear(join)
+                self._gather(now_us, "join heard", effects, join)
+            else:
+                self._meet(now_us, join.sender, effects)
+        elif self.state is State.GATHER:
+            self._hear(now_us, join, effects)
+        elif self.forming is not None and join.sender in self.forming.members:
+            if join.ring_seq >= self.ring_seq:  # it has abandoned the ring that I am forming
+                self.gathering.hear(join)
+                self._abandon(now_us, "join heard", effects, join)
+        else:
+            effects.append(Drop("join of a stranger"))
+
+    def _hear(self, now_us: int, join: Join, effects: list[Effect]) -> None:
+        """Join message received in Gather (Fig. 4)."""
+        agreed_before = self.gathering.agreed
+        match self.gathering.hear(join):
+            case Heard.NEWS:
+                self._gather(now_us, "news", effects, join)
+            case Heard.AGREES if not agreed_before:
+                self._agree(now_us, effects)
+            case Heard.IGNORED:
+                effects.append(Drop("join of a failed node"))
+
+    def _agree(self, now_us: int, effects: list[Effect]) -> None:
+        """One more node is committed to my sets. If all are, the ring can be formed (§6.2.2)."""
+        if self.gathering.agreed:
+            if self.gathering.proposal[0] == self.me:
+                self._propose(now_us, effects)
+            else:
+                effects.append(CancelTimer(CONSENSUS))
+                effects.append(SetTimer(TOKEN_LOSS, self.config.token_loss_us))
+
+    def _on_leave(self, now_us: int, join: Join, effects: list[Effect]) -> None:
+        """A node says that it goes: no need to wait until it is missed."""
+        concerned = self.forming.members if self.forming is not None else self.gathering.proc_set
+        if join.sender not in concerned or join.sender in self.gathering.fail_set:
+            effects.append(Drop("join of a stranger"))
+            return
+        self.gathering.fail({join.sender})
+        if self.forming is not None:
+            self._abandon(now_us, "member left", effects)
+        else:
+            self._gather(now_us, "member left", effects)
+
+    # --- Commit ---------------------------------------------------------------------------------
+
+    def _propose(self, now_us: int, effects: list[Effect]) -> None:
+        """The representative generates the Commit token (000 §6.2.2)."""
+        members = self.gathering.proposal
+        known = max([self.ring_seq, *(self.strangers.ring_seq(node) for node in members)])
+        ring = ConfigurationId(known + RING_STEP, self.me)
+        forming = self._commit("consensus", Commit(ring, members, 0, ()), effects)
+        if len(members) == 1:
+            self._recover(now_us, forming, effects)
+
+    def _on_commit(self, now_us: int, commit: Commit, effects: list[Effect]) -> None:
+        """Commit token received (Figs 4 to 6)."""
+        size = len(commit.members)
+        place = commit.members.index(self.me) if self.me in commit.members else -1
+        if place != commit.memb_index % size:
+            effects.append(Drop("commit token for another"))
+        elif self.state is State.GATHER and commit.memb_index < size:
+            if commit.members == self.gathering.proposal and commit.ring.seq > self.ring_seq:
+                self._commit("commit token", commit, effects)
+            else:
+                effects.append(Drop("commit token not agreed to"))
+        elif self.forming is None or commit.ring != self.forming.ring:
+            effects.append(Drop("commit token of another ring"))
+        elif self.state is State.COMMIT and commit.memb_index >= size and len(commit.entries) == size:
+            self._recover(now_us, commit, effects)
+        elif (
+            self.exchange is not None and commit.memb_index == 2 * size and self.exchange.ring.token_seq == 0
+        ):
+            self._custody.moved(effects)
+            self._visit_recovery(now_us, Token(commit.ring), self.exchange, effects)
+        else:
+            effects.append(Drop("redundant commit token"))
+
+    def _commit(self, because: str, commit: Commit, effects: list[Effect]) -> Commit:
+        """Agree to a ring: add what the others must know, and pass it on (Fig. 7, Shift_to_Commit).
+
+        The number is durable before anyone else can learn that this node accepted it; so no later life
+        can use it again, as representative or as member.
+        """
+        self._shift(because, effects)
+        self.ring_seq = commit.ring.seq
+        effects.append(Persist(store(self.ring_seq)))
+        old = self.ring
+        entry = Entry(self.me, old.id, old.window.aru, old.delivered, self.duty.received_flg)
+        self.forming = commit._replace(entries=(*commit.entries, entry))
+        effects.append(CancelTimer(JOIN_TIMER))
+        effects.append(CancelTimer(CONSENSUS))
+        self._pass_commit(self.forming, effects)
+        return self.forming
+
+    def _pass_commit(self, commit: Commit, effects: list[Effect]) -> None:
+        size = len(commit.members)
+        index = commit.memb_index + 1
+        if size > 1:
+            raw = commit._replace(memb_index=index).encode()
+            self._custody.send(commit.members[index % size], raw, effects)
+
+    # --- Recovery -------------------------------------------------------------------------------
+
+    def _recover(self, now_us: int, commit: Commit, effects: list[Effect]) -> None:
+        """Everyone is committed: exchange the old ring's messages (Fig. 7, Shift_to_Recovery)."""
+        self._shift("commit token returned", effects)
+        self._custody.moved(effects)
+        self.forming = commit
+        self._pass_commit(commit, effects)
+        ring = Ring(commit.ring, commit.members, self.me, self.config)
+        self.exchange = Exchange(ring, self.ring, commit, self.duty)
+        self._visited_us = None
+        if ring.alone:
+            self._install(now_us, self.exchange, effects)
+
+    def _install(self, now_us: int, exchange: Exchange, effects: list[Effect]) -> None:
+        """Steps 2 to 6 of 000 §7.2 as one atomic action (Fig. 7, Shift_to_Operational)."""
+        settle(exchange, self.ring, self.duty, effects)
+        ring = exchange.ring
+        self.ring = ring
+        self.duty = Duty()
+        self.forming = None
+        self.exchange = None
+        self.gathering.settle(ring.members)
+        self.strangers.installed(ring.id, ring.members)
+        self.outbox.queue.rewind()
+        self._merging = False
+        self._own_token = Token(ring.id) if ring.alone else None
+        self._stats["rings"] += 1
+        self._shift("recovered", effects)
+        ring.deliver(effects)
+        self._on_announce_timer(now_us, effects)
+        self._begin(now_us, effects)
+
+    def _visit_recovery(self, now_us: int, token: Token, exchange: Exchange, effects: list[Effect]) -> None:
+        """One visit of the token on a ring that is being recovered (000 Fig. 6)."""
+        ring = exchange.ring
+        visit = work(ring, token, exchange, 0, self.config.fail_to_receive, effects)
+        self._stats["retransmissions"] += visit.resent
+        if visit.failed is not None:
+            self.gathering.fail({visit.failed})
+            self._abandon(now_us, "failure to receive", effects)
+            return
+        self._custody.pass_on(ring, token, visit.arrived_seq, True, effects)
+        if exchange.complete:
+            self._install(now_us, exchange, effects)
+
+    def _on_recovered(self, packet: Recovered, effects: list[Effect]) -> None:
+        """A message of some old ring, retransmitted on the new one (Fig. 6)."""
+        ring_id = (packet.ring_seq, packet.ring_rep)
+        if self.exchange is not None and ring_id == self.exchange.ring.id:
+            if self.exchange.ring.window.add(packet.seq, packet):
+                self.exchange.receive(packet)
+            else:
+                effects.append(Drop("duplicate"))
+        elif ring_id == self.ring.id and self.state is not State.RECOVERY:
+            effects.append(Drop("duplicate"))
+        else:
+            effects.append(Drop("other ring"))
+
+    # --- strangers ------------------------------------------------------------------------------
+
+    def _on_announce(self, now_us: int, announce: Announce, effects: list[Effect]) -> None:
+        """A ring shows itself: remember who hears whom, and show ours (merge detection)."""
+        if self.strangers.outdated(announce.sender, announce.ring.seq):
+            effects.append(Drop("outdated announce"))
+        elif announce.sender in self.ring.members:
+            effects.append(Drop("announce of a member"))
+        else:
+            self._meet(now_us, announce.sender, effects)
+            self.strangers.learn(now_us, announce)
+            if self.ring.alone and self.state is State.OPERATIONAL:
+                verified = self.strangers.mergeable(self.strangers.mutual(now_us))
+                if verified:
+                    self._merge(now_us, verified, effects)
+
+    def _meet(self, now_us: int, stranger: NodeId, effects: list[Effect]) -> None:
+        """A stranger spoke: let it know at once that it is heard, if that is news."""
+        if self.strangers.hear(now_us, stranger) and self.state is State.OPERATIONAL:
+            self._announce(now_us, effects)
+
+    def _announce(self, now_us: int, effects: list[Effect]) -> None:
+        """Show the ring to strangers, but not too often."""
+        announce = self.strangers.announce(now_us, self.ring)
+        if announce is not None:
+            effects.append(Multicast(announce.encode()))
+
+    def _on_announce_timer(self, now_us: int, effects: list[Effect]) -> None:
+        """The representative announces always, others while there are strangers to answer."""
+        if self.state is State.OPERATIONAL:
+            if self.me == self.ring.representative or self.strangers.heard(now_us):
+                self._announce(now_us, effects)
+            effects.append(SetTimer(ANNOUNCE_TIMER, self.config.announce_us))
+
+    def _merge(self, now_us: int, verified: set[NodeId], effects: list[Effect]) -> None:
+        """Form a ring together with verified strangers."""
+        self._merging = True
+        self.gathering.consider(verified)
+        self._gather(now_us, "merge", effects)
