@@ -297,6 +297,18 @@ def test_a_burst_loses_while_it_lasts(config: NetworkConfig) -> None:
     assert air.lost == [(2, "burst"), (3, "burst")]
 
 
+@pytest.mark.parametrize(
+    "config", [Lan(tail_us=0, loss=0.9, duplicate=0.9, reorder=0.9), Ethernet(loss=0.9, bits_per_s=10**9)]
+)
+def test_a_network_that_recovers_does_no_more_harm(config: NetworkConfig) -> None:
+    air = Air(config)
+    air.net.multicast(0, 1, b"0")
+    air.net.recover()
+    for i in range(100):
+        air.net.multicast(i * 10_000, 1, b"x")
+    assert sum(data == b"x" for _, _, data in air.run()) == 200
+
+
 # --- presets -----------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from ordercast.core.contract import (
     Deliver,
     Effect,
     Event,
+    Halt,
     Install,
     Multicast,
     Originate,
@@ -335,6 +336,19 @@ def test_a_halt_ends_the_life_and_nothing_behind_it_happens() -> None:
     assert events(world.rows, 2)[-2:] == ["restart", "install"]
 
 
+def test_a_packet_may_make_a_machine_halt() -> None:
+    def halt(now_us: int, event: Event) -> Sequence[Effect]:
+        return [Halt("bad"), Install(ring(4))] if isinstance(event, Packet) else ()
+
+    for packets in (False, True):
+        group = Group({1: on_start(Multicast(b"x")), 2: halt, 3: quiet}, packets=packets)
+        group.world.start()
+        group.world.run_until(1_000)
+        assert not group.world.up(2)
+        assert events(group.world.rows, 2)[-1] == "halt"
+        assert len(group.seen(3, Packet)) == 1
+
+
 def test_changes_of_state_are_counted_and_told() -> None:
     heard: list[tuple[NodeId, str]] = []
     world = World(sequencers((1, 2)), (1, 2), QUICK, 0)
@@ -544,6 +558,20 @@ def test_a_node_that_is_down_or_crashes_loses_its_applications_messages() -> Non
     world.submit(2, 60)
     world.crash(2)
     assert world.refused == {"down": 1, "lost in a crash": 1}
+
+
+def test_a_closed_world_takes_no_more_messages() -> None:
+    world = World(sequencers((1, 2), room=100), (1, 2), QUICK, 0)
+    world.start()
+    world.saturate(2, lambda node, room: [(60, Guarantee.AGREED), (60, Guarantee.AGREED)])
+    world.run_until(1_000)
+    world.close()
+    assert not world.submit(1, 10)
+    accepted = world.accepted
+    assert accepted > 4
+    world.run_until(9_000)
+    assert world.accepted <= accepted + 2  # what waited already
+    assert not world.hosts[2].waiting
 
 
 def test_messages_of_a_paused_nodes_application_wait() -> None:

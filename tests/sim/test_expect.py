@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, MessageId
+from ordercast.sim.expect import Story, judge, parse_expectation
+from ordercast.trace.recorder import Recorder
+from ordercast.trace.schema import Row
+
+NODES = {"p": 1, "q": 2, "r": 3}
+NAMES = {node: name for name, node in NODES.items()}
+RING = ConfigurationId(4, 1)
+
+
+def message(number: int) -> Batch:
+    return Batch(RING, number, 0, 1, 0, number, Guarantee.AGREED, (b"",))
+
+
+def told() -> Story:
+    """p and q go from pqr over (pq) to pq; q delivers a b, p delivers b a; r halts and comes back alone."""
+    rows: list[Row] = []
+    p, q, r = (Recorder(node, rows) for node in (1, 2, 3))
+    for record in (p, q, r):
+        record.install(0, Configuration(RING, Kind.REGULAR, (1, 2, 3)))
+    for record, order in ((p, (2, 1)), (q, (1, 2))):
+        record.deliver(1, message(order[0]))
+        record.install(2, Configuration(ConfigurationId(7, 1), Kind.TRANSITIONAL, (1, 2)))
+        record.deliver(3, message(order[1]))
+        record.install(4, Configuration(ConfigurationId(8, 1), Kind.REGULAR, (1, 2)))
+    r.halt(5)
+    r.restart(6, 1)
+    r.install(7, Configuration(ConfigurationId(12, 3), Kind.REGULAR, (3,)))
+    names = {MessageId(1, 0, 1): "a", MessageId(1, 0, 2): "b"}
+    return Story(rows, names, {(1, "gather"): 2})
+
+
+def problems(expectation: str) -> list[str]:
+    return judge(parse_expectation(expectation, NODES), told(), NAMES, [])
+
+
+def test_configurations_follow_each_other_directly_but_for_dots() -> None:
+    assert problems("p q installs pqr, (pq), pq") == []
+    assert problems("p installs (pq), pq") == []
+    assert problems("p installs pqr, ..., pq") == []
+    assert problems("p installs pqr, ..., (pq), pq, ...") == []
+    assert problems("p installs pqr, pq") == ["p installed pqr, (pq), pq"]
+    assert problems("p installs pq, (pq)") == ["p installed pqr, (pq), pq"]
+
+
+def test_a_restart_lies_between_two_lives() -> None:
+    assert problems("r installs pqr, r") == ["r installed pqr, restart, r"]
+    assert problems("r installs pqr, ..., r") == []
+    assert problems("r ends in r") == []
+    assert problems("r halts") == []
+
+
+def test_the_place_of_a_delivery_is_the_configuration_installed_last() -> None:
+    assert problems("q delivers a in pqr") == []
+    assert problems("q delivers b in (pq)") == []
+    assert problems("q delivers b in pqr") == ["q delivered b in (pq)"]
+
+
+def test_another_order_at_two_nodes_is_named() -> None:
+    assert problems("same-order p q") == ["p delivered b where q delivered a"]
+    assert problems("same-order p r") == []
+
+
+def test_states_are_entered_at_least_so_often() -> None:
+    assert problems("p enters gather (2nd)") == []
+    assert problems("p enters gather (3rd)") == ["p entered gather 2 times"]
+
+
+def test_longer_names_are_shown_apart() -> None:
+    nodes = {"north": 1, "south": 2, "r": 3}
+    names = {node: name for name, node in nodes.items()}
+    found = judge(parse_expectation("north ends in r", nodes), told(), names, [])
+    assert found == ["north ended in north south"]
