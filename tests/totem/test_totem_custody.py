@@ -31,6 +31,14 @@ def visits(custody: Custody, count: int, *, me: int = 1, busy: bool = False) -> 
     return [custody.hold(ring(me=me), token(), busy, []) for _ in range(count)]
 
 
+def passes(custody: Custody, *, me: int = 1, idle: bool = False) -> bool:
+    """The token leaves the node; whether it says that it will be held."""
+    visiting = token()
+    visiting.idle = idle
+    custody.pass_on(ring(me=me), visiting, 0, True, [])
+    return visiting.idle
+
+
 # --- sent ---------------------------------------------------------------------------------------
 
 
@@ -39,6 +47,31 @@ def test_a_forwarded_token_is_watched_by_two_timers(custody: Custody, effects: l
     custody.send(2, b"token", effects)
     assert effects == [Unicast(2, b"token"), LOSS, RETRANSMISSION]
     assert custody.awaiting_sign
+
+
+def test_the_regular_token_goes_to_the_successor_and_is_counted(
+    custody: Custody, effects: list[Effect]
+) -> None:
+    """000 §5.2: if the token is accepted, the processor increments token_seq."""
+    made, visiting = ring(me=3), token(token_seq=7, seq=5)
+    custody.pass_on(made, visiting, 4, True, effects)
+    assert effects == [Unicast(1, visiting.encode()), LOSS, RETRANSMISSION]
+    assert (visiting.token_seq, made.token_seq, made.forwarded_seq, made.arrived_seq) == (8, 8, 5, 4)
+
+
+def test_in_gather_the_token_is_passed_on_without_timers(custody: Custody, effects: list[Effect]) -> None:
+    """000 Fig. 4: there, the Token Loss timeout waits for the Commit token."""
+    visiting = token()
+    custody.pass_on(ring(), visiting, 0, False, effects)
+    assert effects == [Unicast(2, visiting.encode())]
+    assert not custody.awaiting_sign
+
+
+def test_alone_there_is_nobody_to_pass_the_token_to(custody: Custody, effects: list[Effect]) -> None:
+    made, visiting = ring(members=(1,)), token(token_seq=7)
+    custody.pass_on(made, visiting, 0, True, effects)
+    assert effects == []
+    assert (made.token_seq, custody.awaiting_sign) == (8, False)
 
 
 def test_a_sign_that_the_token_moved_on_cancels_its_retransmission_once(
@@ -78,7 +111,7 @@ def test_with_the_ring_its_token_is_given_up(custody: Custody, effects: list[Eff
     """000 Fig. 7, Shift_to_Gather: cancel Token Loss timeout and Token Retransmission timeouts."""
     custody.send(2, b"token", [])
     visits(custody, CONFIG.idle_rotations + 1)
-    custody.mark(ring(), token())
+    assert passes(custody)
     custody.give_up(effects)
     assert effects == [CancelTimer(TOKEN_LOSS), CancelTimer(TOKEN_RETRANSMISSION), CancelTimer(HOLD)]
     effects.clear()
@@ -139,46 +172,36 @@ def test_a_token_that_is_hurried_is_not_held_at_its_next_visit(custody: Custody)
 def test_the_token_says_whether_it_will_be_held_next_time(custody: Custody) -> None:
     marks = []
     for _ in range(CONFIG.idle_rotations + 1):
-        visiting = token()
-        custody.hold(ring(), visiting, False, [])
-        custody.mark(ring(), visiting)
-        marks.append(visiting.idle)
+        custody.hold(ring(), token(), False, [])
+        marks.append(passes(custody))
     assert marks == [False] * (CONFIG.idle_rotations - 1) + [True, True]
 
 
 def test_the_mark_is_taken_off_when_something_comes_up(custody: Custody) -> None:
     visits(custody, CONFIG.idle_rotations + 1)
-    visiting = token()
-    visiting.idle = True
-    custody.hold(ring(), visiting, True, [])
-    custody.mark(ring(), visiting)
-    assert not visiting.idle
+    visits(custody, 1, busy=True)
+    assert not passes(custody, idle=True)
 
 
 def test_other_members_leave_the_mark_as_it_is(custody: Custody) -> None:
-    for idle in (True, False):
-        visiting = token()
-        visiting.idle = idle
-        custody.mark(ring(me=2), visiting)
-        assert visiting.idle is idle
+    assert passes(custody, me=2, idle=True)
+    assert not passes(custody, me=2, idle=False)
 
 
 def test_who_has_something_to_send_wakes_the_representative_once(
     custody: Custody, effects: list[Effect]
 ) -> None:
-    idle = token()
-    idle.idle = True
-    custody.mark(ring(me=2), idle)
+    passes(custody, me=2, idle=True)
     custody.ask_to_hurry(ring(me=2), effects)
     custody.ask_to_hurry(ring(me=2), effects)
     assert effects == [HURRY]
-    custody.mark(ring(me=2), idle)
+    passes(custody, me=2, idle=True)
     custody.ask_to_hurry(ring(me=2), effects)
     assert effects == [HURRY, HURRY]
 
 
 def test_a_token_on_its_way_needs_no_hurry(custody: Custody, effects: list[Effect]) -> None:
-    custody.mark(ring(me=2), token())
+    passes(custody, me=2)
     custody.ask_to_hurry(ring(me=2), effects)
     assert effects == []
 
@@ -189,8 +212,7 @@ def test_a_token_on_its_way_needs_no_hurry(custody: Custody, effects: list[Effec
     "that it has something to send",
 )
 def test_the_representative_does_not_write_to_itself(custody: Custody, effects: list[Effect]) -> None:
-    visiting = token()
     visits(custody, CONFIG.idle_rotations)
-    custody.mark(ring(), visiting)
+    assert passes(custody)
     custody.ask_to_hurry(ring(), effects)
     assert effects == []

@@ -35,7 +35,13 @@ def exchange(old: Ring, *entries: Entry, duty: Duty | None = None) -> Exchange:
 
 def retransmitted(made: Exchange) -> list[int]:
     """The old sequence numbers that this node would broadcast, in order."""
-    return [made.next_packet(place + 1).old.seq for place in range(made.backlog)]
+    return [broadcast(made, place + 1).old.seq for place in range(made.backlog)]
+
+
+def broadcast(made: Exchange, seq: int) -> Recovered:
+    packet = made.next_packet(made.ring, seq, [])
+    assert packet is not None
+    return packet
 
 
 # --- the beginning (Fig. 7, Shift_to_Recovery) --------------------------------------------------
@@ -57,9 +63,10 @@ def test_everything_beyond_the_lowest_aru_is_retransmitted_in_order() -> None:
 def test_a_retransmission_is_an_envelope_with_a_place_on_the_new_ring() -> None:
     """000 §7.2: broadcast with a new ring identifier, it encapsulates the old ring message."""
     made = exchange(old_ring(1), entry(1, aru=1), entry(2))
-    sent = made.next_packet(9)
+    sent = broadcast(made, 9)
     assert sent == encode_recovered(NEW, 9, 1, data(1, ring=OLD))
     assert decode(sent.raw) == sent
+    assert made.next_packet(made.ring, 10, []) is None
 
 
 def test_the_duty_is_to_deliver_for_all_of_them_what_any_of_them_delivered() -> None:
@@ -134,7 +141,7 @@ def test_who_has_retransmissions_left_raises_the_flag_and_lowers_it_when_done() 
     assert visiting.retrans_flg
     made.update(visiting)
     assert visiting.retrans_flg
-    made.next_packet(1)
+    broadcast(made, 1)
     made.update(visiting)
     assert not visiting.retrans_flg
 
@@ -144,7 +151,7 @@ def test_the_flag_of_another_is_left_alone() -> None:
     made = exchange(old_ring(1), entry(1, 1), entry(2, 0))
     visiting = token(ring=NEW, retrans_flg=True)
     made.update(visiting)
-    made.next_packet(1)
+    broadcast(made, 1)
     made.update(visiting)
     assert visiting.retrans_flg
     done = exchange(old_ring(), entry(1), entry(2))
@@ -156,7 +163,7 @@ def test_the_flag_is_lowered_once_by_who_raised_it() -> None:
     made = exchange(old_ring(1), entry(1, 1), entry(2, 0))
     visiting = token(ring=NEW)
     made.update(visiting)
-    made.next_packet(1)
+    broadcast(made, 1)
     made.update(visiting)
     visiting.retrans_flg = True  # raised by another, later
     made.update(visiting)
@@ -345,7 +352,7 @@ class Attempt:
             self.broadcast(raw, lost)
         for _ in range(min(most, made.backlog)):
             visiting.seq += 1
-            packet = made.next_packet(visiting.seq)
+            packet = broadcast(made, visiting.seq)
             made.ring.window.add(visiting.seq, packet)
             self.broadcast(packet.raw, lost)
         made.ring.update_aru(visiting)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from totem_parts import examples
+from totem_parts import RING, examples, ring, token
 
 from ordercast.core.identity import ConfigurationId
-from ordercast.totem.packets import Announce
+from ordercast.totem.packets import Announce, Token
 from ordercast.totem.strangers import Strangers
 
 ME = 1
+ANNOUNCE_US = 80
 HEARD_US = 300
 THEIRS = ConfigurationId(8, 5)
 
 
 def strangers(limit: int = 10) -> Strangers:
-    return Strangers(ME, HEARD_US, limit)
+    return Strangers(ME, ANNOUNCE_US, HEARD_US, limit)
 
 
 def announce(sender: int, members: tuple[int, ...] = (5, 6), heard: tuple[int, ...] = (ME,)) -> Announce:
@@ -27,6 +28,11 @@ def meet(made: Strangers, now_us: int, told: Announce) -> None:
     """What a node does with a stranger's announcement."""
     made.hear(now_us, told.sender)
     made.learn(now_us, told)
+
+
+def listed(visiting: Token) -> list[int]:
+    """The strangers on the token."""
+    return list(visiting.merge)
 
 
 # --- who is heard -------------------------------------------------------------------------------
@@ -124,6 +130,95 @@ def test_a_verified_node_that_made_no_claim_brings_nobody_along() -> None:
     meet(made, 0, announce(5, members=(5, 6)))
     assert made.mergeable((6,)) == set()
     assert made.mergeable((5, 6)) == {5, 6}
+
+
+# --- showing the ring, and asking its members ---------------------------------------------------
+
+
+def test_a_ring_shows_itself_with_the_strangers_that_are_heard() -> None:
+    made = strangers()
+    made.hear(0, 7)
+    made.hear(0, 5)
+    assert made.announce(0, ring()) == Announce(ME, RING, (1, 2, 3), (5, 7))
+
+
+def test_strangers_are_not_told_again_at_once() -> None:
+    """However many strangers speak up at the same time, an eighth of the interval lies in between."""
+    made = strangers()
+    told = [now_us for now_us in range(40) if made.announce(now_us, ring()) is not None]
+    assert told == [0, 10, 20, 30]
+
+
+def test_the_representative_asks_by_the_token_and_what_comes_back_is_verified() -> None:
+    made = strangers()
+    meet(made, 0, announce(5))
+    meet(made, 0, announce(6))
+    made.hear(0, 7)
+    visiting = token()
+    assert made.check(0, ring(), visiting) == set()
+    assert listed(visiting) == [5, 6]
+    assert made.check(1, ring(), visiting) == {5, 6}
+
+
+def test_a_member_strikes_out_whom_it_cannot_exchange_messages_with() -> None:
+    made = Strangers(2, ANNOUNCE_US, HEARD_US, 10)
+    meet(made, 0, announce(5, heard=(2,)))
+    visiting = token()
+    visiting.merge = (5, 6)
+    assert made.check(0, ring(me=2), visiting) == set()
+    assert listed(visiting) == [5]
+    assert made.check(HEARD_US + 1, ring(me=2), visiting) == set()
+    assert listed(visiting) == []
+    assert made.check(0, ring(me=2), visiting) == set()
+    assert listed(visiting) == [], "only the representative puts strangers on the list"
+
+
+def test_a_ring_of_which_one_member_was_struck_out_is_not_merged_with() -> None:
+    made = strangers()
+    meet(made, 0, announce(5))
+    meet(made, 0, announce(6))
+    visiting = token()
+    made.check(0, ring(), visiting)
+    visiting.merge = (5,)
+    assert made.check(1, ring(), visiting) == set()
+    assert listed(visiting) == [5, 6], "it is asked again"
+
+
+def test_a_stranger_that_went_silent_meanwhile_is_not_merged_with() -> None:
+    made = strangers()
+    meet(made, 0, announce(5, members=(5,)))
+    meet(made, 100, announce(6, members=(6,)))
+    visiting = token()
+    made.check(100, ring(), visiting)
+    assert made.check(HEARD_US + 1, ring(), visiting) == {6}
+
+
+def test_a_list_that_was_not_asked_for_verifies_nothing() -> None:
+    made = strangers()
+    meet(made, 0, announce(5, members=(5,)))
+    visiting = token()
+    visiting.merge = (5,)
+    assert made.check(0, ring(), visiting) == set()
+    made.stop_checking()
+    assert made.check(1, ring(), visiting) == set(), "the ring of that token was given up"
+    assert made.check(2, ring(), visiting) == {5}
+
+
+def test_no_more_strangers_are_asked_about_than_the_ring_has_room_for() -> None:
+    made = strangers(limit=4)
+    for node in (5, 6):
+        meet(made, 0, announce(node))
+    visiting = token()
+    made.check(0, ring(), visiting)
+    assert listed(visiting) == [5]
+    made.check(0, ring(members=(1, 2, 3, 4, 8)), visiting)
+    assert listed(visiting) == []
+
+
+def test_without_strangers_nothing_is_asked() -> None:
+    visiting = token()
+    assert strangers().check(0, ring(), visiting) == set()
+    assert listed(visiting) == []
 
 
 # --- what lingered in the network ---------------------------------------------------------------
