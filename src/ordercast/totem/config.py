@@ -20,11 +20,14 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     token_retransmission_us: int = 30_000
     """Without a sign that the token moved on, it is sent again (000 §5.2)."""
 
-    join_us: int = 15_000
+    join_us: int = 4_000
     """How often a Join is repeated while a ring is being formed (000 §6.2.1)."""
 
-    consensus_us: int = 60_000
+    consensus_us: int = 12_000
     """Who has not agreed on the membership by then is regarded as failed (000 §6.2.1)."""
+
+    consensus_member_us: int = 500
+    """Added to that for every node considered: each one's Join has to be heard by all."""
 
     fail_to_receive: int = 50
     """Token visits without progress of `aru` after which who holds it up is excluded (000 §6.2.2)."""
@@ -97,7 +100,7 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ValueError(f"{name} is {getattr(self, name)}: choose between {low} and {high}")
 
 
-_MAY_BE_ZERO = {"accelerated_window", "eager_requests", "hold_us"}
+_MAY_BE_ZERO = {"accelerated_window", "consensus_member_us", "eager_requests", "hold_us"}
 _ORDER = (
     (
         "token_retransmission_us",

@@ -108,7 +108,9 @@ class Formation:
         self.strangers.stop_checking()
         self.gathering.begin_round()
         self._send_join(effects)
-        effects.append(SetTimer(CONSENSUS, self.config.consensus_us))
+        config = self.config
+        patience_us = config.consensus_us + config.consensus_member_us * len(self.gathering.proc_set)
+        effects.append(SetTimer(CONSENSUS, patience_us))
         if join is not None and self.gathering.hear(join) is Heard.AGREES:
             self._agree(now_us, effects)
 

@@ -1,0 +1,96 @@
+"""What all commands share in speaking: to people, to programs, and of mistakes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+SAY = Console(highlight=False)
+"""To stdout: the answer, for people."""
+ASIDE = Console(stderr=True, highlight=False)
+"""To stderr: progress, and mistakes."""
+
+
+class Code(IntEnum):
+    """Exit codes."""
+
+    OK = 0
+    FAILED = 1
+    """Something is wrong with what was looked at."""
+    USAGE = 2
+    """Something is wrong with what was asked."""
+
+
+def answer(document: Mapping[str, Any]) -> None:
+    """To stdout: the answer, for programs. One JSON object on one line, and nothing else."""
+    print(json.dumps(document))
+
+
+def refuse(sentence: str) -> NoReturn:
+    """End with what is wrong with what was asked."""
+    ASIDE.print(f"[bold red]error:[/] {_escaped(sentence)}", soft_wrap=True)
+    raise typer.Exit(Code.USAGE)
+
+
+@contextmanager
+def blaming(option: str) -> Iterator[None]:
+    """A ValueError inside is about the value of this option."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from error
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Counter]:
+    """A bar that counts to `total`, with the time left; shown to people only."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=ASIDE, transient=True, disable=not ASIDE.is_terminal) as progress:
+        yield Counter(progress, what, total)
+
+
+class Counter:
+    """A progress bar in use."""
+
+    def __init__(self, progress: Progress, what: str, total: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task(what, total=total)
+
+    def step(self, by: int = 1) -> None:
+        """So many more are done."""
+        self._progress.advance(self._task, by)
+
+    def at(self, done: int) -> None:
+        """So many are done."""
+        self._progress.update(self._task, completed=done)
+
+    def say(self, text: str) -> None:
+        """A line above the bar."""
+        self._progress.console.print(text)
+
+
+def facts(rows: Mapping[str, str]) -> Table:
+    """Names and values, side by side and without a frame."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bright_black", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def verdict(good: bool, sentence: str) -> str:
+    """The last line of most answers."""
+    return f"[bold green]✓[/] {sentence}" if good else f"[bold red]✗[/] {sentence}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", "\\[")

@@ -1,0 +1,15 @@
+"""Planted defects: each a named, minimal mistake in a protocol that the fuzzer has to notice.
+
+A mutant that lives is a hole in the checks. The protocols know nothing of them: a mutant replaces a
+function for as long as it is `planted`.
+"""
+
+from __future__ import annotations
+
+from ordercast.mutants.mutant import Mutant
+from ordercast.mutants.totem import TOTEM_MUTANTS
+
+MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in TOTEM_MUTANTS}
+"""All of them, by name."""
+
+__all__ = ["MUTANTS", "Mutant"]

@@ -1,0 +1,108 @@
+"""A fuzzing campaign: many seeds over several processes, and what they add up to.
+
+Protocols are found by name with a function that the caller passes along, so that a worker process can
+find them too and this package knows none. Totals do not depend on the order in which results come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ordercast.sim.crew import each
+from ordercast.sim.fuzz import Cuts, Result, plan, run
+from ordercast.sim.protocol import Protocol
+from ordercast.trace.writer import TraceWriter
+
+Find = Callable[[str], Protocol]
+"""A protocol by its name. Has to be a function of a module, for other processes to find it."""
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """What is fuzzed."""
+
+    protocol: str
+    nodes: tuple[int, int]
+    """The fewest and the most nodes of a run."""
+    seeds: range
+    traces: str | None = None
+    """The directory that keeps every run's trace."""
+
+    def replay(self, seed: int, cuts: Cuts | None = None) -> str:
+        """The command that runs one of the seeds again, by itself."""
+        fewest, most = self.nodes
+        words = ["ordercast sim replay", f"--protocol {self.protocol}", f"--seed {seed}"]
+        words.append(f"--nodes {fewest}:{most}")
+        if cuts is not None and cuts.options:
+            words.append(cuts.options)
+        return " ".join(words)
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One seed, done."""
+
+    result: Result
+    cpu_s: float
+    """Processor time it took, with drawing the case and judging it."""
+
+
+class Totals(msgspec.Struct, kw_only=True):
+    """What runs add up to."""
+
+    runs: int = 0
+    violations: int = 0
+    """Runs in which a property was broken, a machine raised, or a payload was damaged."""
+    not_converged: int = 0
+    """Runs that were not one configuration in time, once faults had stopped."""
+    properties: Counter[str] = msgspec.field(default_factory=Counter)
+    """Runs that broke each property."""
+    failures: dict[int, str] = msgspec.field(default_factory=dict)
+    """Seeds that failed, and the property to name."""
+    events: int = 0
+    receptions: int = 0
+    rows: int = 0
+    cpu_s: float = 0.0
+    coverage: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def add(self, done: Run) -> None:
+        """Count one run."""
+        result = done.result
+        self.runs += 1
+        self.violations += bool(result.violations)
+        self.not_converged += not result.converged
+        self.properties.update(result.violations.keys())
+        failed = result.failed
+        if failed is not None:
+            self.failures[result.seed] = failed
+        self.events += result.events
+        self.receptions += result.receptions
+        self.rows += result.rows
+        self.cpu_s += done.cpu_s
+        self.coverage.update(result.coverage)
+
+
+def explore(campaign: Campaign, find: Find, jobs: int = 1) -> Iterator[Run]:
+    """Run every seed; results come as they are ready, which over several processes is not in order."""
+    yield from each(partial(run_seed, campaign, find), campaign.seeds, jobs)
+
+
+def run_seed(campaign: Campaign, find: Find, seed: int) -> Run:
+    """Run one seed of a campaign, and keep its trace if that is wanted."""
+    began = time.process_time()
+    protocol = find(campaign.protocol)
+    result, world = run(protocol, plan(protocol, seed, campaign.nodes))
+    done = Run(result, time.process_time() - began)
+    if campaign.traces is not None:
+        with TraceWriter(Path(campaign.traces), trace_name(campaign.protocol, seed)) as writer:
+            writer.write(world.rows)
+    return done
+
+
+def trace_name(protocol: str, seed: int) -> str:
+    """The run's name in its trace."""
+    return f"{protocol}-{seed}"
