@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -57,6 +58,18 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
+def some_of(text: str, there: Collection[int], what: str) -> tuple[int, ...]:
+    """Some of the numbers that are there."""
+    chosen = numbers(text)
+    for number in chosen:
+        if number not in there:
+            known = f"they are {', '.join(map(str, there))}" if there else "it has none"
+            raise ValueError(f"{number} is not among the {what} of this seed: {known}")
+    if what == "nodes" and not chosen:
+        raise ValueError("at least one node has to stay")
+    return tuple(sorted(set(chosen)))
+
+
 def fields(pairs: Iterable[str]) -> dict[str, object]:
     """``key=value`` each."""
     found: dict[str, object] = {}
@@ -105,5 +118,6 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting of the protocol; may be repeated."),
 ]
+CORES = os.cpu_count() or 1
 NODES = "2:7"
 """How many nodes a fuzzed run has unless something else is asked for."""

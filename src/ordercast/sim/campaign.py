@@ -51,6 +51,16 @@ class Run(msgspec.Struct, frozen=True):
     """Processor time it took, with drawing the case and judging it."""
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """A seed that failed."""
+
+    seed: int
+    property: str
+    """The one to name; others may be broken too."""
+    sentence: str
+    """What happened, for a person."""
+
+
 class Totals(msgspec.Struct, kw_only=True):
     """What runs add up to."""
 
@@ -61,8 +71,8 @@ class Totals(msgspec.Struct, kw_only=True):
     """Runs that were not one configuration in time, once faults had stopped."""
     properties: Counter[str] = msgspec.field(default_factory=Counter)
     """Runs that broke each property."""
-    failures: dict[int, str] = msgspec.field(default_factory=dict)
-    """Seeds that failed, and the property to name."""
+    failures: dict[int, Failure] = msgspec.field(default_factory=dict)
+    """Of each seed that failed."""
     events: int = 0
     receptions: int = 0
     rows: int = 0
@@ -76,14 +86,25 @@ class Totals(msgspec.Struct, kw_only=True):
         self.violations += bool(result.violations)
         self.not_converged += not result.converged
         self.properties.update(result.violations.keys())
-        failed = result.failed
-        if failed is not None:
-            self.failures[result.seed] = failed
+        failure = failure_of(result)
+        if failure is not None:
+            self.failures[result.seed] = failure
         self.events += result.events
         self.receptions += result.receptions
         self.rows += result.rows
         self.cpu_s += done.cpu_s
         self.coverage.update(result.coverage)
+
+
+def failure_of(result: Result) -> Failure | None:
+    """What to say of a run, if it failed."""
+    code = result.failed
+    if code is None:
+        return None
+    apart = "the faults were over and the nodes did not become one configuration in time"
+    told = next((told for told in result.sentences if told.startswith(f"{code}: ")), None)
+    told = told or next(iter(result.sentences), apart)
+    return Failure(result.seed, code, told.removeprefix(f"{code}: "))
 
 
 def explore(campaign: Campaign, find: Find, jobs: int = 1) -> Iterator[Run]:
@@ -101,6 +122,15 @@ def run_seed(campaign: Campaign, find: Find, seed: int) -> Run:
         with TraceWriter(Path(campaign.traces), trace_name(campaign.protocol, seed)) as writer:
             writer.write(world.rows)
     return done
+
+
+def first_failure(campaign: Campaign, find: Find) -> tuple[int, Failure | None]:
+    """Run seeds in order until one fails: how many that took, and the failure if there was one."""
+    for tried, seed in enumerate(campaign.seeds, 1):
+        failure = failure_of(run_seed(campaign, find, seed).result)
+        if failure is not None:
+            return tried, failure
+    return len(campaign.seeds), None
 
 
 def trace_name(protocol: str, seed: int) -> str:

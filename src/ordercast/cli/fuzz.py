@@ -1,0 +1,149 @@
+"""``ordercast sim fuzz``: seeds by the thousand, each a group tortured and judged."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from ordercast.cli import options
+from ordercast.cli.coverage import coverage_table, with_sums
+from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, ProtocolName, SeedRange, TraceDirectory
+from ordercast.cli.screen import SAY, Code, answer, blaming, counting, facts, verdict
+from ordercast.protocols import protocol as protocol_called
+from ordercast.sim.campaign import Campaign, Failure, Totals, explore, failure_of
+from ordercast.sim.shrink import MOST_RUNS, shrink
+
+MOST_SHRUNK = 3
+"""Failures that are made smaller: the others are most likely more of the same."""
+MOST_SHOWN = 10
+"""Failures told to people as they come; all are in the JSON."""
+
+
+def fuzz(
+    protocol: ProtocolName = "totem",
+    seeds: SeedRange = "0:1000",
+    nodes: NodeRange = NODES,
+    jobs: Jobs = CORES,
+    trace: TraceDirectory = None,
+    shrinking: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help=f"Make the first {MOST_SHRUNK} failures smaller.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Torture groups: from each seed a network, settings, a load and faults; then an audit.
+
+    Safety is judged over the whole run. Then faults stop, and the nodes that are up have to become one
+    configuration and deliver everything. A seed that fails is made smaller and printed as the command
+    that replays it. Exit code 1 if any fails.
+    """
+    with blaming("--protocol"):
+        protocol_called(protocol)
+    with blaming("--seeds"):
+        chosen = options.seeds(seeds)
+    with blaming("--nodes"):
+        between = options.nodes(nodes)
+    campaign = Campaign(
+        protocol=protocol, nodes=between, seeds=chosen, traces=None if trace is None else str(trace)
+    )
+    began = time.perf_counter()
+    totals = _explore(campaign, jobs)
+    wall_s = time.perf_counter() - began
+    replays = {seed: campaign.replay(seed) for seed in sorted(totals.failures)}
+    if shrinking:
+        replays |= _shrink(campaign, totals)
+    if json:
+        answer(_document(totals, wall_s, replays))
+    else:
+        _show(totals, wall_s, jobs, replays)
+    raise typer.Exit(Code.FAILED if totals.failures else Code.OK)
+
+
+def _explore(campaign: Campaign, jobs: int) -> Totals:
+    totals = Totals()
+    with counting("seeds", len(campaign.seeds)) as bar:
+        for done in explore(campaign, protocol_called, min(jobs, len(campaign.seeds))):
+            totals.add(done)
+            bar.step()
+            failure = failure_of(done.result)
+            if failure is not None and len(totals.failures) <= MOST_SHOWN:
+                bar.say(_line(failure))
+    return totals
+
+
+def _shrink(campaign: Campaign, totals: Totals) -> dict[int, str]:
+    """Smaller commands for the first failures."""
+    protocol = protocol_called(campaign.protocol)
+    smaller = {}
+    for seed in sorted(totals.failures)[:MOST_SHRUNK]:
+        with counting(f"shrinking seed {seed}", MOST_RUNS) as bar:
+            found = shrink(protocol, seed, campaign.nodes, totals.failures[seed].property, step=bar.at)
+        smaller[seed] = campaign.replay(seed, found.cuts)
+    return smaller
+
+
+def _document(totals: Totals, wall_s: float, replays: dict[int, str]) -> dict[str, Any]:
+    return {
+        "runs": totals.runs,
+        "violations": totals.violations,
+        "not_converged": totals.not_converged,
+        "properties": dict(sorted(totals.properties.items())),
+        "events": totals.events,
+        "events_per_s": totals.events / wall_s,
+        "events_per_cpu_s": totals.events / totals.cpu_s,
+        "receptions": totals.receptions,
+        "receptions_per_s": totals.receptions / wall_s,
+        "receptions_per_cpu_s": totals.receptions / totals.cpu_s,
+        "rows": totals.rows,
+        "wall_s": wall_s,
+        "cpu_s": totals.cpu_s,
+        "coverage": with_sums(totals.coverage),
+        "failures": [
+            {
+                "seed": seed,
+                "property": totals.failures[seed].property,
+                "sentence": totals.failures[seed].sentence,
+                "replay": replay,
+            }
+            for seed, replay in replays.items()
+        ],
+    }
+
+
+def _line(failure: Failure) -> str:
+    return (
+        f"[bold red]✗[/] seed {failure.seed}: [bold]{failure.property}[/]: "
+        f"[bright_black]{escape(failure.sentence)}[/]"
+    )
+
+
+def _show(totals: Totals, wall_s: float, jobs: int, replays: dict[int, str]) -> None:
+    SAY.print(coverage_table(totals.coverage))
+    SAY.print()
+    processes = "1 process" if jobs == 1 else f"{jobs} processes"
+    SAY.print(
+        facts(
+            {
+                "runs": f"{totals.runs:,} in {wall_s:.1f} s, {processes}",
+                "events": f"{totals.events:,}: {totals.events / wall_s:,.0f}/s, "
+                f"{totals.events / totals.cpu_s:,.0f} per second of processor time",
+                "receptions": f"{totals.receptions:,}: {totals.receptions / wall_s:,.0f}/s, "
+                f"{totals.receptions / totals.cpu_s:,.0f} per second of processor time",
+            }
+        )
+    )
+    SAY.print()
+    for seed, replay in list(replays.items())[:MOST_SHOWN]:
+        SAY.print(_line(totals.failures[seed]))
+        SAY.print(f"  {replay}", soft_wrap=True)
+    if len(replays) > MOST_SHOWN:
+        SAY.print(f"[bright_black]… and {len(replays) - MOST_SHOWN:,} more: --json names them all[/]")
+    if totals.failures:
+        properties = ", ".join(f"{code} {runs:,}" for code, runs in sorted(totals.properties.items()))
+        failed = f"{len(totals.failures):,} of {totals.runs:,} runs failed"
+        apart = f"; {totals.not_converged:,} did not converge" if totals.not_converged else ""
+        SAY.print(verdict(False, f"{failed}{f' ({properties})' if properties else ''}{apart}"))
+    else:
+        SAY.print(verdict(True, f"{totals.runs:,} runs: no violation, and all converged"))
