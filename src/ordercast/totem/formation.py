@@ -64,6 +64,9 @@ class Formation:
         """The token of a ring of one: it never leaves the machine."""
         self._merging = False
         """My Joins tell verified strangers to come along."""
+        self._calm_us = 0
+        self._calm_hops = 0
+        """From when, and from which token_seq, strangers may disturb the ring; see `_settled`."""
         self._visited_us: int | None = None
         self._stats: dict[str, float] = dict.fromkeys(STATISTICS, 0.0)
 
@@ -144,7 +147,8 @@ class Formation:
         elif join.leave:
             self._on_leave(now_us, join, effects)
         elif self.state is State.OPERATIONAL:
-            if join.sender in self.ring.members or (join.merge and self.me in join.proc_set):
+            invited = join.merge and self.me in join.proc_set and self._settled(now_us)
+            if join.sender in self.ring.members or invited:
                 self._merging = self._merging or join.merge
                 self.gathering.hear(join)
                 self._gather(now_us, "join heard", effects, join)
@@ -268,6 +272,8 @@ class Formation:
         settle(exchange, self.ring, self.duty, effects)
         ring = exchange.ring
         self.ring = ring
+        self._calm_us = now_us + self.config.consensus_us
+        self._calm_hops = 0 if ring.alone else ring.token_seq + 2 * len(ring.members)
         self.duty = Duty()
         self.forming = None
         self.exchange = None
@@ -279,7 +285,8 @@ class Formation:
         self._stats["rings"] += 1
         self._shift("recovered", effects)
         ring.deliver(effects)
-        self._on_announce_timer(now_us, effects)
+        self._announce(now_us, effects)
+        effects.append(SetTimer(ANNOUNCE_TIMER, self.config.consensus_us))
         self._begin(now_us, effects)
 
     def _visit_recovery(self, now_us: int, token: Token, exchange: Exchange, effects: list[Effect]) -> None:
@@ -319,10 +326,7 @@ class Formation:
         else:
             self._meet(now_us, announce.sender, effects)
             self.strangers.learn(now_us, announce)
-            if self.ring.alone and self.state is State.OPERATIONAL:
-                verified = self.strangers.mergeable(self.strangers.mutual(now_us))
-                if verified:
-                    self._merge(now_us, verified, effects)
+            self._merge_alone(now_us, effects)
 
     def _meet(self, now_us: int, stranger: NodeId, effects: list[Effect]) -> None:
         """A stranger spoke: let it know at once that it is heard, if that is news."""
@@ -341,9 +345,27 @@ class Formation:
             if self.me == self.ring.representative or self.strangers.heard(now_us):
                 self._announce(now_us, effects)
             effects.append(SetTimer(ANNOUNCE_TIMER, self.config.announce_us))
+            self._merge_alone(now_us, effects)
+
+    def _settled(self, now_us: int) -> bool:
+        """Whether strangers may disturb the ring yet.
+
+        First everyone must have installed it, else who has not goes on regarding them as failed; and
+        Joins that were sent while it was formed must be gone. Otherwise two rings can find each other
+        and fail to merge, over and over, in step.
+        """
+        return now_us >= self._calm_us and self.ring.token_seq >= self._calm_hops
+
+    def _merge_alone(self, now_us: int, effects: list[Effect]) -> None:
+        """On a ring of one there is nobody to ask whom the ring could merge with."""
+        if self.ring.alone and self.state is State.OPERATIONAL:
+            verified = self.strangers.mergeable(self.strangers.mutual(now_us))
+            if verified:
+                self._merge(now_us, verified, effects)
 
     def _merge(self, now_us: int, verified: set[NodeId], effects: list[Effect]) -> None:
-        """Form a ring together with verified strangers."""
-        self._merging = True
-        self.gathering.consider(verified)
-        self._gather(now_us, "merge", effects)
+        """Form a ring together with verified strangers, once this one is settled."""
+        if self._settled(now_us):
+            self._merging = True
+            self.gathering.consider(verified)
+            self._gather(now_us, "merge", effects)

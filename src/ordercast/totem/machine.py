@@ -234,9 +234,9 @@ class TotemMachine(Formation):
             if visit.failed is not None:
                 self.gathering.fail({visit.failed})
                 self._gather(now_us, "failure to receive", effects)
-            elif verified:
-                self._merge(now_us, verified, effects)
             else:
+                if verified:
+                    self._merge(now_us, verified, effects)
                 self._leave_if_done(effects)
 
     def _time_rotation(self, now_us: int, token: Token) -> None:
