@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, MessageId
 from ordercast.sim.expect import Story, judge, parse_expectation
+from ordercast.sim.world import Change
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
 
@@ -29,7 +30,14 @@ def told() -> Story:
     r.restart(6, 1)
     r.install(7, Configuration(ConfigurationId(12, 3), Kind.REGULAR, (3,)))
     names = {MessageId(1, 0, 1): "a", MessageId(1, 0, 2): "b"}
-    return Story(rows, names, {(1, "gather"): 2})
+    changes = [
+        Change(1, 1, "gather", "token lost"),
+        Change(2, 1, "commit", "consensus"),
+        Change(3, 1, "gather", "token lost"),
+        Change(4, 3, "gather", "member left"),
+        Change(6, 3, "gather", "started"),
+    ]
+    return Story(rows, names, changes)
 
 
 def problems(expectation: str) -> list[str]:
@@ -66,6 +74,45 @@ def test_another_order_at_two_nodes_is_named() -> None:
 def test_states_are_entered_at_least_so_often() -> None:
     assert problems("p enters gather (2nd)") == []
     assert problems("p enters gather (3rd)") == ["p entered gather 2 times"]
+
+
+def test_states_are_entered_from_somewhere_and_for_a_reason() -> None:
+    assert problems("p enters gather because token lost (2nd)") == []
+    assert problems("p enters gather from commit because token lost") == []
+    assert problems("p enters commit from gather") == []
+    assert problems("p enters gather from commit (2nd)") == [
+        "p entered gather so 1 times; it did from nothing because token lost (1), "
+        "from commit because token lost (1)"
+    ]
+    assert problems("p enters recovery because recovered") == [
+        "p entered recovery so 0 times; it did not at all"
+    ]
+
+
+def test_a_new_life_comes_from_no_state() -> None:
+    found = problems("r enters gather from gather")
+    assert found == [
+        "r entered gather so 0 times; it did from nothing because member left (1), "
+        "from nothing because started (1)"
+    ]
+
+
+def test_when_a_configuration_is_installed_may_be_bounded() -> None:
+    assert problems("p installs (pq), pq after 2us before 5us") == []
+    assert problems("p installs pqr after 1us") == ["p installed (pq), pq"]
+    assert problems("p installs pq before 4us") == ["p installed pqr, (pq)"]
+    assert problems("q delivers b after 3us") == []
+    assert problems("q delivers a b before 3us") == ["q never delivered b"]
+
+
+def test_so_many_configurations_and_no_more() -> None:
+    assert problems("p installs at most 3") == []
+    assert problems("p installs at most 2 after 1us") == []
+    assert problems("r installs at most 1 after 1us") == []
+    assert problems("p q installs at most 1 after 1us before 5us") == [
+        "p installed 2: (pq), pq, …",
+        "q installed 2: (pq), pq, …",
+    ]
 
 
 def test_longer_names_are_shown_apart() -> None:

@@ -1,7 +1,8 @@
 """What a scenario expects, how it is written, and whether it came true.
 
 The grammar is in `ordercast.sim.scenario`. Expectations speak of memberships and named messages, never
-of identifiers or times, so they can be written from the paper before the protocol exists.
+of identifiers, and of times only as bounds, so they can be written from the paper before the protocol
+exists.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 from ordercast.core.identity import MessageId, NodeId
-from ordercast.sim.faults import each_name, node_called, parse_ordinal
+from ordercast.sim.faults import each_name, node_called, parse_ordinal, parse_time
+from ordercast.sim.world import Change
 from ordercast.trace.schema import Row
 
 
@@ -28,50 +30,94 @@ RESTARTED = Membership(False, ())
 """Stands among a node's configurations where a life ended and another began."""
 
 
+class Span(NamedTuple):
+    """A stretch of time that an expectation is about."""
+
+    after_us: int = 0
+    before_us: int | None = None
+
+    def __contains__(self, time_us: object) -> bool:
+        assert isinstance(time_us, int)
+        return self.after_us <= time_us and (self.before_us is None or time_us < self.before_us)
+
+
+ALWAYS = Span()
+
+
+class Installed(NamedTuple):
+    """A configuration that a node was told of."""
+
+    time_us: int
+    what: Membership
+
+
 class Delivered(NamedTuple):
     """A delivery as scenarios see it."""
 
     message: MessageId
     where: Membership
+    time_us: int
+
+
+class Entered(NamedTuple):
+    """A change of state as scenarios see it."""
+
+    since: str
+    """The state before; empty for the first of a life."""
+    state: str
+    because: str
 
 
 class Story:
-    """What a run's rows say about configurations and deliveries, node by node."""
+    """What a run's rows and changes of state say, node by node."""
 
     def __init__(
-        self, rows: Iterable[Row], names: Mapping[MessageId, str], visits: Mapping[tuple[NodeId, str], int]
+        self, rows: Iterable[Row], names: Mapping[MessageId, str], changes: Iterable[Change] = ()
     ) -> None:
         self.names = names
-        self.visits = visits
-        self.installs: dict[NodeId, list[Membership]] = {}
+        self.installs: dict[NodeId, list[Installed]] = {}
         self.delivers: dict[NodeId, list[Delivered]] = {}
+        self.entered: dict[NodeId, list[Entered]] = {}
         self.halted: Counter[NodeId] = Counter()
+        self._restarts_us: dict[NodeId, list[int]] = {}
         for row in rows:
             self._read(row)
+        last: dict[NodeId, Change] = {}
+        for change in changes:
+            since = last.get(change.node)
+            anew = since is None or self._restarted(change.node, since.time_us, change.time_us)
+            entered = Entered("" if since is None or anew else since.state, change.state, change.because)
+            self.entered.setdefault(change.node, []).append(entered)
+            last[change.node] = change
 
     def _read(self, row: Row) -> None:
-        node, event = row[0], row[4]
+        node, time_us, event = row[0], row[3], row[4]
         if event == "install":
             members = tuple(sorted(row[8] or ()))
-            self.installs.setdefault(node, []).append(Membership(row[7] == "transitional", members))
+            what = Membership(row[7] == "transitional", members)
+            self.installs.setdefault(node, []).append(Installed(time_us, what))
         elif event == "restart":
-            self.installs.setdefault(node, []).append(RESTARTED)
+            self.installs.setdefault(node, []).append(Installed(time_us, RESTARTED))
+            self._restarts_us.setdefault(node, []).append(time_us)
         elif event == "halt":
             self.halted[node] += 1
         elif event == "deliver":
             assert row[9] is not None
             assert row[10] is not None
             assert row[11] is not None
-            where = self.installs.get(node, [RESTARTED])[-1]
+            where = self.installs[node][-1].what if node in self.installs else RESTARTED
             message = MessageId(row[9], row[10], row[11])
-            self.delivers.setdefault(node, []).append(Delivered(message, where))
+            self.delivers.setdefault(node, []).append(Delivered(message, where, time_us))
 
-    def named(self, node: NodeId) -> list[tuple[str, Membership]]:
+    def _restarted(self, node: NodeId, after_us: int, upto_us: int) -> bool:
+        return any(after_us < time_us <= upto_us for time_us in self._restarts_us.get(node, []))
+
+    def named(self, node: NodeId, span: Span | None = None) -> list[tuple[str, Membership]]:
         """The named messages a node delivered, in order, and where."""
         return [
             (self.names[message], where)
-            for message, where in self.delivers.get(node, [])
-            if message in self.names
+            for message, where, time_us in self.delivers.get(node, [])
+            if message in self.names and (span is None or time_us in span)
         ]
 
 
@@ -83,6 +129,15 @@ class Installs(NamedTuple):
 
     nodes: tuple[NodeId, ...]
     pattern: tuple[Membership | None, ...]
+    span: Span = ALWAYS
+
+
+class InstallsAtMost(NamedTuple):
+    """No more than so many configurations, transitional ones included."""
+
+    nodes: tuple[NodeId, ...]
+    most: int
+    span: Span = ALWAYS
 
 
 class EndsIn(NamedTuple):
@@ -98,6 +153,7 @@ class Delivers(NamedTuple):
     nodes: tuple[NodeId, ...]
     names: tuple[str, ...]
     where: Membership | None
+    span: Span = ALWAYS
 
 
 class NeverDelivers(NamedTuple):
@@ -108,11 +164,13 @@ class NeverDelivers(NamedTuple):
 
 
 class Enters(NamedTuple):
-    """A state entered at least so often."""
+    """A state entered at least so often; perhaps from a certain one, perhaps for a certain reason."""
 
     nodes: tuple[NodeId, ...]
     state: str
     times: int
+    since: str | None = None
+    because: str | None = None
 
 
 class Halts(NamedTuple):
@@ -131,7 +189,8 @@ class Clean(NamedTuple):
     """The auditor finds nothing."""
 
 
-Expected: TypeAlias = Installs | EndsIn | Delivers | NeverDelivers | Enters | Halts | SameOrder | Clean
+OfNodes: TypeAlias = Installs | InstallsAtMost | EndsIn | Delivers | NeverDelivers | Enters | Halts
+Expected: TypeAlias = OfNodes | SameOrder | Clean
 
 
 class Expectation(NamedTuple):
@@ -179,16 +238,37 @@ def parse_expectation(text: str, nodes: Mapping[str, NodeId]) -> Expected:
     if not rest:
         raise ValueError(f"expected something behind {verb!r}")
     if verb == "installs":
-        return Installs(who, tuple(_element(part.strip(), nodes) for part in rest.split(",")))
+        rest, span = _span(rest)
+        if most := re.fullmatch(r"at most (\d+)", rest):
+            return InstallsAtMost(who, int(most[1]), span)
+        return Installs(who, tuple(_element(part.strip(), nodes) for part in rest.split(",")), span)
     if verb == "ends in":
         return EndsIn(who, _membership(rest, nodes))
     if verb == "never delivers":
         return NeverDelivers(who, tuple(each_name(rest.split())))
     if verb == "enters":
-        state, _, nth = rest.partition(" ")
-        return Enters(who, state, parse_ordinal(nth.strip("()")) if nth else 1)
+        return _enters(who, rest)
+    rest, span = _span(rest)
     names, _, where = rest.partition(" in ")
-    return Delivers(who, tuple(each_name(names.split())), _membership(where, nodes) if where else None)
+    return Delivers(who, tuple(each_name(names.split())), _membership(where, nodes) if where else None, span)
+
+
+def _span(text: str) -> tuple[str, Span]:
+    """What stands before ``after 1s before 2s``, and the time that this leaves."""
+    match = re.fullmatch(r"(.+?)(?: after (\S+))?(?: before (\S+))?", text)
+    assert match is not None
+    after, before = match[2], match[3]
+    return match[1], Span(parse_time(after) if after else 0, parse_time(before) if before else None)
+
+
+def _enters(who: tuple[NodeId, ...], text: str) -> Enters:
+    match = re.fullmatch(r"(\S+)(?: from (\S+))?(?: because (.+?))?(?: \((\w+)\))?", text)
+    if match is None:
+        raise ValueError(
+            "expected it to be written like: p enters gather from commit because token lost (2nd)"
+        )
+    state, since, because, nth = match.groups()
+    return Enters(who, state, parse_ordinal(nth) if nth else 1, since, because)
 
 
 def _nodes(text: str, nodes: Mapping[str, NodeId]) -> tuple[NodeId, ...]:
@@ -227,34 +307,52 @@ def judge(expected: Expected, story: Story, name: Mapping[NodeId, str], audit: S
     return [f"{name[node]} {problem}" for node, problem in problems if problem is not None]
 
 
-def _judge_node(
-    expected: Installs | EndsIn | Delivers | NeverDelivers | Enters | Halts,
-    story: Story,
-    name: Mapping[NodeId, str],
-    node: NodeId,
-) -> str | None:
+def _judge_node(expected: OfNodes, story: Story, name: Mapping[NodeId, str], node: NodeId) -> str | None:
     installs = story.installs.get(node, [])
     match expected:
-        case Installs(_, pattern):
-            if not _contains(installs, pattern):
-                return "installed " + (", ".join(_show(seen, name) for seen in installs) or "nothing")
+        case Installs(_, pattern, span):
+            seen = [what for time_us, what in installs if time_us in span]
+            if not _contains(seen, pattern):
+                return "installed " + _list(seen, name)
+        case InstallsAtMost(_, most, span):
+            seen = [what for time_us, what in installs if time_us in span and what != RESTARTED]
+            if len(seen) > most:
+                return f"installed {len(seen)}: {_list(seen[: most + 1], name)}, …"
         case EndsIn(_, last):
-            if not installs or installs[-1] != last:
-                return "ended in " + (_show(installs[-1], name) if installs else "no configuration")
-        case Delivers(_, names, where):
-            return _delivers(story.named(node), names, where, name)
+            if not installs or installs[-1].what != last:
+                return "ended in " + (_show(installs[-1].what, name) if installs else "no configuration")
+        case Delivers(_, names, where, span):
+            return _delivers(story.named(node, span), names, where, name)
         case NeverDelivers(_, names):
-            seen = [message for message, _ in story.named(node) if message in names]
-            if seen:
-                return f"delivered {' '.join(seen)}"
-        case Enters(_, state, times):
-            visits = story.visits.get((node, state), 0)
-            if visits < times:
-                return f"entered {state} {visits} times"
+            unwanted = [message for message, _ in story.named(node) if message in names]
+            if unwanted:
+                return f"delivered {' '.join(unwanted)}"
+        case Enters():
+            return _judge_enters(expected, story.entered.get(node, []))
         case Halts():
             if not story.halted[node]:
                 return "did not halt"
     return None
+
+
+def _judge_enters(expected: Enters, entered: Sequence[Entered]) -> str | None:
+    there = [each for each in entered if each.state == expected.state]
+    fitting = [
+        each
+        for each in there
+        if expected.since in (None, each.since) and expected.because in (None, each.because)
+    ]
+    if len(fitting) >= expected.times:
+        return None
+    if expected.since is None and expected.because is None:
+        return f"entered {expected.state} {len(fitting)} times"
+    ways = Counter(f"from {each.since or 'nothing'} because {each.because}" for each in there)
+    told = ", ".join(f"{way} ({count})" for way, count in ways.items()) or "not at all"
+    return f"entered {expected.state} so {len(fitting)} times; it did {told}"
+
+
+def _list(seen: Sequence[Membership], name: Mapping[NodeId, str]) -> str:
+    return ", ".join(_show(each, name) for each in seen) or "nothing"
 
 
 def _contains(seen: Sequence[Membership], pattern: Sequence[Membership | None]) -> bool:
@@ -291,8 +389,8 @@ def _delivers(
 
 
 def _same_order(story: Story, name: Mapping[NodeId, str], p: NodeId, q: NodeId) -> Iterable[str]:
-    at_p = [message for message, _ in story.delivers.get(p, [])]
-    at_q = [message for message, _ in story.delivers.get(q, [])]
+    at_p = [delivered.message for delivered in story.delivers.get(p, [])]
+    at_q = [delivered.message for delivered in story.delivers.get(q, [])]
     both = set(at_p) & set(at_q)
     pairs = zip((m for m in at_p if m in both), (m for m in at_q if m in both), strict=False)
     for a, b in pairs:

@@ -25,14 +25,18 @@ a transitional configuration is in parentheses. ``x*50`` stands for x1 to x50.
 
     expect q installs pqrst, (qrst), qrstuv   somewhere in what it installs, directly after each other;
                                               ``...`` between two allows others there
+    expect p q installs at most 4 after 2s    no more configurations than that, transitional included
     expect q ends in qrstuv                   the last it installed
     expect q delivers a b x*3                 these, in this order; others may lie between
     expect q delivers c in (qrst)             while this was the configuration installed last
     expect q never delivers d e               none of these
     expect r enters recovery (2nd)            at least so often
+    expect r enters gather from commit because token lost    … in this way
     expect q halts                            it ended its life by itself
     expect same-order q r s t                 any two deliver what both deliver in the same order
     expect clean                              the auditor finds nothing, and no payload was damaged
+
+``after 1s`` and ``before 2s`` behind ``installs`` and ``delivers`` say when that must have been.
 """
 
 from __future__ import annotations
@@ -80,6 +84,7 @@ Audit = Callable[[Sequence[Row]], Sequence[object]]
 """The checker behind ``expect clean``: a trace to its violations, each with a text."""
 
 _APPLICATION_QUEUE = 100_000
+_CHANGES = 100_000
 
 
 class ScenarioError(ValueError):
@@ -271,16 +276,15 @@ def run(scenario: Scenario, protocols: Protocols, audit: Audit | None = None) ->
         tuple(scenario.nodes.values()),
         scenario.network,
         scenario.seed,
+        history=_CHANGES,
         application_queue=_APPLICATION_QUEUE,
     )
-    visits: Counter[tuple[NodeId, str]] = Counter()
-    world.watch(lambda node, state: visits.update([(node, state)]))
     schedule(world, scenario.faults)  # first: what is wrong from the start is wrong before it
     world.at(0, partial(world.start, *scenario.start))
     if scenario.load is not None:
         drive(world, scenario.load)
     world.run_until(scenario.until_us)
-    story = Story(world.rows, world.names, visits)
+    story = Story(world.rows, world.names, world.changes)
     found = _audit(scenario, world, audit)
     name = {node: name for name, node in scenario.nodes.items()}
     outcomes = (
