@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.table import Table
@@ -14,6 +14,9 @@ from ordercast.cli.screen import SAY, Code, answer, blaming, counting, verdict
 from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.campaign import Campaign, Failure, first_failure
 from ordercast.sim.crew import each
+
+if TYPE_CHECKING:
+    from ordercast.mutants import Mutant
 
 
 class Hunt(NamedTuple):
@@ -45,8 +48,7 @@ def mutants(
         between = options.nodes(nodes)
     with blaming("--only"):
         names = _names(only)
-    campaign = Campaign(protocol="totem", nodes=between, seeds=chosen)
-    hunts = _hunt_all(campaign, names, jobs)
+    hunts = _hunt_all(chosen, between, names, jobs)
     alive = [name for name in names if hunts[name].failure is None]
     if json:
         needed = {name: hunts[name].seeds for name in names if name not in alive}
@@ -60,19 +62,25 @@ def mutants(
     raise typer.Exit(Code.FAILED if alive else Code.OK)
 
 
-def _names(only: list[str] | None) -> list[str]:
+def _planted() -> dict[str, Mutant]:
+    """The mutants, by name. Loaded by this command alone."""
     from ordercast.mutants import MUTANTS
 
+    return MUTANTS
+
+
+def _names(only: list[str] | None) -> list[str]:
+    known = _planted()
     for name in only or ():
-        if name not in MUTANTS:
-            raise ValueError(f"no mutant is called {name!r}; there are {', '.join(MUTANTS)}")
-    return list(dict.fromkeys(only or MUTANTS))
+        if name not in known:
+            raise ValueError(f"no mutant is called {name!r}; there are {', '.join(known)}")
+    return list(dict.fromkeys(only or known))
 
 
-def _hunt_all(campaign: Campaign, names: list[str], jobs: int) -> dict[str, Hunt]:
+def _hunt_all(seeds: range, nodes: tuple[int, int], names: list[str], jobs: int) -> dict[str, Hunt]:
     hunts: dict[str, Hunt] = {}
     with counting("mutants", len(names)) as bar:
-        for hunt in each(partial(hunt_one, campaign), names, min(jobs, len(names))):
+        for hunt in each(partial(hunt_one, seeds, nodes), names, min(jobs, len(names))):
             hunts[hunt.mutant] = hunt
             bar.step()
             if hunt.failure is None:
@@ -80,34 +88,32 @@ def _hunt_all(campaign: Campaign, names: list[str], jobs: int) -> dict[str, Hunt
     return hunts
 
 
-def hunt_one(campaign: Campaign, name: str) -> Hunt:
+def hunt_one(seeds: range, nodes: tuple[int, int], name: str) -> Hunt:
     """Fuzz one mutant until a seed fails."""
-    from ordercast.mutants import MUTANTS
-
-    with MUTANTS[name].planted():
+    mutant = _planted()[name]
+    campaign = Campaign(protocol=mutant.protocol, nodes=nodes, seeds=seeds)
+    with mutant.planted():
         return Hunt(name, *first_failure(campaign, protocol_called))
 
 
 def _show(hunts: dict[str, Hunt], names: list[str], most: int) -> None:
-    from ordercast.mutants import MUTANTS
-
+    known = _planted()
     table = Table(box=None, pad_edge=False, header_style="bright_black")
-    table.add_column("mutant", no_wrap=True)
-    table.add_column("area")
+    table.add_column("mutant", overflow="fold")
+    table.add_column("area", no_wrap=True)
     table.add_column("seeds", justify="right")
-    table.add_column("caught by")
-    table.add_column("what it breaks", style="bright_black")
+    table.add_column("caught by", no_wrap=True)
     for name in names:
-        hunt, mutant = hunts[name], MUTANTS[name]
-        caught_by = hunt.failure.property if hunt.failure else "[bold red]alive[/]"
-        table.add_row(name, mutant.area, f"{hunt.seeds:,}", caught_by, mutant.breaks)
+        failure = hunts[name].failure
+        caught_by = failure.property if failure else "[bold red]nothing[/]"
+        table.add_row(name, known[name].area, f"{hunts[name].seeds:,}", caught_by)
     SAY.print(table)
     SAY.print()
-    alive = sum(hunts[name].failure is None for name in names)
+    alive = [name for name in names if hunts[name].failure is None]
+    for name in alive:
+        SAY.print(f"[bold red]✗[/] {name}: {known[name].breaks}")
     if alive:
-        SAY.print(verdict(False, f"{alive} of {len(names)} mutants survive {most:,} seeds"))
+        SAY.print(verdict(False, f"{len(alive)} of {len(names)} mutants survive {most:,} seeds"))
     else:
-        slowest = max(hunts.values(), key=lambda hunt: hunt.seeds)
-        SAY.print(
-            verdict(True, f"all {len(names)} mutants are caught, the last after {slowest.seeds:,} seeds")
-        )
+        slowest = max(hunt.seeds for hunt in hunts.values())
+        SAY.print(verdict(True, f"all {len(names)} mutants are caught, the last after {slowest:,} seeds"))

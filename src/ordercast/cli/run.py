@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -20,12 +20,17 @@ from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.experiment import MOST_AUDITED, WARM_UP_US, Experiment, Figures, conduct
 from ordercast.sim.faults import Fault
 from ordercast.sim.network import NetworkConfig, preset
-from ordercast.sim.workload import Arrivals as ArrivalName
 from ordercast.sim.workload import Workload
 from ordercast.trace.metrics import Latency
 from ordercast.trace.writer import TraceWriter
 
-Arrivals = StrEnum("Arrivals", [(name.upper(), name) for name in get_args(ArrivalName)])
+
+class Arrivals(StrEnum):
+    """When messages come, as in `ordercast.sim.workload`."""
+
+    POISSON = "poisson"
+    DETERMINISTIC = "deterministic"
+    SATURATING = "saturating"
 
 
 def run(
@@ -40,7 +45,7 @@ def run(
     ] = "1000",
     arrivals: Annotated[
         Arrivals, typer.Option(help="When messages come; saturating: always, whatever --rate says.")
-    ] = Arrivals("poisson"),  # type: ignore[call-arg]
+    ] = Arrivals.POISSON,
     network: Annotated[
         str, typer.Option(metavar="NAME", help="lan, lossy, ethernet10 or ethernet100.")
     ] = "lan",
@@ -157,11 +162,12 @@ def _show(protocol: str, network: str, figures: Figures) -> None:
 def _figures(figures: Figures) -> dict[str, str]:
     metrics, experiment = figures.metrics, figures.experiment
     document = figures.as_dict()
+    per_s, bytes_per_s = document["ordered_per_s"], document["bytes_per_s"]
     rotation = figures.rotation_us
     shown = {
         "messages": f"{metrics.submitted:,} submitted, {metrics.ordered:,} ordered",
         "delivered": f"{metrics.delivered:,} times, at {experiment.nodes} nodes",
-        "throughput": f"{document['ordered_per_s']:,.1f} messages/s, {document['bytes_per_s'] / 1e6:,.3f} MB/s",
+        "throughput": f"{per_s:,.1f} messages/s, {bytes_per_s / 1e6:,.3f} MB/s",
         "configurations": f"{metrics.regular:,} regular, {metrics.transitional:,} transitional",
     }
     if rotation is not None:

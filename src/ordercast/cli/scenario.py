@@ -40,10 +40,8 @@ def scenario(
     if json:
         answer({"scenarios": len(results), "failed": failed, "results": results})
     elif len(results) > 1:
-        told = (
-            f"{failed} of {len(results)} scenarios went wrong" if failed else f"all {len(results)} scenarios"
-        )
-        SAY.print(verdict(not failed, told))
+        wrong = f"{failed} of {len(results)} scenarios went otherwise than expected"
+        SAY.print(verdict(not failed, wrong if failed else f"all {len(results)} scenarios as expected"))
     raise typer.Exit(Code.FAILED if failed else Code.OK)
 
 
@@ -79,9 +77,8 @@ def _outcomes(report: Report) -> list[dict[str, Any]]:
 def _show(file: Path, story: Scenario, report: Report, draw: bool) -> None:
     SAY.print(f"[bold]{escape(str(file))}[/]", soft_wrap=True)
     if draw:
-        SAY.print(
-            "[bright_black]" + ", ".join(f"{name} is {node}" for name, node in story.nodes.items()) + "[/]"
-        )
+        who = ", ".join(f"{name} is {node}" for name, node in story.nodes.items())
+        SAY.print(f"[bright_black]{who}[/]")
         SAY.print(Drawing(tell(report.world.rows), notes(story.faults, report.world.changes)))
         SAY.print()
     for outcome in report.outcomes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 
 from ordercast.core.identity import NodeId
 from ordercast.sim.faults import IT, At, Fault, When, action_text
@@ -13,9 +15,16 @@ Note = tuple[int, str]
 
 
 def notes(faults: Iterable[Fault], changes: Iterable[Change]) -> list[Note]:
-    """When each fault happened. One that waits for a change of state is looked up among `changes`."""
-    happened = tuple(changes)
-    return sorted(note for fault in faults for note in _note(fault, happened))
+    """When which faults happened, those of one instant together.
+
+    A fault that waits for a change of state is looked up among `changes`.
+    """
+    known = tuple(changes)
+    each = sorted((note for fault in faults for note in _note(fault, known)), key=itemgetter(0))
+    return [
+        (when_us, ", ".join(text for _, text in together))
+        for when_us, together in groupby(each, key=itemgetter(0))
+    ]
 
 
 def _note(fault: Fault, changes: tuple[Change, ...]) -> Iterator[Note]:

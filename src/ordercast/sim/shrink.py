@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -158,5 +159,5 @@ class _Search:
 def _complements(things: Sequence[int], parts: int) -> Iterator[tuple[int, ...]]:
     """All but one of `parts` pieces of nearly equal size."""
     bounds = [len(things) * part // parts for part in range(parts + 1)]
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         yield (*things[:start], *things[stop:])
