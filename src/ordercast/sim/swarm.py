@@ -65,6 +65,7 @@ def draw(
             chosen = [moment for moment in moments if stream.random() < intensity]
             drawn += faults_of(stream, nodes, chosen)
     drawn += _triggered(random.Random(f"{seed}/fault/triggered"), nodes, states, duration_us)
+    drawn += _ambush(random.Random(f"{seed}/fault/ambush"), nodes, states, duration_us)
     if amnesia:
         drawn = _forgetful(random.Random(f"{seed}/fault/amnesia"), drawn)
     drawn = [fault for fault in drawn if isinstance(fault, When) or fault.at_us < duration_us]
@@ -268,6 +269,23 @@ def _triggered(
     for node in stream.sample(list(nodes), stream.randint(0, len(nodes))):
         at_us = stream.randrange(duration_us)
         faults += [At(at_us, Restart(node)), At(at_us, Resume(node))]
+    return faults
+
+
+def _ambush(
+    stream: random.Random, nodes: Sequence[NodeId], states: Sequence[str], duration_us: int
+) -> list[Fault]:
+    """One node dies in the middle of sending; the others are struck while they come to terms with it."""
+    count = len(nodes)
+    if not states or count < 3 or stream.random() < 0.6:
+        return []
+    moment = stream.randrange(duration_us // 5, duration_us * 3 // 5)
+    faults: list[Fault] = [At(moment, Crash(stream.choice(nodes), stream.randrange(1, 6)))]
+    for _ in range(stream.choice((1, 2, 3))):
+        split = _split(stream, nodes)
+        action: Actions = stream.choice((split or Heal(), Crash(IT), Crash(stream.choice(nodes)), Pause(IT)))
+        nth = stream.randint(count + 1, 3 * count)
+        faults.append(When(None, stream.choice(states), action, nth, _gap(stream) // 10, duration_us))
     return faults
 
 

@@ -47,7 +47,9 @@ class Formation:
         self.incarnation = -1
         self.outbox = Outbox(config)
         self.gathering = Gathering(me, config.max_members)
-        self.strangers = Strangers(me, config.announce_us, config.heard_us, config.max_members)
+        self.strangers = Strangers(
+            me, config.announce_us, config.heard_us, config.consensus_us, config.max_members
+        )
         self.duty = Duty()
         self.ring_seq = 0
         """The highest ring sequence number accepted (my_ring_id.seq); on stable storage."""
@@ -142,9 +144,12 @@ class Formation:
         """Join message received (Figs 3 to 6)."""
         if join.sender == self.me:
             effects.append(Drop("own packet"))
-        elif self.strangers.outdated(join.sender, join.ring_seq):
+            return
+        if self.strangers.outdated(join.sender, join.ring_seq):
             effects.append(Drop("outdated join"))
-        elif join.leave:
+            return
+        self.strangers.unsettle(join.sender)
+        if join.leave:
             self._on_leave(now_us, join, effects)
         elif self.state is State.OPERATIONAL:
             invited = join.merge and self.me in join.proc_set and self._settled(now_us)

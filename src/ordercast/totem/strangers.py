@@ -17,7 +17,10 @@ from ordercast.totem.packets import Announce, Token
 
 
 class _Claim(NamedTuple):
+    since_us: int
+    """When its sender first spoke of that ring."""
     time_us: int
+    """When it last did."""
     ring: ConfigurationId
     members: tuple[NodeId, ...]
     hears_me: bool
@@ -26,8 +29,9 @@ class _Claim(NamedTuple):
 class Strangers:
     """What one node knows of nodes outside its ring; bounded in number."""
 
-    def __init__(self, me: NodeId, announce_us: int, heard_us: int, limit: int) -> None:
+    def __init__(self, me: NodeId, announce_us: int, heard_us: int, calm_us: int, limit: int) -> None:
         self._me = me
+        self._calm_us = calm_us
         self._pause_us = announce_us // 8
         self._heard_us = heard_us
         self._limit = limit
@@ -72,20 +76,29 @@ class Strangers:
 
     def learn(self, now_us: int, announce: Announce) -> None:
         """A stranger said which ring it is on and whom it hears."""
-        if announce.sender in self._heard:
-            hears_me = self._me in announce.heard
-            self._claims[announce.sender] = _Claim(now_us, announce.ring, announce.members, hears_me)
+        sender, ring, members, heard = announce
+        if sender in self._heard:
+            known = self._claims.get(sender)
+            since_us = known.since_us if known is not None and known.ring == ring else now_us
+            self._claims[sender] = _Claim(since_us, now_us, ring, members, self._me in heard)
+
+    def unsettle(self, sender: NodeId) -> None:
+        """A stranger is forming another ring: what it said of the one before is over."""
+        self._claims.pop(sender, None)
 
     def heard(self, now_us: int) -> tuple[NodeId, ...]:
         """The strangers heard of late, in ascending order."""
         return tuple(node for node in sorted(self._heard) if self._recent(now_us, self._heard[node]))
 
     def mutual(self, now_us: int) -> tuple[NodeId, ...]:
-        """The strangers that are heard and say that they hear us."""
+        """The strangers that are heard, say that they hear us, and have been on their ring for a while."""
         return tuple(
             node
             for node in self.heard(now_us)
-            if (claim := self._claims.get(node)) and claim.hears_me and self._recent(now_us, claim.time_us)
+            if (claim := self._claims.get(node))
+            and claim.hears_me
+            and self._recent(now_us, claim.time_us)
+            and now_us - claim.since_us >= self._calm_us
         )
 
     def mergeable(self, verified: tuple[NodeId, ...]) -> set[NodeId]:
