@@ -235,6 +235,14 @@ def test_a_message_that_its_sender_gave_up_is_forgotten() -> None:
     assert reassembly.take(1, 1, [b"ef"], continues=True, continued=False) == (0, [b"abcdef"])
 
 
+def test_a_message_is_put_together_once() -> None:
+    """000 §4.2: if a processor delivers a message, it delivers it once only."""
+    reassembly = Reassembly(PLENTY)
+    reassembly.take(1, 1, [b"abc"], continues=False, continued=True)
+    assert reassembly.take(1, 1, [b"def"], continues=True, continued=False) == (0, [b"abcdef"])
+    assert reassembly.take(1, 1, [b"def"], continues=True, continued=False) == (1, [])
+
+
 def test_fragments_of_different_messages_are_not_joined() -> None:
     reassembly = Reassembly(PLENTY)
     reassembly.take(1, 1, [b"abc"], continues=False, continued=True)

@@ -70,6 +70,14 @@ def test_only_so_many_strangers_are_remembered() -> None:
     assert made.mutual(HEARD_US + 1) == ()
 
 
+def test_with_a_stranger_what_it_said_is_forgotten() -> None:
+    made = strangers(limit=1)
+    meet(made, 0, announce(5, members=(5,)))
+    assert made.mergeable((5,)) == {5}
+    made.hear(HEARD_US + 1, 7)
+    assert made.mergeable((5,)) == set()
+
+
 def test_a_stranger_that_was_silent_returns_to_a_full_table() -> None:
     made = strangers(limit=1)
     meet(made, 0, announce(5))
