@@ -27,9 +27,16 @@ sim = typer.Typer(
     help="Simulate groups: measure them, torture them, and see what happened.", no_args_is_help=True
 )
 app.add_typer(sim, name="sim")
-app.command()(audit)
+
+
+def _flowing(text: str | None) -> str:
+    """A docstring whose lines may be broken anew where the terminal wants to."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in (text or "").split("\n\n"))
+
+
+app.command(help=_flowing(audit.__doc__))(audit)
 for command in (demo, run, fuzz, replay, scenario, mutants):
-    sim.command()(command)
+    sim.command(help=_flowing(command.__doc__))(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -18,7 +18,7 @@ from ordercast.cli.screen import SAY, Code, answer, refuse, verdict
 from ordercast.trace.reader import TraceError, read_runs
 from ordercast.trace.schema import Row
 
-MOST_SHOWN = 10
+MOST_SHOWN = 6
 """Violations told to people; JSON has all that the auditor keeps."""
 
 

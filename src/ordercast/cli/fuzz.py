@@ -45,6 +45,9 @@ def fuzz(
         chosen = options.seeds(seeds)
     with blaming("--nodes"):
         between = options.nodes(nodes)
+    if trace is not None:
+        with blaming("--trace"):
+            trace.mkdir(parents=True, exist_ok=True)
     campaign = Campaign(
         protocol=protocol, nodes=between, seeds=chosen, traces=None if trace is None else str(trace)
     )

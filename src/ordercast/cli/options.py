@@ -63,7 +63,7 @@ def some_of(text: str, there: Collection[int], what: str) -> tuple[int, ...]:
     chosen = numbers(text)
     for number in chosen:
         if number not in there:
-            known = f"they are {', '.join(map(str, there))}" if there else "it has none"
+            known = f"they are {min(there)} to {max(there)}" if there else "it has none"
             raise ValueError(f"{number} is not among the {what} of this seed: {known}")
     if what == "nodes" and not chosen:
         raise ValueError("at least one node has to stay")

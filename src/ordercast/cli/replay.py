@@ -63,10 +63,11 @@ def replay(
     told = _notes(case, world)
     campaign = Campaign(protocol=protocol, nodes=between, seeds=range(seed, seed + 1))
     if svg is not None:
-        svg.parent.mkdir(parents=True, exist_ok=True)
-        svg.write_text(svg_drawing.draw(tell(world.rows), told, title=f"{protocol}, seed {seed}"))
+        with blaming("--svg"):
+            svg.parent.mkdir(parents=True, exist_ok=True)
+            svg.write_text(svg_drawing.draw(tell(world.rows), told, title=f"{protocol}, seed {seed}"))
     if trace is not None:
-        with TraceWriter(trace, trace_name(protocol, seed)) as writer:
+        with blaming("--trace"), TraceWriter(trace, trace_name(protocol, seed)) as writer:
             writer.write(world.rows)
     if json:
         answer(_document(case, result, campaign.replay(seed, cuts)))

@@ -17,6 +17,7 @@ from ordercast.cli.options import Json, Packets, ProtocolName, Seed, Settings, T
 from ordercast.cli.screen import SAY, Code, answer, blaming, counting, facts, verdict
 from ordercast.draw.words import duration
 from ordercast.protocols import protocol as protocol_called
+from ordercast.sim.campaign import trace_name
 from ordercast.sim.experiment import MOST_AUDITED, WARM_UP_US, Experiment, Figures, conduct
 from ordercast.sim.faults import Fault
 from ordercast.sim.network import NetworkConfig, preset
@@ -92,7 +93,8 @@ def run(
         packets=packets,
         audited=audit,
     )
-    writer = TraceWriter(trace, f"{protocol}-{seed}") if trace is not None else None
+    with blaming("--trace"):
+        writer = TraceWriter(trace, trace_name(protocol, seed)) if trace is not None else None
     with writer or nullcontext(), counting("simulating ms", experiment.end_us // 1000) as bar:
         figures = conduct(chosen, experiment, trace=writer, step=lambda now_us: bar.at(now_us // 1000))
     if json:

@@ -42,11 +42,14 @@ def refuse(sentence: str) -> NoReturn:
 
 @contextmanager
 def blaming(option: str) -> Iterator[None]:
-    """A ValueError inside is about the value of this option."""
+    """What is wrong inside is wrong with the value of this option."""
     try:
         yield
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from error
+    except OSError as error:
+        where = error.filename or "the file"
+        raise typer.BadParameter(f"{where}: {error.strerror}", param_hint=option) from error
 
 
 @contextmanager
