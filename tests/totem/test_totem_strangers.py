@@ -16,12 +16,17 @@ HEARD_US = 300
 THEIRS = ConfigurationId(8, 5)
 
 
-def strangers(limit: int = 10) -> Strangers:
-    return Strangers(ME, ANNOUNCE_US, HEARD_US, limit)
+def strangers(me: int = ME, calm_us: int = 0, limit: int = 10) -> Strangers:
+    return Strangers(me, ANNOUNCE_US, HEARD_US, calm_us, limit)
 
 
-def announce(sender: int, members: tuple[int, ...] = (5, 6), heard: tuple[int, ...] = (ME,)) -> Announce:
-    return Announce(sender, THEIRS, members, heard)
+def announce(
+    sender: int,
+    members: tuple[int, ...] = (5, 6),
+    heard: tuple[int, ...] = (ME,),
+    theirs: ConfigurationId = THEIRS,
+) -> Announce:
+    return Announce(sender, theirs, members, heard)
 
 
 def meet(made: Strangers, now_us: int, told: Announce) -> None:
@@ -113,6 +118,37 @@ def test_a_claim_grows_old_even_if_its_maker_is_still_heard() -> None:
     assert made.mutual(HEARD_US + 1) == ()
 
 
+def test_a_ring_is_left_in_peace_until_it_has_been_there_for_a_while() -> None:
+    """Two rings that have just formed would otherwise break each other up, in step, again and again."""
+    made = strangers(calm_us=100)
+    meet(made, 0, announce(5))
+    assert made.mutual(99) == ()
+    meet(made, 99, announce(5))
+    assert made.mutual(99) == ()
+    assert made.mutual(100) == (5,)
+
+
+def test_with_another_ring_the_waiting_starts_again() -> None:
+    made = strangers(calm_us=100)
+    meet(made, 0, announce(5))
+    meet(made, 50, announce(5, theirs=ConfigurationId(12, 5)))
+    assert made.mutual(149) == ()
+    assert made.mutual(150) == (5,)
+
+
+def test_a_stranger_that_forms_another_ring_has_left_the_one_it_spoke_of() -> None:
+    made = strangers(calm_us=100)
+    meet(made, 0, announce(5))
+    made.unsettle(5)
+    made.unsettle(6)
+    assert made.heard(100) == (5,)
+    assert made.mutual(100) == ()
+    assert made.mergeable((5, 6)) == set()
+    meet(made, 100, announce(5))
+    assert made.mutual(199) == ()
+    assert made.mutual(200) == (5,)
+
+
 def test_nothing_is_learnt_from_a_node_that_is_not_heard() -> None:
     made = strangers()
     made.learn(0, announce(5))
@@ -169,7 +205,7 @@ def test_the_representative_asks_by_the_token_and_what_comes_back_is_verified() 
 
 
 def test_a_member_strikes_out_whom_it_cannot_exchange_messages_with() -> None:
-    made = Strangers(2, ANNOUNCE_US, HEARD_US, 10)
+    made = strangers(me=2)
     meet(made, 0, announce(5, heard=(2,)))
     visiting = token()
     visiting.merge = (5, 6)
@@ -280,7 +316,7 @@ some = st.integers(2, 30)
 )
 def test_what_is_remembered_of_strangers_is_bounded(limit: int, steps: list[tuple[str, int, int]]) -> None:
     """Everything is bounded; and whoever is mutual is heard."""
-    made = strangers(limit)
+    made = strangers(limit=limit)
     now_us = 0
     for what, node, later in steps:
         now_us += later
