@@ -16,7 +16,7 @@ def message(number: int) -> Batch:
 
 
 def told() -> Story:
-    """p and q go from pqr over (pq) to pq; q delivers a b, p delivers b a; r halts and comes back alone."""
+    """p and q go from pqr over (pq) to pq; q delivers a b, p delivers b a; r halts, comes back."""
     rows: list[Row] = []
     p, q, r = (Recorder(node, rows) for node in (1, 2, 3))
     for record in (p, q, r):
@@ -29,6 +29,7 @@ def told() -> Story:
     r.halt(5)
     r.restart(6, 1)
     r.install(7, Configuration(ConfigurationId(12, 3), Kind.REGULAR, (3,)))
+    q.crash(8)
     names = {MessageId(1, 0, 1): "a", MessageId(1, 0, 2): "b"}
     changes = [
         Change(1, 1, "gather", "token lost"),
@@ -36,6 +37,7 @@ def told() -> Story:
         Change(3, 1, "gather", "token lost"),
         Change(4, 3, "gather", "member left"),
         Change(6, 3, "gather", "started"),
+        Change(8, 2, "commit", "consensus"),
     ]
     return Story(rows, names, changes)
 
@@ -95,6 +97,12 @@ def test_a_new_life_comes_from_no_state() -> None:
         "r entered gather so 0 times; it did from nothing because member left (1), "
         "from nothing because started (1)"
     ]
+
+
+def test_a_node_crashes_in_a_state() -> None:
+    assert problems("q crashes in commit") == []
+    assert problems("q crashes in gather") == ["q crashed in commit"]
+    assert problems("p crashes in commit") == ["p crashed in no state"]
 
 
 def test_when_a_configuration_is_installed_may_be_bounded() -> None:

@@ -8,7 +8,7 @@ exists.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
@@ -79,18 +79,23 @@ class Story:
         self.delivers: dict[NodeId, list[Delivered]] = {}
         self.entered: dict[NodeId, list[Entered]] = {}
         self.halted: Counter[NodeId] = Counter()
-        self._restarts_us: dict[NodeId, list[int]] = {}
+        self.crashed: dict[NodeId, list[str]] = {}
+        """The states in which a node crashed."""
+        waiting = deque(changes)
+        state: dict[NodeId, str] = {}
         for row in rows:
-            self._read(row)
-        last: dict[NodeId, Change] = {}
-        for change in changes:
-            since = last.get(change.node)
-            anew = since is None or self._restarted(change.node, since.time_us, change.time_us)
-            entered = Entered("" if since is None or anew else since.state, change.state, change.because)
-            self.entered.setdefault(change.node, []).append(entered)
-            last[change.node] = change
+            while waiting and waiting[0].time_us <= row[3]:
+                self._enter(waiting.popleft(), state)
+            self._read(row, state)
+        while waiting:
+            self._enter(waiting.popleft(), state)
 
-    def _read(self, row: Row) -> None:
+    def _enter(self, change: Change, state: dict[NodeId, str]) -> None:
+        entered = Entered(state.get(change.node, ""), change.state, change.because)
+        self.entered.setdefault(change.node, []).append(entered)
+        state[change.node] = change.state
+
+    def _read(self, row: Row, state: dict[NodeId, str]) -> None:
         node, time_us, event = row[0], row[3], row[4]
         if event == "install":
             members = tuple(sorted(row[8] or ()))
@@ -98,9 +103,11 @@ class Story:
             self.installs.setdefault(node, []).append(Installed(time_us, what))
         elif event == "restart":
             self.installs.setdefault(node, []).append(Installed(time_us, RESTARTED))
-            self._restarts_us.setdefault(node, []).append(time_us)
         elif event == "halt":
             self.halted[node] += 1
+            state.pop(node, None)
+        elif event == "crash":
+            self.crashed.setdefault(node, []).append(state.pop(node, "nothing"))
         elif event == "deliver":
             assert row[9] is not None
             assert row[10] is not None
@@ -108,9 +115,6 @@ class Story:
             where = self.installs[node][-1].what if node in self.installs else RESTARTED
             message = MessageId(row[9], row[10], row[11])
             self.delivers.setdefault(node, []).append(Delivered(message, where, time_us))
-
-    def _restarted(self, node: NodeId, after_us: int, upto_us: int) -> bool:
-        return any(after_us < time_us <= upto_us for time_us in self._restarts_us.get(node, []))
 
     def named(self, node: NodeId, span: Span | None = None) -> list[tuple[str, Membership]]:
         """The named messages a node delivered, in order, and where."""
@@ -179,6 +183,13 @@ class Halts(NamedTuple):
     nodes: tuple[NodeId, ...]
 
 
+class Crashes(NamedTuple):
+    """The node crashed while it was in this state."""
+
+    nodes: tuple[NodeId, ...]
+    state: str
+
+
 class SameOrder(NamedTuple):
     """Any two of the nodes deliver what both deliver in the same order."""
 
@@ -189,7 +200,7 @@ class Clean(NamedTuple):
     """The auditor finds nothing."""
 
 
-OfNodes: TypeAlias = Installs | InstallsAtMost | EndsIn | Delivers | NeverDelivers | Enters | Halts
+OfNodes: TypeAlias = Installs | InstallsAtMost | EndsIn | Delivers | NeverDelivers | Enters | Halts | Crashes
 Expected: TypeAlias = OfNodes | SameOrder | Clean
 
 
@@ -226,11 +237,13 @@ def parse_expectation(text: str, nodes: Mapping[str, NodeId]) -> Expected:
         return Clean()
     if text.startswith("same-order "):
         return SameOrder(_nodes(text.removeprefix("same-order "), nodes))
-    match = re.fullmatch(r"(.+?) (installs|ends in|never delivers|delivers|enters|halts)(?: (.+))?", text)
+    match = re.fullmatch(
+        r"(.+?) (installs|ends in|never delivers|delivers|enters|halts|crashes in)(?: (.+))?", text
+    )
     if match is None:
         raise ValueError(
             "expected one of: clean, same-order p q, p installs …, p ends in …, p delivers …,"
-            " p never delivers …, p enters …, p halts"
+            " p never delivers …, p enters …, p halts, p crashes in …"
         )
     who, verb, rest = _nodes(match[1], nodes), match[2], match[3] or ""
     if verb == "halts":
@@ -248,6 +261,8 @@ def parse_expectation(text: str, nodes: Mapping[str, NodeId]) -> Expected:
         return NeverDelivers(who, tuple(each_name(rest.split())))
     if verb == "enters":
         return _enters(who, rest)
+    if verb == "crashes in":
+        return Crashes(who, rest)
     rest, span = _span(rest)
     names, _, where = rest.partition(" in ")
     return Delivers(who, tuple(each_name(names.split())), _membership(where, nodes) if where else None, span)
@@ -332,6 +347,9 @@ def _judge_node(expected: OfNodes, story: Story, name: Mapping[NodeId, str], nod
         case Halts():
             if not story.halted[node]:
                 return "did not halt"
+        case Crashes(_, state):
+            if state not in story.crashed.get(node, []):
+                return "crashed in " + (", ".join(story.crashed.get(node, [])) or "no state")
     return None
 
 

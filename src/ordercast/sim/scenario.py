@@ -33,6 +33,7 @@ a transitional configuration is in parentheses. ``x*50`` stands for x1 to x50.
     expect r enters recovery (2nd)            at least so often
     expect r enters gather from commit because token lost    … in this way
     expect q halts                            it ended its life by itself
+    expect q crashes in commit                it was in that state then
     expect same-order q r s t                 any two deliver what both deliver in the same order
     expect clean                              the auditor finds nothing, and no payload was damaged
 
