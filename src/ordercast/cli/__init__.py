@@ -14,7 +14,8 @@ from ordercast.cli.mutants import mutants
 from ordercast.cli.replay import replay
 from ordercast.cli.run import run
 from ordercast.cli.scenario import scenario
-from ordercast.cli.screen import ASIDE
+from ordercast.cli.screen import ASIDE, Code
+from ordercast.sim.crew import WorkerDied
 
 app = typer.Typer(
     name="ordercast",
@@ -58,6 +59,6 @@ def main() -> None:
     """The command `ordercast`."""
     try:
         app()
-    except KeyboardInterrupt:
-        ASIDE.print("interrupted")
-        raise SystemExit(130) from None
+    except WorkerDied as error:
+        ASIDE.print(f"[bold red]error:[/] {error}")
+        raise SystemExit(Code.BROKEN) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from rich.markup import escape
 from ordercast.cli import options
 from ordercast.cli.coverage import coverage_table, with_sums
 from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, ProtocolName, SeedRange, TraceDirectory
-from ordercast.cli.screen import SAY, Code, answer, blaming, counting, facts, verdict
+from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
 from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.campaign import Campaign, Failure, Totals, explore, failure_of
 from ordercast.sim.shrink import MOST_RUNS, shrink
@@ -52,28 +53,36 @@ def fuzz(
         protocol=protocol, nodes=between, seeds=chosen, traces=None if trace is None else str(trace)
     )
     began = time.perf_counter()
-    totals = _explore(campaign, jobs)
+    totals = Totals()
+    whole = _explore(campaign, jobs, totals)
     wall_s = time.perf_counter() - began
     replays = {seed: campaign.replay(seed) for seed in sorted(totals.failures)}
-    if shrinking:
+    if shrinking and whole:
         replays |= _shrink(campaign, totals)
     if json:
         answer(_document(totals, wall_s, replays))
     else:
         _show(totals, wall_s, jobs, replays)
+    if not whole:
+        ASIDE.print(f"interrupted after {totals.runs:,} of {len(chosen):,} seeds")
+        raise typer.Exit(Code.INTERRUPTED)
     raise typer.Exit(Code.FAILED if totals.failures else Code.OK)
 
 
-def _explore(campaign: Campaign, jobs: int) -> Totals:
-    totals = Totals()
-    with counting("seeds", len(campaign.seeds)) as bar:
-        for done in explore(campaign, protocol_called, min(jobs, len(campaign.seeds))):
-            totals.add(done)
-            bar.step()
-            failure = failure_of(done.result)
-            if failure is not None and len(totals.failures) <= MOST_SHOWN:
-                bar.say(_line(failure))
-    return totals
+def _explore(campaign: Campaign, jobs: int, totals: Totals) -> bool:
+    """Add up all seeds; False if that was interrupted, and the totals are of the seeds until then."""
+    runs = explore(campaign, protocol_called, min(jobs, len(campaign.seeds)))
+    try:
+        with closing(runs), counting("seeds", len(campaign.seeds)) as bar:
+            for done in runs:
+                totals.add(done)
+                bar.step()
+                failure = failure_of(done.result)
+                if failure is not None and len(totals.failures) <= MOST_SHOWN:
+                    bar.say(_line(failure))
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def _shrink(campaign: Campaign, totals: Totals) -> dict[int, str]:
@@ -88,6 +97,7 @@ def _shrink(campaign: Campaign, totals: Totals) -> dict[int, str]:
 
 
 def _document(totals: Totals, wall_s: float, replays: dict[int, str]) -> dict[str, Any]:
+    cpu_s = totals.cpu_s or wall_s
     return {
         "runs": totals.runs,
         "violations": totals.violations,
@@ -95,10 +105,10 @@ def _document(totals: Totals, wall_s: float, replays: dict[int, str]) -> dict[st
         "properties": dict(sorted(totals.properties.items())),
         "events": totals.events,
         "events_per_s": totals.events / wall_s,
-        "events_per_cpu_s": totals.events / totals.cpu_s,
+        "events_per_cpu_s": totals.events / cpu_s,
         "receptions": totals.receptions,
         "receptions_per_s": totals.receptions / wall_s,
-        "receptions_per_cpu_s": totals.receptions / totals.cpu_s,
+        "receptions_per_cpu_s": totals.receptions / cpu_s,
         "rows": totals.rows,
         "wall_s": wall_s,
         "cpu_s": totals.cpu_s,
@@ -125,15 +135,16 @@ def _line(failure: Failure) -> str:
 def _show(totals: Totals, wall_s: float, jobs: int, replays: dict[int, str]) -> None:
     SAY.print(coverage_table(totals.coverage))
     SAY.print()
+    cpu_s = totals.cpu_s or wall_s
     processes = "1 process" if jobs == 1 else f"{jobs} processes"
     SAY.print(
         facts(
             {
                 "runs": f"{totals.runs:,} in {wall_s:.1f} s, {processes}",
                 "events": f"{totals.events:,}: {totals.events / wall_s:,.0f}/s, "
-                f"{totals.events / totals.cpu_s:,.0f} per second of processor time",
+                f"{totals.events / cpu_s:,.0f} per second of processor time",
                 "receptions": f"{totals.receptions:,}: {totals.receptions / wall_s:,.0f}/s, "
-                f"{totals.receptions / totals.cpu_s:,.0f} per second of processor time",
+                f"{totals.receptions / cpu_s:,.0f} per second of processor time",
             }
         )
     )

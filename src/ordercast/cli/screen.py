@@ -27,6 +27,9 @@ class Code(IntEnum):
     """Something is wrong with what was looked at."""
     USAGE = 2
     """Something is wrong with what was asked."""
+    BROKEN = 3
+    """The work could not be done."""
+    INTERRUPTED = 130
 
 
 def answer(document: Mapping[str, Any]) -> None:

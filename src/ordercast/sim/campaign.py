@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 
@@ -107,7 +107,7 @@ def failure_of(result: Result) -> Failure | None:
     return Failure(result.seed, code, told.removeprefix(f"{code}: "))
 
 
-def explore(campaign: Campaign, find: Find, jobs: int = 1) -> Iterator[Run]:
+def explore(campaign: Campaign, find: Find, jobs: int = 1) -> Generator[Run, None, None]:
     """Run every seed; results come as they are ready, which over several processes is not in order."""
     yield from each(partial(run_seed, campaign, find), campaign.seeds, jobs)
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import active_children, get_context
 from typing import TypeVar
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+
+
+class WorkerDied(Exception):
+    """A process ended before its work did: killed from outside, most likely for want of memory."""
+
 
 AHEAD = 2
 """Tasks a process has been given, the one it works on included: it never waits for the next."""
@@ -30,6 +36,8 @@ def each(work: Callable[[Task], Answer], tasks: Iterable[Task], jobs: int) -> It
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_hear_interrupts)
     try:
         yield from _answers(pool, work, iter(tasks), AHEAD * jobs)
+    except BrokenProcessPool as error:
+        raise WorkerDied("a process died at its work, perhaps for want of memory: try fewer jobs") from error
     except BaseException:
         for child in set(active_children()) - others:
             child.terminate()
