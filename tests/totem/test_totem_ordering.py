@@ -274,6 +274,18 @@ def test_a_fragmented_message_is_delivered_where_its_last_fragment_stands() -> N
     assert made.delivered == 4
 
 
+def test_a_message_that_its_sender_gave_up_is_not_joined_with_later_fragments() -> None:
+    made = ring(
+        data(1, b"abc", flags=CONTINUED, number=4),
+        data(2, b"other", origin=3),
+        data(3, b"whole", number=4),
+        data(4, b"def", flags=CONTINUES, number=4),
+    )
+    effects: list[Effect] = []
+    made.deliver(effects)
+    assert delivered(effects) == [b"other", b"whole"]
+
+
 def test_a_message_without_its_beginning_is_left_out_and_the_slots_stay_right() -> None:
     made = ring(data(1, b"end", b"whole", flags=CONTINUES, number=5))
     effects: list[Effect] = []
