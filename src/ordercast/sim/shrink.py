@@ -48,7 +48,12 @@ def shrink(
     """
     drawn = plan(protocol, seed, nodes)
     budget = _Budget(most_runs, time.monotonic() + most_s, step)
-    found = _Search(protocol, drawn, budget, lambda result: broke(result, wanted)).smallest()
+    raised = _raised(run(protocol, drawn)[0])
+
+    def as_wanted(result: Result) -> bool:
+        return broke(result, wanted) and _raised(result) == raised
+
+    found = _Search(protocol, drawn, budget, as_wanted).smallest()
     if found == _all(drawn):
         found = _Search(protocol, drawn, budget, lambda result: result.failed is not None).smallest()
     cuts = _plain(drawn, found)
@@ -61,6 +66,13 @@ def shrink(
 def broke(result: Result, wanted: str) -> bool:
     """Whether a run broke that property."""
     return wanted in result.violations or (wanted == "live-membership" and not result.converged)
+
+
+def _raised(result: Result) -> str | None:
+    """What sort of exception ended a run: one of another sort is another failure."""
+    if "exception" not in result.violations:
+        return None
+    return result.sentences[0].partition(":")[0]
 
 
 def _all(case: Case) -> Cuts:

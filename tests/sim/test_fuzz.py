@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import pytest
+from careless import PROTOCOL
+
+from ordercast.sim.campaign import Totals, explore
+from ordercast.sim.faults import (
+    IT,
+    Action,
+    At,
+    Burst,
+    Crash,
+    Cut,
+    Fault,
+    Heal,
+    Partition,
+    Pause,
+    Restart,
+    Resume,
+    When,
+)
+from ordercast.sim.fuzz import Case, Cuts, Result, cut, plan, restrict, run, shorten
+from ordercast.sim.network import Lan
+from ordercast.sim.workload import Workload
+from ordercast.sim.world import World
+
+NODES = (2, 5)
+
+
+def case(*faults: Fault, nodes: tuple[int, ...] = (1, 2, 3), duration_us: int = 100_000) -> Case:
+    return Case(
+        seed=1,
+        nodes=nodes,
+        network=Lan(),
+        settings={"nodes": len(nodes)},
+        workload=Workload(rate=100.0),
+        faults=faults,
+        duration_us=duration_us,
+    )
+
+
+def test_a_seed_is_always_the_same_case() -> None:
+    for seed in range(50):
+        assert plan(PROTOCOL, seed, NODES) == plan(PROTOCOL, seed, NODES)
+
+
+def test_seeds_differ_in_nodes_network_load_and_faults() -> None:
+    cases = [plan(PROTOCOL, seed, NODES) for seed in range(60)]
+    assert {len(each.nodes) for each in cases} == {2, 3, 4, 5}
+    assert len({each.network for each in cases}) > 20
+    assert len({each.workload for each in cases}) > 20
+    assert len({each.faults for each in cases}) > 50
+
+
+def test_a_case_runs_the_same_every_time() -> None:
+    for seed in range(3):
+        (first, world), (second, again) = (run(PROTOCOL, plan(PROTOCOL, seed, NODES)) for _ in range(2))
+        assert first == second
+        assert world.rows == again.rows
+
+
+def test_tracing_packets_changes_nothing_else() -> None:
+    for seed in range(5):
+        _, plain = run(PROTOCOL, plan(PROTOCOL, seed, NODES))
+        _, traced = run(PROTOCOL, plan(PROTOCOL, seed, NODES), packets=True)
+        told = [row for row in traced.rows if not row[4].startswith("packet")]
+        without_step = [(*row[:2], *row[3:]) for row in told]
+        assert without_step == [(*row[:2], *row[3:]) for row in plain.rows]
+        assert len(told) < len(traced.rows)
+
+
+# --- cuts ---------------------------------------------------------------------------------------
+
+
+def test_cuts_that_leave_everything_change_nothing() -> None:
+    for seed in range(200):
+        assert plan(PROTOCOL, seed, NODES, Cuts()) == plan(PROTOCOL, seed, NODES)
+
+
+def test_faults_are_kept_by_their_numbers_and_ended_anew() -> None:
+    drawn = case(
+        At(10, Crash(1)),
+        At(20, Pause(2)),
+        At(100_000, Resume(2)),
+        *(At(100_000, Restart(n)) for n in (1, 2, 3)),
+    )
+    kept = cut(drawn, Cuts(faults=(1,)))
+    assert kept.faults == (At(20, Pause(2)), *(At(100_000, Resume(node)) for node in (1, 2, 3)))
+
+
+def test_who_is_down_for_good_stays_so() -> None:
+    drawn = case(At(10, Crash(1)), At(20, Pause(2)), At(100_000, Crash(3)), At(100_000, Restart(1)))
+    kept = cut(drawn, Cuts(faults=(0,)))
+    assert At(100_000, Crash(3)) in kept.faults
+    assert At(100_000, Restart(1)) in kept.faults
+
+
+def test_without_a_node_nothing_happens_to_it() -> None:
+    drawn = case(At(10, Crash(1)), At(20, Crash(3)), At(30, Cut(1, 3)), At(40, Partition(((1, 3), (2,)))))
+    kept = cut(drawn, Cuts(members=(1, 2)))
+    assert kept.nodes == (1, 2)
+    assert kept.faults[:2] == (At(10, Crash(1)), At(40, Partition(((1,), (2,)))))
+    assert kept.faults[2:] == (At(100_000, Heal()), At(100_000, Restart(1)), At(100_000, Restart(2)))
+
+
+@pytest.mark.parametrize(
+    ("fault", "left"),
+    [
+        (At(10, Crash(1)), At(10, Crash(1))),
+        (At(50, Crash(1)), None),
+        (At(10, Burst(0.5, 20)), At(10, Burst(0.5, 20))),
+        (At(10, Burst(0.5, 500)), At(10, Burst(0.5, 40))),
+        (When(None, "quiet", Crash(IT)), When(None, "quiet", Crash(IT), before_us=50)),
+        (When(1, "quiet", Crash(IT), before_us=30), When(1, "quiet", Crash(IT), before_us=30)),
+        (When(1, "quiet", Crash(IT), before_us=90), When(1, "quiet", Crash(IT), before_us=50)),
+    ],
+)
+def test_nothing_goes_wrong_after_faults_have_ended(fault: Fault, left: Fault | None) -> None:
+    assert shorten(fault, 50) == left
+
+
+@pytest.mark.parametrize(
+    ("action", "stays"), [(Crash(1), True), (Crash(3), False), (Crash(IT), True), (Cut(3, 1), False)]
+)
+def test_a_trigger_is_for_nodes_that_are_there(action: Action, stays: bool) -> None:
+    fault = When(None, "quiet", action)  # type: ignore[arg-type]
+    assert (restrict(fault, (1, 2)) is not None) is stays
+    assert restrict(When(3, "quiet", Crash(1)), (1, 2)) is None
+
+
+# --- judging ------------------------------------------------------------------------------------
+
+
+def judged(*faults: Fault) -> tuple[Result, World]:
+    return run(PROTOCOL, case(*faults))
+
+
+def test_a_quiet_run_is_fine() -> None:
+    result, world = judged()
+    assert result.failed is None
+    assert result.converged
+    assert (result.events, result.receptions) == (world.handled, world.receptions)
+    assert result.rows == len(world.rows) > 0
+
+
+def test_what_a_machine_raises_is_a_finding() -> None:
+    result, _ = judged(At(1_000, Crash(2)), At(2_000, Restart(2)))
+    assert result.failed == "exception"
+    assert result.sentences == ["RuntimeError: node 2 cannot start twice"]
+
+
+def test_a_group_that_stays_apart_has_not_converged() -> None:
+    result, _ = judged(At(1_000, Crash(3)))
+    assert not result.converged
+    assert result.failed == "live-membership"
+
+
+def test_what_happened_is_counted() -> None:
+    result, _ = judged(
+        When(3, "running", Crash(IT), delay_us=10), At(2_000, Restart(3)), At(90_000, Crash(1))
+    )
+    assert result.coverage["crash"] == 2
+    assert result.coverage["restart"] == 1
+    assert result.coverage["crash in running"] + result.coverage["crash in quiet"] == 2
+    assert all(" -> " in name or ":" not in name for name in result.coverage)
+
+
+def test_totem_keeps_every_property_on_the_first_seeds() -> None:
+    from ordercast.protocols import protocol
+    from ordercast.sim.campaign import Campaign
+
+    totals = Totals()
+    for done in explore(Campaign(protocol="totem", nodes=(2, 5), seeds=range(8)), protocol):
+        totals.add(done)
+    assert not totals.failures
