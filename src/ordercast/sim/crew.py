@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
@@ -22,7 +22,7 @@ AHEAD = 2
 """Tasks a process has been given, the one it works on included: it never waits for the next."""
 
 
-def each(work: Callable[[Task], Answer], tasks: Iterable[Task], jobs: int) -> Iterator[Answer]:
+def each(work: Callable[[Task], Answer], tasks: Iterable[Task], jobs: int) -> Generator[Answer, None, None]:
     """Yield ``work(task)`` for every task, in the order in which the answers come.
 
     With one job all is done here, in order. Otherwise `work` goes to new processes, so it has to be
