@@ -150,7 +150,7 @@ def _show(totals: Totals, wall_s: float, jobs: int, replays: dict[int, str]) -> 
     )
     SAY.print()
     for seed, replay in list(replays.items())[:MOST_SHOWN]:
-        SAY.print(_line(totals.failures[seed]))
+        SAY.print(f"[bold red]✗[/] seed {seed}: [bold]{totals.failures[seed].property}[/]")
         SAY.print(f"  {replay}", soft_wrap=True)
     if len(replays) > MOST_SHOWN:
         SAY.print(f"[bright_black]… and {len(replays) - MOST_SHOWN:,} more: --json names them all[/]")
