@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -15,7 +16,7 @@ from ordercast.sim.protocol import Protocol
 from ordercast.sim.world import MachineFactory
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.machine import TotemMachine
-from ordercast.totem.packets import kind_name
+from ordercast.totem.packets import decode_data, kind_name
 from ordercast.totem.states import State
 
 
@@ -26,8 +27,10 @@ def _make_totem(settings: Mapping[str, object]) -> MachineFactory:
         fields = ", ".join(TotemConfig.__struct_fields__)
         raise ValueError(f"totem: {error}; its settings are {fields}") from error
 
+    decode = lru_cache(maxsize=4096)(decode_data)  # a multicast is decoded once, not at each receiver
+
     def make(node: NodeId, stream: random.Random) -> Machine:
-        return TotemMachine(node, config)
+        return TotemMachine(node, config, decode)
 
     return make
 
@@ -51,7 +54,7 @@ def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
         "max_outstanding": window_size * stream.choice((2, 8)),
         "max_requests": stream.choice((2, 16, 128)),
         "eager_requests": stream.random() < 0.4,
-        "accelerated_window": stream.choice((0, 0, 2, 20)),
+        "accelerated_window": stream.choice((0, 0, 2, 20, 20)),
         "idle_rotations": stream.choice((1, 3)),
         "hold_us": stream.choice((0, token_retransmission_us // 3, token_retransmission_us * 4 // 5)),
         "announce_us": max(20_000, 6 * rotation_us),

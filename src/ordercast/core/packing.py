@@ -170,6 +170,11 @@ class Reassembly:
         self._limit = limit
         self._partial: dict[NodeId, _Partial] = {}
 
+    @property
+    def idle(self) -> bool:
+        """No message is half here: a packet without fragments needs no `take`."""
+        return not self._partial
+
     def take(
         self, origin: NodeId, number: int, chunks: list[bytes], continues: bool, continued: bool
     ) -> tuple[int, list[bytes]]:

@@ -36,19 +36,16 @@ class ReceiveWindow(Generic[T]):
         """The packet with that number, if it is here."""
         return self._packets.get(seq)
 
-    def fits(self, seq: int) -> bool:
-        """Whether a packet with that number may be kept at all."""
-        return 0 < seq <= self.aru + self.span
-
     def add(self, seq: int, packet: T) -> bool:
         """Keep a packet. False if it was here before, is discarded already, or is out of bounds."""
         packets = self._packets
-        if seq <= self.aru or seq in packets or not self.fits(seq):
+        aru = self.aru
+        if seq <= aru or seq in packets or seq > aru + self.span:
             return False
         packets[seq] = packet
         if seq > self.high:
             self.high = seq
-        if seq == self.aru + 1:
+        if seq == aru + 1:
             while seq + 1 in packets:
                 seq += 1
             self.aru = seq

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ordercast.core.identity import NodeId
+from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sim.faults import (
     IT,
     Action,
@@ -30,6 +30,7 @@ from ordercast.sim.faults import (
     Pause,
     Restart,
     Resume,
+    Send,
     Slow,
     Unclog,
     Uncut,
@@ -56,6 +57,20 @@ def draw(
     `states` are the names of the machine's states: with them some faults are triggered by a machine
     entering one. `amnesia` lets some nodes lose their disk, which not every protocol promises to survive.
     """
+    drawn = _ambush(random.Random(f"{seed}/fault/ambush"), nodes, states, duration_us)
+    if not drawn or random.Random(f"{seed}/fault/company").random() < 0.3:
+        drawn += _swarm(seed, nodes, duration_us)
+        drawn += _triggered(random.Random(f"{seed}/fault/triggered"), nodes, states, duration_us)
+    if amnesia:
+        drawn = _forgetful(random.Random(f"{seed}/fault/amnesia"), drawn)
+    drawn = [fault for fault in drawn if isinstance(fault, When) or fault.at_us < duration_us]
+    drawn = [_shortened(fault, duration_us) for fault in drawn]
+    drawn.sort(key=lambda fault: fault.at_us if isinstance(fault, At) else -1)
+    return drawn + ending(drawn, nodes, duration_us, _dead(random.Random(f"{seed}/fault/dead"), nodes))
+
+
+def _swarm(seed: int | str, nodes: Sequence[NodeId], duration_us: int) -> list[Fault]:
+    """Faults of some kinds, near moments that all kinds have in common."""
     moments = _moments(random.Random(f"{seed}/fault/moments"), duration_us)
     drawn: list[Fault] = []
     for kind, (likely, faults_of) in _KINDS.items():
@@ -64,14 +79,7 @@ def draw(
             intensity = stream.choice((0.2, 0.5, 0.9))
             chosen = [moment for moment in moments if stream.random() < intensity]
             drawn += faults_of(stream, nodes, chosen)
-    drawn += _triggered(random.Random(f"{seed}/fault/triggered"), nodes, states, duration_us)
-    drawn += _ambush(random.Random(f"{seed}/fault/ambush"), nodes, states, duration_us)
-    if amnesia:
-        drawn = _forgetful(random.Random(f"{seed}/fault/amnesia"), drawn)
-    drawn = [fault for fault in drawn if isinstance(fault, When) or fault.at_us < duration_us]
-    drawn = [_shortened(fault, duration_us) for fault in drawn]
-    drawn.sort(key=lambda fault: fault.at_us if isinstance(fault, At) else -1)
-    return drawn + ending(drawn, nodes, duration_us, _dead(random.Random(f"{seed}/fault/dead"), nodes))
+    return drawn
 
 
 def ending(
@@ -275,17 +283,25 @@ def _triggered(
 def _ambush(
     stream: random.Random, nodes: Sequence[NodeId], states: Sequence[str], duration_us: int
 ) -> list[Fault]:
-    """One node dies in the middle of sending; the others are struck while they come to terms with it."""
+    """One node dies in the middle of sending, while others send too; then, while they come to terms with
+    it, they are struck themselves."""
     count = len(nodes)
-    if not states or count < 3 or stream.random() < 0.6:
+    if not states or count < 3 or stream.random() < 0.5:
         return []
     moment = stream.randrange(duration_us // 5, duration_us * 3 // 5)
-    faults: list[Fault] = [At(moment, Crash(stream.choice(nodes), stream.randrange(1, 6)))]
+    first, guarantee = stream.choice(nodes), stream.choice(list(Guarantee))
+    faults: list[Fault] = []
+    for node in nodes:
+        at_us = moment if node == first else moment + stream.randrange(5_000)
+        faults.append(At(at_us, Send(node, (f"of{node}_*3",), 100, guarantee)))
+    faults.append(At(moment, Crash(first, stream.randrange(3, 7))))
     for _ in range(stream.choice((1, 2, 3))):
-        split = _split(stream, nodes)
-        action: Actions = stream.choice((split or Heal(), Crash(IT), Crash(stream.choice(nodes)), Pause(IT)))
-        nth = stream.randint(count + 1, 3 * count)
-        faults.append(When(None, stream.choice(states), action, nth, _gap(stream) // 10, duration_us))
+        strikes: list[Actions] = [Crash(IT), Crash(stream.choice(nodes)), Pause(IT)]
+        strikes += [split for _ in range(2) if (split := _split(stream, nodes)) is not None]
+        nth = count + stream.choice((1, 1, 2, 3, count))  # each has entered the state once, at the start
+        delay_us = stream.choice((0, 1)) * _gap(stream) // 10
+        state = stream.choice((states[0], states[-1], *states))
+        faults.append(When(None, state, stream.choice(strikes), nth, delay_us, duration_us))
     return faults
 
 

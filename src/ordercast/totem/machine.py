@@ -8,7 +8,7 @@ it. What happens when the ring breaks is in `formation`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ordercast.core.contract import (
     Accept,
@@ -25,9 +25,10 @@ from ordercast.core.contract import (
     Submit,
     Timer,
 )
-from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind
+from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind, NodeId
 from ordercast.core.wire import Malformed
 from ordercast.totem.circulation import work
+from ordercast.totem.config import TotemConfig
 from ordercast.totem.custody import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION
 from ordercast.totem.formation import ANNOUNCE_TIMER, CONSENSUS, JOIN_TIMER, Formation
 from ordercast.totem.ordering import Ring
@@ -52,13 +53,23 @@ _NOTHING: tuple[Effect, ...] = ()
 class TotemMachine(Formation):
     """One processor of a Totem ring."""
 
+    def __init__(
+        self, me: NodeId, config: TotemConfig, decode_data: Callable[[bytes], Data] = decode_data
+    ) -> None:
+        """A processor that has not been started.
+
+        A driver that hands the same bytes to several machines (a simulator) may give them a `decode_data`
+        that remembers.
+        """
+        super().__init__(me, config)
+        self._decode_data = decode_data
+
     # --- the contract ---------------------------------------------------------------------------
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """Take one event."""
-        kind = type(event)
-        if kind is Packet:
-            return self._on_packet(now_us, event.data)  # type: ignore[union-attr]
+        if type(event) is Packet:
+            return self._on_packet(now_us, event.data)
         assert not self.halted, f"node {self.me} has halted; make a new machine and start it"
         effects: list[Effect] = []
         match event:
@@ -143,7 +154,7 @@ class TotemMachine(Formation):
             return (Drop("halted"),)
         try:
             if data[:4] == DATA_PREFIX:
-                return self._on_data(now_us, decode_data(data))
+                return self._on_data(now_us, self._decode_data(data))
             packet = decode(data)
         except Malformed as bad:
             return (Drop(str(bad)),)

@@ -178,19 +178,13 @@ class Ring:
 
     def _batch(self, packet: Data) -> Batch | None:
         """The messages that end in a packet, or None if none does."""
-        flags = packet.flags
+        _, _, seq, origin, incarnation, number, flags, payloads, _ = packet
+        guarantee = Guarantee.SAFE if flags & SAFE else Guarantee.AGREED
+        if flags <= SAFE and self._reassembly.idle:
+            return Batch(self.id, seq, 0, origin, incarnation, number, guarantee, payloads)
         slot, payloads = self._reassembly.take(
-            packet.origin, packet.number, packet.chunks, bool(flags & CONTINUES), bool(flags & CONTINUED)
+            origin, number, payloads, bool(flags & CONTINUES), bool(flags & CONTINUED)
         )
         if not payloads:
             return None
-        return Batch(
-            self.id,
-            packet.seq,
-            slot,
-            packet.origin,
-            packet.incarnation,
-            packet.number + slot,
-            Guarantee.SAFE if flags & SAFE else Guarantee.AGREED,
-            payloads,
-        )
+        return Batch(self.id, seq, slot, origin, incarnation, number + slot, guarantee, payloads)

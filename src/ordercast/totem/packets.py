@@ -55,6 +55,7 @@ SAFE, CONTINUES, CONTINUED = 1, 2, 4
 """Flags of a `Data` packet."""
 
 DATA_PREFIX = prefix(DATA)
+TOKEN_PREFIX = prefix(TOKEN)
 _DATA = struct.Struct("<4sBqiqiiqH")
 DATA_HEADER = _DATA.size
 _RECOVERED = struct.Struct("<4sqiqi")
@@ -139,7 +140,7 @@ class Token:
         """For the wire."""
         rtr, merge = self.rtr, self.merge
         head = _TOKEN.pack(
-            prefix(TOKEN),
+            TOKEN_PREFIX,
             self.ring.seq,
             self.ring.rep,
             self.token_seq,
