@@ -42,7 +42,7 @@ def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
     token_loss_us = max(20_000, 5 * rotation_us) * stream.choice((1, 2, 4))
     token_retransmission_us = token_loss_us // stream.choice((3, 5, 8))
     join_us = max(2_000, 4 * hop_us)
-    window_size = stream.choice((4, 16, 128))
+    window_size = stream.choice((nodes, 2 * nodes, 128))
     return {
         "token_loss_us": token_loss_us,
         "token_retransmission_us": token_retransmission_us,

@@ -181,7 +181,7 @@ class Reassembly:
         """The messages that end in a packet: slot of the first, and their payloads.
 
         A message whose beginning was never taken (its sender gave it up, or it lies behind a gap), or
-        that is larger than any sender may send, is left out.
+        whose fragments come to more than any sender may send, is left out.
         """
         slot = 0
         ready = chunks

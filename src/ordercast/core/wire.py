@@ -16,6 +16,9 @@ VERSION = 1
 PREFIX_SIZE = 4
 """Two bytes of magic, the version, the packet's kind."""
 
+MAX_COUNT = 2**62
+"""No sequence number or counter comes near this; a larger one would not survive being counted up."""
+
 MAX_PACKET = 65_507
 """No UDP datagram carries more."""
 
@@ -57,8 +60,8 @@ def check_node(node: NodeId) -> NodeId:
 
 def check_count(number: int, lowest: int = 0) -> int:
     """A sequence number or counter off the wire."""
-    if number < lowest:
-        raise Malformed("negative number")
+    if not lowest <= number < MAX_COUNT:
+        raise Malformed("bad number")
     return number
 
 

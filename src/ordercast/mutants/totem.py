@@ -217,16 +217,6 @@ def _silence_is_consent(right: Any) -> Any:
     return lambda self: None
 
 
-@_mutant("membership", formation.Formation, "_on_commit", "a Commit token for other members is agreed to")
-def _commit_not_compared(right: Any) -> Any:
-    def on_commit(self: Any, now_us: int, commit: Commit, effects: list[Effect]) -> None:
-        self.gathering.proc_set = set(commit.members) | self.gathering.fail_set - set(commit.members)
-        self.gathering.fail_set -= set(commit.members)
-        right(self, now_us, commit, effects)
-
-    return on_commit
-
-
 @_mutant("membership", formation.Formation, "_on_token_loss", "the loss of the token goes unnoticed")
 def _token_loss_unnoticed(right: Any) -> Any:
     return lambda self, now_us, effects: None
@@ -343,16 +333,6 @@ def _no_transitional_configuration(right: Any) -> Any:
         ]
 
     return settle
-
-
-@_mutant("recovery", machine.TotemMachine, "_on_data", "old-ring messages are still taken after the exchange")
-def _late_messages_taken(right: Any) -> Any:
-    def on_data(self: Any, now_us: int, packet: Data) -> Any:
-        if self.duty.received_flg and (packet.ring_seq, packet.ring_rep) == self.ring.id:
-            self.ring.window.add(packet.seq, packet)
-        return right(self, now_us, packet)
-
-    return on_data
 
 
 @_mutant(

@@ -89,7 +89,8 @@ def work(
     resent = ring.answer(token)
     visit.resent = len(resent)
     effects.extend([Multicast(raw) for raw in resent])
-    allowed = ring.flow.new_packets(token, visit.resent, source.backlog)
+    waiting = source.backlog
+    allowed = ring.flow.new_packets(token, visit.resent, waiting)
     for left in range(allowed, 0, -1):
         out = visit.late if left <= accelerated else effects
         packet = source.next_packet(ring, token.seq + 1, out)
@@ -104,6 +105,6 @@ def work(
     visit.failed = ring.holder_up(token, patience)
     if visit.failed is None:
         ring.request(token)
-        ring.flow.settle(token, visit.fresh + visit.resent, source.backlog)
+        ring.flow.settle(token, visit.fresh + visit.resent, waiting)
         source.update(token)
     return visit

@@ -36,7 +36,8 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Failed attempts at one membership before a further failure is forced (000 §6.2.2, termination)."""
 
     window_size: int = 128
-    """Packets that all members together may broadcast in one token rotation (000 §8.1)."""
+    """Packets that all members together may broadcast in one token rotation (000 §8.1); each member has
+    one of them for itself."""
 
     max_messages: int = 64
     """Packets that one member may broadcast in one visit of the token (000 §8.1)."""
@@ -64,7 +65,8 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How often a ring shows itself to strangers, so that healed partitions find each other."""
 
     packet_size: int = 1_400
-    """Largest packet, in bytes; what the network carries without splitting it."""
+    """Largest packet of messages, in bytes; what the network carries without splitting it. Tokens are
+    smaller, except a Commit token of more than thirty members, and one with very many requests."""
 
     max_message_size: int = 16 * 1024 * 1024
     """Largest application message, in bytes."""
@@ -74,6 +76,11 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     max_members: int = 128
     """Most nodes in a ring; strangers beyond that are not let in."""
+
+    @property
+    def ring_limit(self) -> int:
+        """Most nodes in a ring, the window considered: every member has a packet of it for itself."""
+        return min(self.max_members, self.window_size)
 
     @property
     def heard_us(self) -> int:

@@ -106,7 +106,7 @@ class Custody:
 
     def ask_to_hurry(self, ring: Ring, effects: list[Effect]) -> None:
         """This node has something to send, and the token may be held: once is enough."""
-        if self._will_be_held:
+        if self._will_be_held and ring.me != ring.representative:
             self._will_be_held = False
             effects.append(Unicast(ring.representative, Hurry(ring.id).encode()))
 

@@ -7,20 +7,29 @@ from ordercast.totem.packets import Token
 
 
 class FlowControl:
-    """One node's account with the token's `fcc` and `backlog` fields."""
+    """One node's account with the token's `fcc` and `backlog` fields.
 
-    def __init__(self, config: TotemConfig) -> None:
+    Two departures from 000 §8.2, both because its rules let whoever holds the window keep it, while the
+    last on the ring sends nothing (docs/decisions/flow-control.md):
+
+    - `backlog` sums what waited when the token *arrived* at each node, the demand, instead of what was
+      left when it departed: a node that sends all it has is still seen to want its share;
+    - every member has one packet of the window for itself, and only the rest is shared by demand.
+    """
+
+    def __init__(self, config: TotemConfig, members: int) -> None:
         self._window_size = config.window_size
         self._max_messages = config.max_messages
         self._max_outstanding = config.max_outstanding
+        self._shared = max(0, config.window_size - members)
         self._trc = 0
         """Packets broadcast on the last visit (my_trc of the last rotation)."""
         self._pbl = 0
-        """Packets that waited when the token was forwarded last (my_pbl)."""
+        """Packets that waited when the token came last (my_pbl)."""
 
-    def retransmissions(self) -> int:
-        """How many requests may be answered at one visit."""
-        return self._max_messages
+    def retransmissions(self, token: Token) -> int:
+        """How many requests may be answered now: they count towards the window, but one always may."""
+        return max(1, min(self._max_messages, self._window_size - (token.fcc - self._trc)))
 
     def new_packets(self, token: Token, retransmitted: int, tbl: int) -> int:
         """How many new packets may be broadcast now; ``tbl`` wait (000 §8.2, the three constraints).
@@ -30,12 +39,13 @@ class FlowControl:
         if tbl == 0:
             return 0
         others = token.fcc - self._trc
-        share = self._window_size * tbl // max(1, token.backlog + tbl - self._pbl)
-        allowed = min(self._max_messages, self._window_size - others, max(1, share)) - retransmitted
+        demand = max(tbl, token.backlog + tbl - self._pbl)
+        share = 1 + self._shared * tbl // demand
+        allowed = min(self._max_messages, self._window_size - others, share) - retransmitted
         return max(0, min(allowed, tbl, self._max_outstanding - (token.seq - token.aru)))
 
     def settle(self, token: Token, broadcast: int, tbl: int) -> None:
-        """Enter this visit's packets and the backlog that is left into the token."""
+        """Enter this visit's packets and demand into the token in place of the last visit's."""
         token.fcc = max(0, token.fcc - self._trc + broadcast)
         token.backlog = max(0, token.backlog - self._pbl + tbl)
         self._trc = broadcast

@@ -46,9 +46,9 @@ class Formation:
         self.state = State.OPERATIONAL
         self.incarnation = -1
         self.outbox = Outbox(config)
-        self.gathering = Gathering(me, config.max_members)
+        self.gathering = Gathering(me, config.ring_limit)
         self.strangers = Strangers(
-            me, config.announce_us, config.heard_us, config.consensus_us, config.max_members
+            me, config.announce_us, config.heard_us, config.consensus_us, config.ring_limit
         )
         self.duty = Duty()
         self.ring_seq = 0
@@ -224,7 +224,7 @@ class Formation:
                 effects.append(Drop("commit token not agreed to"))
         elif self.forming is None or commit.ring != self.forming.ring:
             effects.append(Drop("commit token of another ring"))
-        elif self.state is State.COMMIT and commit.memb_index >= size and len(commit.entries) == size:
+        elif self.state is State.COMMIT and size <= commit.memb_index and self._signed(commit, place):
             self._recover(now_us, commit, effects)
         elif (
             self.exchange is not None and commit.memb_index == 2 * size and self.exchange.ring.token_seq == 0
@@ -233,6 +233,11 @@ class Formation:
             self._visit_recovery(now_us, Token(commit.ring), self.exchange, effects)
         else:
             effects.append(Drop("redundant commit token"))
+
+    def _signed(self, commit: Commit, place: int) -> bool:
+        """Whether a Commit token still says of me what I entered on its first rotation."""
+        assert self.forming is not None
+        return commit.entries[place] == self.forming.entries[place]
 
     def _commit(self, because: str, commit: Commit, effects: list[Effect]) -> Commit:
         """Agree to a ring: add what the others must know, and pass it on (Fig. 7, Shift_to_Commit).

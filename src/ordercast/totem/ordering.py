@@ -32,7 +32,7 @@ class Ring:
         self.successor = members[(members.index(me) + 1) % len(members)]
         self.alone = len(members) == 1
         self.window: ReceiveWindow[Data | Recovered] = ReceiveWindow(2 * config.max_outstanding)
-        self.flow = FlowControl(config)
+        self.flow = FlowControl(config, len(members))
         self.token_seq = 0
         """The token_seq with which the token was forwarded last (my_token_seq)."""
         self.delivered = 0
@@ -65,7 +65,7 @@ class Ring:
             return []
         found: list[bytes] = []
         unanswered: list[int] = []
-        limit = self.flow.retransmissions()
+        limit = self.flow.retransmissions(token)
         for seq in token.rtr:
             packet = self.window.get(seq) if len(found) < limit else None
             if packet is None:

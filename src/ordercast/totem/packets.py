@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeAlias
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.packing import join_chunks, split_chunks
 from ordercast.core.wire import (
+    MAX_COUNT,
     Malformed,
     Reader,
     check_count,
@@ -65,6 +66,7 @@ _TOKEN = struct.Struct("<4sqiqqqiIIBHH")
 _ENTRY = struct.Struct("<iqiqqB")
 _COMMIT_HEAD = struct.Struct("<HH")
 _JOIN_HEAD = struct.Struct("<IqB")
+_MAX_FLOW = 2**31
 _RETRANS, _IDLE = 1, 2
 _MERGE, _LEAVE = 1, 2
 
@@ -257,11 +259,15 @@ def decode_data(data: bytes) -> Data:
     if len(data) < DATA_HEADER:
         raise Malformed("truncated")
     _, flags, ring_seq, ring_rep, seq, origin, incarnation, number, count = _DATA.unpack_from(data)
-    if ring_seq < 0 or ring_rep <= 0 or seq <= 0 or origin <= 0 or incarnation < 0 or number <= 0:
+    if ring_rep <= 0 or origin <= 0 or incarnation < 0:
+        raise Malformed("bad number")
+    if not (0 <= ring_seq < MAX_COUNT and 0 < seq < MAX_COUNT and 0 < number < MAX_COUNT):
         raise Malformed("bad number")
     if flags > 7:
         raise Malformed("unknown flags")
     chunks = split_chunks(data, DATA_HEADER, count)
+    if (flags & CONTINUES and not chunks[0]) or (flags & CONTINUED and not chunks[-1]):
+        raise Malformed("empty fragment")
     return Data(ring_seq, ring_rep, seq, origin, incarnation, number, flags, chunks, data)
 
 
@@ -288,7 +294,9 @@ def decode_token(data: bytes) -> Token:
         raise Malformed("too many entries")
     if len(data) != _TOKEN.size + 8 * requests + 4 * strangers:
         raise Malformed("lists do not fit")
-    if ring_seq < 0 or rep <= 0 or token_seq <= 0 or aru_id < 0 or not 0 <= aru <= seq or flags > 3:
+    if rep <= 0 or aru_id < 0 or flags > 3 or max(fcc, backlog) >= _MAX_FLOW:
+        raise Malformed("bad number")
+    if not (0 <= ring_seq < MAX_COUNT and 0 < token_seq < MAX_COUNT and 0 <= aru <= seq < MAX_COUNT):
         raise Malformed("bad number")
     token = Token(ConfigurationId(ring_seq, rep))
     token.token_seq = token_seq
@@ -325,7 +333,9 @@ def _decode_commit(data: bytes) -> Commit:
     for (node, seq, rep, aru, high, received), member in zip(
         _ENTRY.iter_unpack(lines), members, strict=False
     ):
-        if node != member or seq < 0 or rep <= 0 or not 0 <= high <= aru or received > 1:
+        if node != member or rep <= 0 or received > 1:
+            raise Malformed("bad commit entry")
+        if not (0 <= seq < MAX_COUNT and 0 <= high <= aru < MAX_COUNT):
             raise Malformed("bad commit entry")
         entries.append(Entry(node, ConfigurationId(seq, rep), aru, high, bool(received)))
     return Commit(ring, members, memb_index, tuple(entries))
