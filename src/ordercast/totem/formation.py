@@ -152,8 +152,7 @@ class Formation:
         if join.leave:
             self._on_leave(now_us, join, effects)
         elif self.state is State.OPERATIONAL:
-            invited = join.merge and self.me in join.proc_set and self._settled(now_us)
-            if join.sender in self.ring.members or invited:
+            if join.sender in self.ring.members or self._invited(now_us, join):
                 self._merging = self._merging or join.merge
                 self.gathering.hear(join)
                 self._gather(now_us, "join heard", effects, join)
@@ -167,6 +166,11 @@ class Formation:
                 self._abandon(now_us, "join heard", effects, join)
         else:
             effects.append(Drop("join of a stranger"))
+
+    def _invited(self, now_us: int, join: Join) -> bool:
+        """Whether a stranger's Join asks this node, and at a time when its ring may be disturbed."""
+        wanted = self.me in join.proc_set and self.me not in join.fail_set
+        return join.merge and wanted and self._settled(now_us)
 
     def _hear(self, now_us: int, join: Join, effects: list[Effect]) -> None:
         """Join message received in Gather (Fig. 4)."""
