@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ordercast.core.identity import MAX_NODE_ID, ConfigurationId
 from ordercast.core.wire import (
+    MAX_COUNT,
     MAX_PACKET,
     PREFIX_SIZE,
     Malformed,
@@ -64,12 +65,16 @@ def test_other_node_identifiers_are_refused(node: int) -> None:
         check_node(node)
 
 
-def test_counters_are_not_negative() -> None:
-    assert check_count(0) == 0
-    assert check_count(1, lowest=1) == 1
-    for number, lowest in ((-1, 0), (0, 1)):
-        with pytest.raises(Malformed, match="negative number"):
-            check_count(number, lowest)
+@pytest.mark.parametrize(("number", "lowest"), [(0, 0), (1, 1), (MAX_COUNT - 1, 0), (MAX_COUNT - 1, 1)])
+def test_counters_are_not_negative_and_can_be_counted_up(number: int, lowest: int) -> None:
+    assert check_count(number, lowest) == number
+    assert reader(struct.pack("<q", number)).count() == number
+
+
+@pytest.mark.parametrize(("number", "lowest"), [(-1, 0), (0, 1), (MAX_COUNT, 0), (2**63 - 1, 1)])
+def test_other_counters_are_refused(number: int, lowest: int) -> None:
+    with pytest.raises(Malformed, match=r"^bad number$"):
+        check_count(number, lowest)
 
 
 def test_fields_are_read_one_behind_the_other() -> None:
@@ -97,7 +102,8 @@ def test_nothing_is_read_past_the_end(size: int) -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        (struct.pack("<qi", -1, 1), "negative number"),
+        (struct.pack("<qi", -1, 1), "bad number"),
+        (struct.pack("<qi", MAX_COUNT, 1), "bad number"),
         (struct.pack("<qi", 4, 0), "bad node id"),
         (struct.pack("<qi", 4, -1), "bad node id"),
     ],

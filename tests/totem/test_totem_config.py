@@ -113,6 +113,16 @@ def test_a_stranger_counts_as_heard_for_three_announcements() -> None:
     assert TotemConfig(announce_us=7).heard_us == 21
 
 
+@pytest.mark.parametrize(
+    ("max_members", "window_size", "most"), [(10, 128, 10), (128, 16, 16), (16, 16, 16), (1, 1, 1)]
+)
+def test_no_ring_has_more_members_than_its_window_has_packets(
+    max_members: int, window_size: int, most: int
+) -> None:
+    """Every member has one packet of the window for itself, or the last ones would never send."""
+    assert TotemConfig(max_members=max_members, window_size=window_size).ring_limit == most
+
+
 @pytest.mark.parametrize("packet_size", [256, 1400, MAX_PACKET])
 def test_a_full_packet_in_the_envelope_of_a_recovery_is_just_packet_size(packet_size: int) -> None:
     """000 §7.2: an old ring's message is encapsulated; it must not outgrow the network for that."""

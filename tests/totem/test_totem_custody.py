@@ -206,13 +206,9 @@ def test_a_token_on_its_way_needs_no_hurry(custody: Custody, effects: list[Effec
     assert effects == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the representative too asks by a packet, to itself, although it knows at its next visit "
-    "that it has something to send",
-)
 def test_the_representative_does_not_write_to_itself(custody: Custody, effects: list[Effect]) -> None:
     visits(custody, CONFIG.idle_rotations)
     assert passes(custody)
     custody.ask_to_hurry(ring(), effects)
     assert effects == []
+    assert visits(custody, 1, busy=True) == [False], "it sees at the token's next visit that it is busy"
