@@ -1,0 +1,251 @@
+"""One Totem machine, driven by hand: what it is told in one line, what it does in answer in another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from ordercast.core.contract import (
+    CancelTimer,
+    Drop,
+    Effect,
+    Event,
+    Multicast,
+    Packet,
+    SetTimer,
+    Shift,
+    Start,
+    Stop,
+    Submit,
+    Timer,
+    Unicast,
+)
+from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
+from ordercast.totem.config import TotemConfig
+from ordercast.totem.machine import TotemMachine
+from ordercast.totem.packets import (
+    Announce,
+    AnyPacket,
+    Commit,
+    Data,
+    Entry,
+    Hurry,
+    Join,
+    Recovered,
+    Token,
+    decode,
+)
+from ordercast.totem.states import State
+
+FIRST = ConfigurationId(8, 1)
+"""The ring that nodes 1, 2, 3, … form when they start together at time 0."""
+
+P = TypeVar("P", Data, Recovered, Token, Commit, Join, Announce, Hurry)
+
+
+class Node:
+    """A machine and the time at its place."""
+
+    def __init__(self, me: NodeId, **settings: int | bool) -> None:
+        """A machine that has not been started; without anything said, an idle ring's token is not held."""
+        self.me = me
+        self.machine = TotemMachine(me, TotemConfig(**{"hold_us": 0, **settings}))  # type: ignore[arg-type]
+        self.now_us = 0
+        self.forwarded = Token(FIRST)
+        """The regular token as it left last."""
+
+    @property
+    def state(self) -> State:
+        return self.machine.state
+
+    def does(self, event: Event) -> list[Effect]:
+        effects = list(self.machine.handle(self.now_us, event))
+        for token in sent(effects, Token):
+            self.forwarded = token
+        return effects
+
+    def starts(self, stored: bytes | None = None, incarnation: int = 0) -> list[Effect]:
+        return self.does(Start(incarnation, stored))
+
+    def hears(self, *packets: AnyPacket | bytes) -> list[Effect]:
+        """These packets arrive, one after the other."""
+        return [effect for packet in packets for effect in self.does(Packet(raw(packet)))]
+
+    def timeout(self, name: str) -> list[Effect]:
+        return self.does(Timer(name))
+
+    def submits(self, *payloads: bytes, safe: bool = False) -> list[Effect]:
+        return self.does(Submit(payloads, Guarantee.SAFE if safe else Guarantee.AGREED))
+
+    def stops(self) -> list[Effect]:
+        return self.does(Stop())
+
+    def waits(self, us: int) -> None:
+        self.now_us += us
+
+    # --- what happens on a ring -----------------------------------------------------------------
+
+    def next_token(
+        self,
+        *,
+        seq: int | None = None,
+        aru: int | None = None,
+        aru_id: NodeId | None = None,
+        rtr: Iterable[int] = (),
+        retrans_flg: bool | None = None,
+        idle: bool = False,
+        merge: tuple[NodeId, ...] | None = None,
+    ) -> Token:
+        """The token that this node forwarded last, come round again, and what the others changed on it."""
+        made, last = Token(self.forwarded.ring), self.forwarded
+        made.token_seq = last.token_seq + len(self.members) - 1
+        made.seq = last.seq if seq is None else seq
+        made.aru = last.aru if aru is None else aru
+        made.aru_id = last.aru_id if aru_id is None else aru_id
+        made.rtr = list(rtr)
+        made.fcc, made.backlog = last.fcc, last.backlog
+        made.retrans_flg = last.retrans_flg if retrans_flg is None else retrans_flg
+        made.idle = idle
+        made.merge = last.merge if merge is None else merge
+        return made
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        exchange = self.machine.exchange
+        return self.machine.ring.members if exchange is None else exchange.ring.members
+
+    def visited(
+        self,
+        *,
+        seq: int | None = None,
+        aru: int | None = None,
+        aru_id: NodeId | None = None,
+        rtr: Iterable[int] = (),
+        retrans_flg: bool | None = None,
+    ) -> list[Effect]:
+        """The token visits."""
+        return self.hears(self.next_token(seq=seq, aru=aru, aru_id=aru_id, rtr=rtr, retrans_flg=retrans_flg))
+
+    # --- how a ring is formed ---------------------------------------------------------------------
+
+    def agrees(
+        self, members: Sequence[NodeId], ring_seq: int = 4, failed: Sequence[NodeId] = ()
+    ) -> list[Effect]:
+        """Everyone else's Join with these sets arrives; in the end there is consensus."""
+        proc_set = tuple(sorted({*members, *failed}))
+        joins = [Join(node, ring_seq, proc_set, tuple(failed)) for node in members if node != self.me]
+        effects = self.hears(*joins)
+        return effects + self.hears(*joins) if self.state is State.GATHER else effects
+
+    def commits(self, ring: ConfigurationId, entries: Sequence[Entry]) -> list[Effect]:
+        """The Commit token's first rotation reaches this node; its predecessors have made their entries."""
+        members = tuple(entry.node for entry in entries)
+        place = members.index(self.me)
+        return self.hears(Commit(ring, members, place, tuple(entries[:place])))
+
+    def returns(self, entries: Sequence[Entry]) -> list[Effect]:
+        """The Commit token comes back for the second rotation, with everyone's entries."""
+        forming = self.machine.forming
+        assert forming is not None
+        members = forming.members
+        place = members.index(self.me)
+        mine = forming.entries[place]
+        full = tuple(mine if entry.node == self.me else entry for entry in entries)
+        effects = self.hears(Commit(forming.ring, members, len(members) + place, full))
+        self.forwarded = Token(forming.ring)
+        if place > 0:
+            self.forwarded.token_seq = (
+                place - len(members) + 1
+            )  # so that its first visit has token_seq = place
+        elif len(members) > 1:
+            effects += self.hears(Commit(forming.ring, members, 2 * len(members), full))
+        return effects
+
+    def recovers(self, most: int = 8) -> list[Effect]:
+        """Token visits, until the ring is installed."""
+        effects: list[Effect] = []
+        while self.state is State.RECOVERY:
+            most -= 1
+            assert most, "it takes too long"
+            effects += self.visited()
+        return effects
+
+
+def entry(
+    node: NodeId, old: ConfigurationId | None = None, aru: int = 0, delivered: int = 0, received: bool = False
+) -> Entry:
+    """A line of a Commit token; without more, that of a node that has just started."""
+    return Entry(node, old or ConfigurationId(4, node), aru, delivered, received)
+
+
+def started(me: NodeId = 1, **settings: int | bool) -> Node:
+    """A node that has just started, and gathers."""
+    node = Node(me, **settings)
+    node.starts()
+    return node
+
+
+def operational(me: NodeId = 2, members: Sequence[NodeId] = (1, 2, 3), **settings: int | bool) -> Node:
+    """A node on the ring `FIRST` with these members, all of which started at the same time."""
+    node = started(me, **settings)
+    node.agrees(members)
+    entries = [entry(member) for member in members]
+    if me != members[0]:
+        node.commits(FIRST, entries)
+    node.returns(entries)
+    node.recovers()
+    assert node.state is State.OPERATIONAL
+    assert node.machine.ring.id == FIRST
+    return node
+
+
+# --- what a machine did ------------------------------------------------------------------------------
+
+
+def raw(packet: AnyPacket | bytes) -> bytes:
+    if isinstance(packet, bytes):
+        return packet
+    return packet.raw if isinstance(packet, Data | Recovered) else packet.encode()
+
+
+def sent(effects: Iterable[Effect], kind: type[P]) -> list[P]:
+    """The packets of a kind that were sent, in order."""
+    packets = [decode(effect.data) for effect in effects if isinstance(effect, Multicast | Unicast)]
+    return [packet for packet in packets if isinstance(packet, kind)]
+
+
+def one(effects: Iterable[Effect], kind: type[P]) -> P:
+    """The only packet of a kind that was sent."""
+    (packet,) = sent(effects, kind)
+    return packet
+
+
+def receivers(effects: Iterable[Effect]) -> list[NodeId]:
+    """Whom something was sent to, and to nobody else."""
+    return [effect.to for effect in effects if isinstance(effect, Unicast)]
+
+
+def shifts(effects: Iterable[Effect]) -> list[tuple[str, str]]:
+    """The states entered, and why."""
+    return [(effect.state, effect.because) for effect in effects if isinstance(effect, Shift)]
+
+
+def timers(effects: Iterable[Effect]) -> dict[str, int | None]:
+    """The timers touched: what each was set to last, None if it was cancelled."""
+    last: dict[str, int | None] = {}
+    for effect in effects:
+        if isinstance(effect, SetTimer):
+            last[effect.name] = effect.delay_us
+        elif isinstance(effect, CancelTimer):
+            last[effect.name] = None
+    return last
+
+
+def drops(effects: Iterable[Effect]) -> list[str]:
+    """Why packets were not used."""
+    return [effect.reason for effect in effects if isinstance(effect, Drop)]
+
+
+def order(effects: Iterable[Effect], *kinds: type[Effect]) -> list[type[Effect]]:
+    """In which order effects of these kinds come."""
+    return [type(effect) for effect in effects if isinstance(effect, kinds)]
