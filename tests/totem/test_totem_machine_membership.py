@@ -8,6 +8,7 @@ from totem_node import (
     Node,
     drops,
     entry,
+    form,
     one,
     operational,
     order,
@@ -557,13 +558,14 @@ def test_an_ordinary_member_strikes_out_whom_it_does_not_hear() -> None:
 
 def test_a_ring_that_is_not_settled_does_not_merge_yet() -> None:
     """Else two rings can find each other and fail to merge, over and over, in step."""
-    node = operational(me=1, consensus_us=60_000)
-    heard = (1,)
-    node.hears(announce(8, *heard), announce(9, *heard))
-    node.waits(59_000)
-    node.hears(announce(8, *heard), announce(9, *heard))
-    for _ in range(4):
-        assert shifts(node.visited()) == []
+    node = started(me=1, consensus_us=60_000)
+    node.hears(announce(8, 1), announce(9, 1))
+    node.waits(40_000)
+    form(node, (1, 2, 3))
+    node.waits(40_000)
+    node.hears(announce(8, 1), announce(9, 1))
+    assert one(node.visited(), Token).merge == (8, 9)
+    assert shifts(node.visited()) == [], "they are verified, but the ring is young"
     assert shifts(node.hears(join(8, 1, 2, 3, 8, 9, merge=True))) == []
 
 

@@ -188,15 +188,20 @@ def started(me: NodeId = 1, **settings: int | bool) -> Node:
 def operational(me: NodeId = 2, members: Sequence[NodeId] = (1, 2, 3), **settings: int | bool) -> Node:
     """A node on the ring `FIRST` with these members, all of which started at the same time."""
     node = started(me, **settings)
+    form(node, members)
+    return node
+
+
+def form(node: Node, members: Sequence[NodeId]) -> None:
+    """Let a node that has just started come to the ring `FIRST`."""
     node.agrees(members)
     entries = [entry(member) for member in members]
-    if me != members[0]:
+    if node.me != members[0]:
         node.commits(FIRST, entries)
     node.returns(entries)
     node.recovers()
     assert node.state is State.OPERATIONAL
     assert node.machine.ring.id == FIRST
-    return node
 
 
 # --- what a machine did ------------------------------------------------------------------------------
