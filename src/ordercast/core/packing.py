@@ -115,6 +115,8 @@ class SendQueue:
 
     def backlog(self, space: int) -> int:
         """About how many packets of ``space`` bytes the waiting messages fill (000 §8.1, my_tbl)."""
+        if not self._waiting:
+            return 0
         return -(-(self._bytes - self._offset + LENGTH_SIZE * len(self._waiting)) // space)
 
     def next_packet(self, space: int) -> Packed | None:

@@ -56,7 +56,6 @@ class Host:
         "arrivals_bytes",
         "busy",
         "configuration",
-        "deliver",
         "departs_us",
         "direct",
         "disk",
@@ -86,7 +85,6 @@ class Host:
     def __init__(self, node: NodeId, record: Recorder) -> None:
         self.node = node
         self.record = record
-        self.deliver = record.deliver
         self.disk: bytes | None = None
         """What the last `Persist` held."""
         self.incarnation = -1

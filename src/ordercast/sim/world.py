@@ -397,7 +397,7 @@ class World(Processors):
 
     def _deliver(self, host: Host, effect: Deliver) -> None:
         batch = effect[0]
-        host.deliver(self.now, batch)
+        host.record.deliver(self.now, batch)
         if batch.origin == host.node and batch.incarnation == host.incarnation:
             host.ahead -= len(batch.payloads)
         wrong = self._ledger.check(batch)

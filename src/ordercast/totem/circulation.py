@@ -6,7 +6,7 @@ from: the application's messages (`Outbox`), or an old ring's (`Exchange`).
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ordercast.core.contract import Effect, Multicast, Originate
 from ordercast.core.identity import Batch, Guarantee, NodeId
@@ -60,21 +60,17 @@ class Outbox:
         """Nothing: the flow control fields say it all."""
 
 
-class Visit:
+class Visit(NamedTuple):
     """What one visit did."""
 
-    __slots__ = ("arrived_seq", "failed", "fresh", "late", "resent")
-
-    def __init__(self, token: Token) -> None:
-        self.arrived_seq = token.seq
-        self.resent = 0
-        """Packets that others had asked for."""
-        self.fresh = 0
-        """New packets."""
-        self.late: list[Effect] = []
-        """What is broadcast after the token has left (accelerated ring)."""
-        self.failed: NodeId | None = None
-        """Who has failed to receive; then the token goes no further."""
+    resent: int
+    """Packets that others had asked for."""
+    fresh: int
+    """New packets."""
+    late: list[Effect]
+    """What is broadcast after the token has left (accelerated ring)."""
+    failed: NodeId | None
+    """Who has failed to receive; then the token goes no further."""
 
 
 def work(
@@ -85,26 +81,35 @@ def work(
     The last ``accelerated`` packets leave behind the token. Who has failed to receive for more than
     ``patience`` visits is reported.
     """
-    visit = Visit(token)
-    resent = ring.answer(token)
-    visit.resent = len(resent)
-    effects.extend([Multicast(raw) for raw in resent])
+    flow = ring.flow
+    resent = 0
+    if token.rtr:
+        answers = ring.answer(token)
+        resent = len(answers)
+        effects.extend([Multicast(raw) for raw in answers])
     waiting = source.backlog
-    allowed = ring.flow.new_packets(token, visit.resent, waiting)
-    for left in range(allowed, 0, -1):
-        out = visit.late if left <= accelerated else effects
+    late: list[Effect] = []
+    fresh: list[int] = []  # where in `out` each new packet's effects begin
+    out: list[Effect] = []
+    for _ in range(flow.new_packets(token, resent, waiting)):
+        begins = len(out)
         packet = source.next_packet(ring, token.seq + 1, out)
         if packet is None:
             break
+        fresh.append(begins)
         token.seq += 1
-        visit.fresh += 1
         ring.window.add(token.seq, packet)
         if not ring.alone:
             out.append(Multicast(packet.raw))
+    if accelerated and fresh:
+        cut = fresh[max(0, len(fresh) - accelerated)]
+        late = out[cut:]
+        del out[cut:]
+    effects += out
     ring.update_aru(token)
-    visit.failed = ring.holder_up(token, patience)
-    if visit.failed is None:
+    failed = ring.holder_up(token, patience)
+    if failed is None:
         ring.request(token)
-        ring.flow.settle(token, visit.fresh + visit.resent, waiting)
+        flow.settle(token, len(fresh) + resent, waiting)
         source.update(token)
-    return visit
+    return Visit(resent, len(fresh), late, failed)

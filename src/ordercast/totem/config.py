@@ -37,7 +37,7 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     window_size: int = 128
     """Packets that all members together may broadcast in one token rotation (000 §8.1); each member has
-    one of them for itself."""
+    one of them for itself, and may answer one request when it is full."""
 
     max_messages: int = 64
     """Packets that one member may broadcast in one visit of the token (000 §8.1)."""

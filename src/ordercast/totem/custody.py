@@ -17,12 +17,16 @@ TOKEN_LOSS = "token-loss"
 TOKEN_RETRANSMISSION = "token-retransmission"
 HOLD = "hold"
 
+_MOVED = CancelTimer(TOKEN_RETRANSMISSION)
+
 
 class Custody:
     """Where one node last saw the token, and what it still has to do about it."""
 
     def __init__(self, config: TotemConfig) -> None:
         self._config = config
+        self._loss_timer = SetTimer(TOKEN_LOSS, config.token_loss_us)
+        self._retransmission_timer = SetTimer(TOKEN_RETRANSMISSION, config.token_retransmission_us)
         self._sent: tuple[NodeId, bytes] | None = None
         self._held: Token | None = None
         self._idle_visits = 0
@@ -34,9 +38,7 @@ class Custody:
     def send(self, to: NodeId, raw: bytes, effects: list[Effect]) -> None:
         """Forward a token of either kind, and set its two timers (000 Figs 3 and 7)."""
         self._sent = (to, raw)
-        effects.append(Unicast(to, raw))
-        effects.append(SetTimer(TOKEN_LOSS, self._config.token_loss_us))
-        effects.append(SetTimer(TOKEN_RETRANSMISSION, self._config.token_retransmission_us))
+        effects += (Unicast(to, raw), self._loss_timer, self._retransmission_timer)
 
     def pass_on(self, ring: Ring, token: Token, arrived_seq: int, timed: bool, effects: list[Effect]) -> None:
         """Forward the regular token, unless there is nobody to forward it to.
@@ -58,7 +60,7 @@ class Custody:
         """There is a sign that the token went on: no need to send it again."""
         if self._sent is not None:
             self._sent = None
-            effects.append(CancelTimer(TOKEN_RETRANSMISSION))
+            effects.append(_MOVED)
 
     @property
     def awaiting_sign(self) -> bool:
@@ -68,8 +70,7 @@ class Custody:
     def resend(self, effects: list[Effect]) -> None:
         """Token Retransmission timeout expired."""
         if self._sent is not None:
-            effects.append(Unicast(*self._sent))
-            effects.append(SetTimer(TOKEN_RETRANSMISSION, self._config.token_retransmission_us))
+            effects += (Unicast(*self._sent), self._retransmission_timer)
 
     def give_up(self, effects: list[Effect]) -> None:
         """The ring is given up: whatever becomes of its token does not matter any more."""

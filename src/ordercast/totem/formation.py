@@ -306,13 +306,14 @@ class Formation:
     def _visit_recovery(self, now_us: int, token: Token, exchange: Exchange, effects: list[Effect]) -> None:
         """One visit of the token on a ring that is being recovered (000 Fig. 6)."""
         ring = exchange.ring
+        arrived_seq = token.seq
         visit = work(ring, token, exchange, 0, self.config.fail_to_receive, effects)
         self._stats["retransmissions"] += visit.resent
         if visit.failed is not None:
             self.gathering.fail({visit.failed})
             self._abandon(now_us, "failure to receive", effects)
             return
-        self._custody.pass_on(ring, token, visit.arrived_seq, True, effects)
+        self._custody.pass_on(ring, token, arrived_seq, True, effects)
         if exchange.complete:
             self._install(now_us, exchange, effects)
 

@@ -26,7 +26,7 @@ from ordercast.core.contract import (
     Timer,
 )
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind, NodeId
-from ordercast.core.wire import Malformed
+from ordercast.core.wire import PREFIX_SIZE, Malformed
 from ordercast.totem.circulation import work
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.custody import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION
@@ -34,6 +34,7 @@ from ordercast.totem.formation import ANNOUNCE_TIMER, CONSENSUS, JOIN_TIMER, For
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import (
     DATA_PREFIX,
+    TOKEN_PREFIX,
     Announce,
     Commit,
     Data,
@@ -43,6 +44,7 @@ from ordercast.totem.packets import (
     Token,
     decode,
     decode_data,
+    decode_token,
 )
 from ordercast.totem.states import State
 from ordercast.totem.storage import RING_STEP, recall, store
@@ -152,16 +154,18 @@ class TotemMachine(Formation):
     def _on_packet(self, now_us: int, data: bytes) -> Sequence[Effect]:
         if self.halted:
             return (Drop("halted"),)
+        effects: list[Effect] = []
+        kind = data[:PREFIX_SIZE]
         try:
-            if data[:4] == DATA_PREFIX:
+            if kind == DATA_PREFIX:
                 return self._on_data(now_us, self._decode_data(data))
+            if kind == TOKEN_PREFIX:
+                self._on_token(now_us, decode_token(data), effects)
+                return effects
             packet = decode(data)
         except Malformed as bad:
             return (Drop(str(bad)),)
-        effects: list[Effect] = []
         match packet:
-            case Token():
-                self._on_token(now_us, packet, effects)
             case Recovered():
                 self._on_recovered(packet, effects)
             case Join():
@@ -232,18 +236,20 @@ class TotemMachine(Formation):
         verified = self.strangers.check(now_us, ring, token)
         config = self.config
         accelerated, patience = config.accelerated_window, config.fail_to_receive
-        visit = work(ring, token, self.outbox, accelerated, patience, effects)
-        self._stats["packets"] += visit.fresh
-        self._stats["retransmissions"] += visit.resent
-        if visit.failed is None:
+        arrived_seq = token.seq
+        resent, fresh, late, failed = work(ring, token, self.outbox, accelerated, patience, effects)
+        if fresh or resent:
+            self._stats["packets"] += fresh
+            self._stats["retransmissions"] += resent
+        if failed is None:
             timed = self.state is not State.GATHER
-            self._custody.pass_on(ring, token, visit.arrived_seq, timed, effects)
-        effects.extend(visit.late)
+            self._custody.pass_on(ring, token, arrived_seq, timed, effects)
+        effects.extend(late)
         ring.deliver(effects)
         ring.discard(effects)
         if self.state is State.OPERATIONAL:
-            if visit.failed is not None:
-                self.gathering.fail({visit.failed})
+            if failed is not None:
+                self.gathering.fail({failed})
                 self._gather(now_us, "failure to receive", effects)
             else:
                 if verified:

@@ -61,8 +61,6 @@ class Ring:
 
     def answer(self, token: Token) -> list[bytes]:
         """The packets that others asked for and this node has; they are taken off the token."""
-        if not token.rtr:
-            return []
         found: list[bytes] = []
         unanswered: list[int] = []
         limit = self.flow.retransmissions(token)
@@ -78,7 +76,8 @@ class Ring:
     def update_aru(self, token: Token) -> None:
         """Lower the token's `aru` to what this node has, or raise it if this node had lowered it."""
         mine = self.window.aru
-        if mine < token.aru or token.aru_id in (self.me, NOBODY):
+        aru_id = token.aru_id
+        if mine < token.aru or aru_id == NOBODY or aru_id == self.me:
             token.aru = mine
             token.aru_id = NOBODY if mine == token.seq else self.me
 
@@ -109,8 +108,11 @@ class Ring:
         """Account for the token as it leaves, and learn what has become safe (000 §5.2)."""
         token.token_seq += 1
         self.token_seq = token.token_seq
-        self.safe = max(self.safe, min(token.aru, self.forwarded_aru))
-        self.forwarded_aru = token.aru
+        aru, before = token.aru, self.forwarded_aru
+        both = aru if aru < before else before
+        if both > self.safe:
+            self.safe = both
+        self.forwarded_aru = aru
         self.forwarded_seq = token.seq
         self.arrived_seq = arrived_seq
 

@@ -115,36 +115,48 @@ class Token:
         "token_seq",
     )
 
-    def __init__(self, ring: ConfigurationId) -> None:
+    def __init__(
+        self,
+        ring: ConfigurationId,
+        token_seq: int = 0,
+        seq: int = 0,
+        aru: int = 0,
+        aru_id: NodeId = NOBODY,
+        fcc: int = 0,
+        backlog: int = 0,
+        retrans_flg: bool = False,
+        idle: bool = False,
+    ) -> None:
         self.ring = ring
-        self.token_seq = 0
+        self.token_seq = token_seq
         """Counts hops; recognises redundant copies."""
-        self.seq = 0
+        self.seq = seq
         """Highest sequence number broadcast on the ring."""
-        self.aru = 0
+        self.aru = aru
         """All received up to here, by everyone."""
-        self.aru_id: NodeId = NOBODY
+        self.aru_id = aru_id
         """Who lowered `aru` below `seq`."""
+        self.fcc = fcc
+        """Packets broadcast in the last rotation (§8.1)."""
+        self.backlog = backlog
+        """Packets that waited at all members, as the token last came to each (§8.1)."""
+        self.retrans_flg = retrans_flg
+        """Old-ring messages remain to be rebroadcast (§7.1)."""
+        self.idle = idle
+        """The representative will hold the token at its next visit unless something comes up."""
         self.rtr: list[int] = []
         """Retransmission requests."""
-        self.fcc = 0
-        """Packets broadcast in the last rotation (§8.1)."""
-        self.backlog = 0
-        """Packets waiting at all members, as each forwarded the token last (§8.1)."""
-        self.retrans_flg = False
-        """Old-ring messages remain to be rebroadcast (§7.1)."""
-        self.idle = False
-        """The representative will hold the token at its next visit unless something comes up."""
         self.merge: tuple[NodeId, ...] = ()
         """Strangers that every member asked so far hears and is heard by."""
 
     def encode(self) -> bytes:
         """For the wire."""
         rtr, merge = self.rtr, self.merge
+        ring_seq, ring_rep = self.ring
         head = _TOKEN.pack(
             TOKEN_PREFIX,
-            self.ring.seq,
-            self.ring.rep,
+            ring_seq,
+            ring_rep,
             self.token_seq,
             self.seq,
             self.aru,
@@ -294,19 +306,13 @@ def decode_token(data: bytes) -> Token:
         raise Malformed("too many entries")
     if len(data) != _TOKEN.size + 8 * requests + 4 * strangers:
         raise Malformed("lists do not fit")
-    if rep <= 0 or aru_id < 0 or flags > 3 or max(fcc, backlog) >= _MAX_FLOW:
+    if rep <= 0 or aru_id < 0 or flags > 3 or fcc >= _MAX_FLOW or backlog >= _MAX_FLOW:
         raise Malformed("bad number")
     if not (0 <= ring_seq < MAX_COUNT and 0 < token_seq < MAX_COUNT and 0 <= aru <= seq < MAX_COUNT):
         raise Malformed("bad number")
-    token = Token(ConfigurationId(ring_seq, rep))
-    token.token_seq = token_seq
-    token.seq = seq
-    token.aru = aru
-    token.aru_id = aru_id
-    token.fcc = fcc
-    token.backlog = backlog
-    token.retrans_flg = bool(flags & _RETRANS)
-    token.idle = bool(flags & _IDLE)
+    ring = ConfigurationId(ring_seq, rep)
+    retrans_flg, idle = flags & _RETRANS != 0, flags & _IDLE != 0
+    token = Token(ring, token_seq, seq, aru, aru_id, fcc, backlog, retrans_flg, idle)
     if requests or strangers:
         lists = struct.unpack_from(f"<{requests}q{strangers}i", data, _TOKEN.size)
         token.rtr = list(lists[:requests])

@@ -16,7 +16,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
 from ordercast.trace.schema import Row
@@ -36,8 +35,8 @@ def no_kind(data: bytes) -> str | None:
 class Recorder:
     """Turns what happened at one node into rows.
 
-    This is the hottest code of a simulation beside the machine itself (a row for each message at each
-    node), which is why `_message_rows` spells out the one-message batch.
+    `_message_rows` is the hottest code of a simulation beside the machine itself: a row for each message at
+    each node.
     """
 
     __slots__ = (
@@ -47,17 +46,10 @@ class Recorder:
         "_rep",
         "_seq",
         "_step",
-        "deliver",
         "incarnation",
         "node",
-        "originate",
         "packets",
     )
-
-    deliver: Callable[[int, Batch], None]
-    """``deliver(now_us, batch)``: the messages reached the application."""
-    originate: Callable[[int, Batch], None]
-    """``originate(now_us, batch)``: the node's own messages were broadcast for the first time."""
 
     def __init__(
         self,
@@ -79,8 +71,6 @@ class Recorder:
         self._seq: int | None = None
         self._rep: int | None = None
         self._kind: str | None = None
-        self.deliver = partial(self._message_rows, "deliver")
-        self.originate = partial(self._message_rows, "originate")
 
     @property
     def steps(self) -> int:
@@ -104,70 +94,49 @@ class Recorder:
 
     def stable(self, now_us: int, batches: Iterable[Batch]) -> None:
         """Every member of the configuration is known to have these messages."""
-        for batch in batches:
-            self._message_rows("stable", now_us, batch)
+        self._message_rows("stable", now_us, batches)
 
-    def _message_rows(self, event: str, now_us: int, batch: Batch) -> None:
-        (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads = batch
-        step = self._step
-        word = _WORD.get(guarantee, guarantee)
-        if len(payloads) == 1:
-            self._step = step + 1
-            self._append(
-                (
-                    self.node,
-                    self.incarnation,
-                    step,
-                    now_us,
-                    event,
-                    self._seq,
-                    self._rep,
-                    self._kind,
-                    None,
-                    origin,
-                    life,
-                    number,
-                    config_seq,
-                    config_rep,
-                    seq,
-                    slot,
-                    word,
-                    None,
-                    len(payloads[0]),
-                    None,
-                )
-            )
-            return
-        node, mine, append = self.node, self.incarnation, self._append
+    def deliver(self, now_us: int, batch: Batch) -> None:
+        """The messages reached the application."""
+        self._message_rows("deliver", now_us, (batch,))
+
+    def originate(self, now_us: int, batch: Batch) -> None:
+        """The node's own messages were broadcast for the first time."""
+        self._message_rows("originate", now_us, (batch,))
+
+    def _message_rows(self, event: str, now_us: int, batches: Iterable[Batch]) -> None:
+        node, mine, append, step = self.node, self.incarnation, self._append, self._step
         here_seq, here_rep, here_kind = self._seq, self._rep, self._kind
-        for payload in payloads:
-            append(
-                (
-                    node,
-                    mine,
-                    step,
-                    now_us,
-                    event,
-                    here_seq,
-                    here_rep,
-                    here_kind,
-                    None,
-                    origin,
-                    life,
-                    number,
-                    config_seq,
-                    config_rep,
-                    seq,
-                    slot,
-                    word,
-                    None,
-                    len(payload),
-                    None,
+        for (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads in batches:
+            word = _WORD.get(guarantee, guarantee)
+            for payload in payloads:
+                append(
+                    (
+                        node,
+                        mine,
+                        step,
+                        now_us,
+                        event,
+                        here_seq,
+                        here_rep,
+                        here_kind,
+                        None,
+                        origin,
+                        life,
+                        number,
+                        config_seq,
+                        config_rep,
+                        seq,
+                        slot,
+                        word,
+                        None,
+                        len(payload),
+                        None,
+                    )
                 )
-            )
-            step += 1
-            number += 1
-            slot += 1
+                step += 1
+                number += 1
+                slot += 1
         self._step = step
 
     # --- configurations and lives --------------------------------------------------------------
