@@ -299,7 +299,7 @@ def lasting_loads(draw: st.DrawFn) -> tuple[TotemConfig, list[int]]:
     """A ring within its limit, and what waits at each member."""
     size = draw(st.integers(1, 10))
     demand = st.one_of(st.integers(0, 3), st.integers(1, 100), st.integers(1, 100_000))
-    made = config(draw(st.integers(size, 150)), draw(st.integers(1, 150)))
+    made = config(draw(st.integers(size, 150)), draw(st.integers(1, 150)), 10_000)
     assert size <= made.ring_limit
     return made, draw(st.lists(demand, min_size=size, max_size=size))
 

@@ -235,7 +235,7 @@ class World(Processors):
                 carry[type(effect)](host, effect)
         except _LifeOver:
             return
-        if host.appetite:
+        if host.appetite and (host.ahead < _MOST_AHEAD or host.waiting):
             self._feed(host)
 
     def _hear_all(self, hosts: Sequence[Host], packet: Packet) -> None:

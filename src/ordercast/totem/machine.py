@@ -65,6 +65,8 @@ class TotemMachine(Formation):
         """
         super().__init__(me, config)
         self._decode_data = decode_data
+        self._accelerated = config.accelerated_window
+        self._patience = config.fail_to_receive
 
     # --- the contract ---------------------------------------------------------------------------
 
@@ -234,26 +236,27 @@ class TotemMachine(Formation):
         """One visit of the token on an installed ring (000 Fig. 3)."""
         ring = self.ring
         verified = self.strangers.check(now_us, ring, token)
-        config = self.config
-        accelerated, patience = config.accelerated_window, config.fail_to_receive
         arrived_seq = token.seq
-        resent, fresh, late, failed = work(ring, token, self.outbox, accelerated, patience, effects)
+        resent, fresh, late, failed = work(
+            ring, token, self.outbox, self._accelerated, self._patience, effects
+        )
         if fresh or resent:
             self._stats["packets"] += fresh
             self._stats["retransmissions"] += resent
         if failed is None:
             timed = self.state is not State.GATHER
             self._custody.pass_on(ring, token, arrived_seq, timed, effects)
-        effects.extend(late)
+        if late:
+            effects += late
         ring.deliver(effects)
         ring.discard(effects)
         if self.state is State.OPERATIONAL:
             if failed is not None:
                 self.gathering.fail({failed})
                 self._gather(now_us, "failure to receive", effects)
-            else:
-                if verified:
-                    self._merge(now_us, verified, effects)
+            elif verified:
+                self._merge(now_us, verified, effects)
+            elif self.leaving:
                 self._leave_if_done(effects)
 
     def _time_rotation(self, now_us: int, token: Token) -> None:
