@@ -1,8 +1,7 @@
 """The five workstations of 000 §9 and what is done with them, in virtual time.
 
 "We have measured the performance of our implementation on a network of five Sun 4/IPC workstations" on a
-10 Mb/s Ethernet. The paper does not say what a packet costs such a host. With the costs below all of its
-figures come out at once; the token, which makes a node order, acknowledge and plan, costs most.
+10 Mb/s Ethernet. The paper does not say what a packet costs such a host; see the preset for what we assume.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from ordercast.sim.workload import Workload, drive
 from ordercast.sim.world import World
 
 NODES = (1, 2, 3, 4, 5)
-HOST_COSTS = {"receive_us": 200, "unicast_us": 1_300, "send_us": 100}
-ETHERNET = preset("ethernet10", HOST_COSTS)
+ETHERNET = preset("ethernet10")
 
 MESSAGE = 1024
 """Bytes, as in 000 §9."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from suns import (
-    ETHERNET,
-    HOST_COSTS,
     NODES,
     TokenLoss,
     first_us,
@@ -18,7 +18,6 @@ from suns import (
 )
 
 from ordercast.audit.properties import audit
-from ordercast.sim.network import preset
 
 MODERATE = (200, 400, 625)
 """Messages a second. §9 calls 400 low, and 625 "50% useful utilization of the Ethernet"."""
@@ -109,16 +108,13 @@ def test_without_retransmission_a_lost_token_costs_the_token_loss_timeout_and_40
 
 # --- reformation -----------------------------------------------------------------------------------
 
-REFORMING: dict[str, object] = {"token_loss_us": 100_000, "consensus_us": 4_000, "join_us": 1_500}
-"""§9: "with the Token Loss timeout set to 100 milliseconds". The paper does not give the others; on this
-network every Join is heard within two milliseconds."""
+REFORMING: dict[str, object] = {"token_loss_us": 100_000}
+"""§9: "with the Token Loss timeout set to 100 milliseconds". All else is as by default."""
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_a_ring_is_formed_anew_within_the_token_loss_timeout_and_40_ms(seed: int) -> None:
-    """§9: "The time to form a new ring, generate a new token, recover messages from the old ring, and return
-    to normal operation is on average the Token Loss timeout plus 40 milliseconds".
-    """
+@cache
+def reformed(seed: int) -> tuple[int, int, int]:
+    """When a member crashed, when the first of the others missed the token, and when the last had a new ring."""
     world = group(REFORMING, seed)
     victim = NODES[seed % len(NODES)]
     crash_us = 1_500_000 + 777 * seed
@@ -128,13 +124,27 @@ def test_a_ring_is_formed_anew_within_the_token_loss_timeout_and_40_ms(seed: int
     found = installs(world, crash_us)
     assert list(found) == [rest]
     assert len(found[rest]) == len(rest)
-    assert max(found[rest]) - crash_us <= 140_000
-    assert first_us(world, "originate", max(found[rest])) - crash_us <= 160_000, "ordering goes on"
+    missed_us = min(change.time_us for change in world.changes if change.time_us > crash_us)
+    installed_us = max(found[rest])
+    assert first_us(world, "originate", installed_us) - installed_us <= 15_000, "ordering goes on"
     assert audit(world.rows).clean
+    return crash_us, missed_us, installed_us
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the preset has other host costs, with which agreed latency is 0.7 rotations"
-)
-def test_the_preset_stands_for_these_hosts() -> None:
-    assert preset("ethernet10") == ETHERNET, HOST_COSTS
+CRASHES = range(10)
+
+
+@pytest.mark.parametrize("seed", CRASHES)
+def test_a_ring_is_formed_anew_within_40_ms_of_the_token_loss_timeout(seed: int) -> None:
+    """§9: "The time to form a new ring, generate a new token, recover messages from the old ring, and return
+    to normal operation is on average the Token Loss timeout plus 40 milliseconds".
+    """
+    _, missed_us, installed_us = reformed(seed)
+    assert installed_us - missed_us <= 40_000
+
+
+def test_on_average_a_crash_costs_the_token_loss_timeout_and_40_ms() -> None:
+    """The same from the crash on: the token goes on for a part of a rotation before it is lost."""
+    took_us = [installed_us - crash_us for crash_us, _, installed_us in map(reformed, CRASHES)]
+    assert sum(took_us) / len(took_us) <= 140_000
+    assert max(took_us) <= 145_000
