@@ -114,7 +114,7 @@ REFORMING: dict[str, object] = {"token_loss_us": 100_000}
 
 @cache
 def reformed(seed: int) -> tuple[int, int, int]:
-    """When a member crashed, when the first of the others missed the token, and when the last had a new ring."""
+    """When a member crashed, when the first other missed the token, and when the last had a new ring."""
     world = group(REFORMING, seed)
     victim = NODES[seed % len(NODES)]
     crash_us = 1_500_000 + 777 * seed
