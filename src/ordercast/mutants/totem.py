@@ -147,7 +147,7 @@ def _window_never_freed(right: Any) -> Any:
 @_mutant("flow control", FlowControl, "new_packets", "the fair share is rounded down to nothing")
 def _share_of_nothing(right: Any) -> Any:
     def new_packets(self: FlowControl, token: Token, retransmitted: int, tbl: int) -> int:
-        share = self._window_size * tbl // max(1, token.backlog + tbl - self._pbl)
+        share = self._shared * tbl // max(tbl, 1, token.backlog + tbl - self._pbl)
         allowed: int = right(self, token, retransmitted, tbl)
         return min(share, allowed)
 

@@ -289,16 +289,22 @@ def _ambush(
     if not states or count < 3 or stream.random() < 0.5:
         return []
     moment = stream.randrange(duration_us // 5, duration_us * 3 // 5)
-    first, guarantee = stream.choice(nodes), stream.choice(list(Guarantee))
+    first, guarantee = stream.choice(nodes), stream.choice((Guarantee.SAFE, *Guarantee))
+    spread_us = stream.choice((1, 300, 3_000))
     faults: list[Fault] = []
     for node in nodes:
-        at_us = moment if node == first else moment + stream.randrange(5_000)
+        at_us = moment if node == first else moment + stream.randrange(spread_us)
         faults.append(At(at_us, Send(node, (f"of{node}_*3",), 100, guarantee)))
-    faults.append(At(moment, Crash(first, stream.randrange(3, 7))))
+    faults.append(At(moment, Crash(first, stream.choice((3, 4, 4, 5, 6)))))
+    again = count + 1  # each has entered the states once when the group formed, so this is the first to again
+    split = _split(stream, nodes)
+    if split is not None and stream.random() < 0.6:
+        faults.append(When(None, states[0], split, again, 0, duration_us))
+        return faults
     for _ in range(stream.choice((1, 2, 3))):
         strikes: list[Actions] = [Crash(IT), Crash(stream.choice(nodes)), Pause(IT)]
         strikes += [split for _ in range(2) if (split := _split(stream, nodes)) is not None]
-        nth = count + stream.choice((1, 1, 2, 3, count))  # each has entered the state once, at the start
+        nth = again + stream.choice((0, 0, 1, 2, count))
         delay_us = stream.choice((0, 1)) * _gap(stream) // 10
         state = stream.choice((states[0], states[-1], *states))
         faults.append(When(None, state, stream.choice(strikes), nth, delay_us, duration_us))
