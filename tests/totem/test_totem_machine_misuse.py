@@ -25,6 +25,7 @@ from totem_parts import data, delivered, examples
 
 from ordercast.core.contract import Accept, Drop, Halt, Multicast, Packet, QueueFull, Start, Timer
 from ordercast.core.identity import ConfigurationId
+from ordercast.core.wire import Malformed
 from ordercast.totem.packets import (
     Announce,
     AnyPacket,
@@ -265,6 +266,31 @@ def test_no_packet_in_any_state_makes_a_machine_raise(
         if index < len(timeouts) and not node.machine.halted:
             node.machine.handle(node.now_us, Timer(timeouts[index]))
         node.waits(100)
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="the ring is installed all the same, and that asserts"
+)
+def test_a_commit_token_that_claims_what_nobody_has_does_not_make_a_machine_raise() -> None:
+    """Its entry says that 1 delivered a message of the old ring that 1 then does not bring across."""
+    node = operational(me=2)
+    node.timeout("token-loss")
+    node.agrees((1, 2, 3), ring_seq=8)
+    entries = [entry(1, FIRST, aru=5, delivered=5), entry(2, FIRST), entry(3, FIRST)]
+    node.commits(ConfigurationId(12, 1), entries)
+    node.returns(entries)
+    node.recovers()
+
+
+@pytest.mark.xfail(
+    strict=True, raises=Malformed, reason="the node's aru is taken over although it is beyond seq"
+)
+def test_a_message_that_the_token_does_not_know_of_does_not_spoil_the_token() -> None:
+    """Such a message comes from no member. The token that leaves must still be one that others accept."""
+    node = operational(me=2)
+    node.hears(data(1, origin=3, ring=FIRST))
+    token = one(node.visited(), Token)
+    assert token.aru <= token.seq
 
 
 def test_a_message_as_large_as_any_sender_may_send_is_put_together() -> None:
