@@ -291,11 +291,12 @@ def _installed_too_early(right: Any) -> Any:
     return property(lambda self: self._quiet_visits >= 1)
 
 
-@_mutant("recovery", Exchange, "update", "anyone clears retrans_flg, not only who set it")
-def _retrans_flg_cleared_by_anyone(right: Any) -> Any:
+@_mutant("recovery", Exchange, "update", "retrans_flg is never set, however much remains to be exchanged")
+def _retrans_flg_never_set(right: Any) -> Any:
     def update(self: Exchange, token: Token) -> None:
-        self._set_by_me = True
+        queue, self._queue = self._queue, {}
         right(self, token)
+        self._queue = queue
 
     return update
 

@@ -292,6 +292,11 @@ def _ambush(
     first, guarantee = stream.choice(nodes), stream.choice((Guarantee.SAFE, *Guarantee))
     spread_us = stream.choice((1, 300, 3_000))
     faults: list[Fault] = []
+    if stream.random() < 0.4:  # much of it is still missing here and there when the node dies
+        length_us = stream.choice((3_000, 10_000, 30_000))
+        before_us = moment - length_us // 2
+        faults += [At(before_us, Send(node, (f"early{node}_*15",), 300, guarantee)) for node in nodes]
+        faults.append(At(before_us, Burst(stream.choice((0.3, 0.6)), length_us)))
     for node in nodes:
         at_us = moment if node == first else moment + stream.randrange(spread_us)
         faults.append(At(at_us, Send(node, (f"of{node}_*3",), 100, guarantee)))
