@@ -143,8 +143,7 @@ def test_a_ring_is_formed_anew_within_40_ms_of_the_token_loss_timeout(seed: int)
     assert installed_us - missed_us <= 40_000
 
 
-def test_on_average_a_crash_costs_the_token_loss_timeout_and_40_ms() -> None:
+def test_a_crash_costs_the_token_loss_timeout_and_at_most_40_ms() -> None:
     """The same from the crash on: the token goes on for a part of a rotation before it is lost."""
     took_us = [installed_us - crash_us for crash_us, _, installed_us in map(reformed, CRASHES)]
-    assert sum(took_us) / len(took_us) <= 140_000
-    assert max(took_us) <= 145_000
+    assert max(took_us) <= 140_000

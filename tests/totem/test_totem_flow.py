@@ -116,7 +116,7 @@ def test_retransmissions_take_what_is_left_of_the_window_and_at_least_one(fcc: i
 def test_nothing_new_goes_out_while_aru_is_far_behind(behind: int, may: int) -> None:
     """000 §6.2.2: while one processor misses a message, the others buffer all that follow; boundedly.
 
-    What room is left is shared by the four members, so that the first behind the laggard does not take it all.
+    What room is left is shared by the four, so that the first behind the laggard does not take it all.
     """
     assert allowed(config(), token(seq=2000, aru=2000 - behind), 100, members=4) == may
 

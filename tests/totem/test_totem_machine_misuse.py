@@ -157,9 +157,6 @@ def test_in_gather_a_node_waits_for_a_ring_to_leave_from() -> None:
     assert isinstance(effects[-1], Halt)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the visit that drains the queue of a lone node says it, and then the loop again"
-)
 def test_a_lone_node_says_farewell_once() -> None:
     node = started(me=1)
     node.submits(b"a", safe=True)
@@ -268,9 +265,6 @@ def test_no_packet_in_any_state_makes_a_machine_raise(
         node.waits(100)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="the ring is installed all the same, and that asserts"
-)
 def test_a_commit_token_that_claims_what_nobody_has_does_not_make_a_machine_raise() -> None:
     """Its entry says that 1 delivered a message of the old ring that 1 then does not bring across."""
     node = operational(me=2)
@@ -282,9 +276,6 @@ def test_a_commit_token_that_claims_what_nobody_has_does_not_make_a_machine_rais
     node.recovers()
 
 
-@pytest.mark.xfail(
-    strict=True, raises=Malformed, reason="the node's aru is taken over although it is beyond seq"
-)
 def test_a_message_that_the_token_does_not_know_of_does_not_spoil_the_token() -> None:
     """Such a message comes from no member. The token that leaves must still be one that others accept."""
     node = operational(me=2)

@@ -131,8 +131,8 @@ PRESETS: dict[str, NetworkConfig] = {
 ``ethernet10`` stands for the five Sun 4/IPC of 000 §9. The paper does not give host costs. Ours are
 assumptions under which all of its figures come out at once (``tests/paper``): a packet is cheap against the
 token, with which a node empties its buffers, orders, acknowledges and plans. They were chosen by the
-latencies, which are therefore no independent evidence. SunOS gave a socket some tens of kilobytes.
-``ethernet100`` has hosts some fifty times as fast.
+latencies and their ratio to the rotation, which are therefore no independent evidence. SunOS gave a socket
+some tens of kilobytes. ``ethernet100`` has hosts some fifty times as fast.
 """
 
 

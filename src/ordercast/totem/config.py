@@ -20,10 +20,10 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     token_retransmission_us: int = 30_000
     """Without a sign that the token moved on, it is sent again (000 §5.2)."""
 
-    join_us: int = 2_000
+    join_us: int = 1_500
     """How often a Join is repeated while a ring is being formed (000 §6.2.1)."""
 
-    consensus_us: int = 5_000
+    consensus_us: int = 4_000
     """Who has not agreed on the membership by then is regarded as failed (000 §6.2.1)."""
 
     consensus_member_us: int = 500

@@ -315,7 +315,10 @@ class Formation:
             return
         self._custody.pass_on(ring, token, arrived_seq, True, effects)
         if exchange.complete:
-            self._install(now_us, exchange, effects)
+            if exchange.sound:
+                self._install(now_us, exchange, effects)
+            else:
+                self._abandon(now_us, "failure to receive", effects)
 
     def _on_recovered(self, packet: Recovered, effects: list[Effect]) -> None:
         """A message of some old ring, retransmitted on the new one (Fig. 6)."""

@@ -117,20 +117,20 @@ class TotemMachine(Formation):
         self.gathering.settle(self.ring.members)
         self._gather(now_us, "started", effects)
 
-    def _leave_if_done(self, effects: list[Effect]) -> bool:
+    def _leave_if_done(self, effects: list[Effect]) -> None:
         """Go, once everything that was accepted is broadcast and everyone has it."""
         if (
             not self.leaving
+            or self.halted
             or self.state is not State.OPERATIONAL
             or self.outbox.queue
             or self.ring.safe < self.ring.last_own
         ):
-            return False
+            return
         farewell = Join(self.me, self.ring_seq, (self.me,), (), leave=True)
         effects.append(Multicast(farewell.encode()))
         self.halted = True
         effects.append(Halt("left"))
-        return True
 
     # --- submitting -----------------------------------------------------------------------------
 
@@ -289,7 +289,7 @@ class TotemMachine(Formation):
         """On a ring of one, the token makes its rounds without leaving the machine."""
         ring, token = self.ring, self._own_token
         if self.state is State.OPERATIONAL and token is not None:
-            while self.outbox.queue or ring.safe < token.seq:
+            while not self.halted and (self.outbox.queue or ring.safe < token.seq):
                 self._visit(now_us, token, effects)
             self._leave_if_done(effects)
 

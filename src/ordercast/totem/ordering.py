@@ -75,7 +75,7 @@ class Ring:
 
     def update_aru(self, token: Token) -> None:
         """Lower the token's `aru` to what this node has, or raise it if this node had lowered it."""
-        mine = self.window.aru
+        mine = min(self.window.aru, token.seq)
         aru_id = token.aru_id
         if mine < token.aru or aru_id == NOBODY or aru_id == self.me:
             token.aru = mine

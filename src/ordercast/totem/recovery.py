@@ -99,6 +99,11 @@ class Exchange:
         """Everyone has everything, and everyone knows that everyone has (Fig. 6)."""
         return self._quiet_visits >= 3 and self.ring.safe >= self._install_seq
 
+    @property
+    def sound(self) -> bool:
+        """What members said they delivered is here. It always is, unless a Commit token said otherwise."""
+        return self._old.window.aru >= self._duty.high_ring_delivered
+
 
 def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
     """Steps 2 to 5 of 000 §7.2: the rest of the old ring, the two configuration changes."""

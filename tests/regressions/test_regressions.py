@@ -1,0 +1,23 @@
+"""Cases in which the fuzzer once found a defect, kept as data: they do not change when drawing does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ordercast.protocols import TOTEM
+from ordercast.sim.fuzz import Case, run
+
+FILES = sorted(Path(__file__).parent.glob("*.json"))
+
+
+def test_there_are_cases() -> None:
+    assert FILES
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_what_was_mended_holds(file: Path) -> None:
+    result, _ = run(TOTEM, msgspec.json.decode(file.read_bytes(), type=Case))
+    assert result.failed is None, result.sentences
