@@ -25,7 +25,6 @@ from totem_parts import data, delivered, examples
 
 from ordercast.core.contract import Accept, Drop, Halt, Multicast, Packet, QueueFull, Start, Timer
 from ordercast.core.identity import ConfigurationId
-from ordercast.core.wire import Malformed
 from ordercast.totem.packets import (
     Announce,
     AnyPacket,

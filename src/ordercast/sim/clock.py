@@ -19,7 +19,7 @@ _MOST_AT_ONE_INSTANT = 1_000_000
 
 
 class Runaway(Exception):
-    """Time stands still: machines and network keep each other busy at one instant."""
+    """Machines and network keep each other busy, and a run would not come to its end."""
 
 
 class Clock:
