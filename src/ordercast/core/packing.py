@@ -82,7 +82,8 @@ class SendQueue:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._waiting: deque[tuple[bytes, Guarantee]] = deque()
+        self.waiting: deque[tuple[bytes, Guarantee]] = deque()
+        """What was accepted and is not packed whole, with the guarantee each asks for."""
         self._used = 0
         self._bytes = 0
         self._offset = 0
@@ -91,7 +92,7 @@ class SendQueue:
         """How many messages were ever accepted; the next one gets this number plus one."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     @property
     def room(self) -> int:
@@ -107,7 +108,7 @@ class SendQueue:
                 "wait until the queue drains and submit again"
             )
         first = self.accepted + 1
-        self._waiting.extend([(payload, guarantee) for payload in payloads])
+        self.waiting.extend([(payload, guarantee) for payload in payloads])
         self.accepted += len(payloads)
         self._used += size + MESSAGE_OVERHEAD * len(payloads)
         self._bytes += size
@@ -115,13 +116,11 @@ class SendQueue:
 
     def backlog(self, space: int) -> int:
         """About how many packets of ``space`` bytes the waiting messages fill (000 §8.1, my_tbl)."""
-        if not self._waiting:
-            return 0
-        return -(-(self._bytes - self._offset + LENGTH_SIZE * len(self._waiting)) // space)
+        return -(-(self._bytes - self._offset + LENGTH_SIZE * len(self.waiting)) // space)
 
     def next_packet(self, space: int) -> Packed | None:
         """The next packet's worth of chunks, filling at most ``space`` bytes; None if nothing waits."""
-        waiting = self._waiting
+        waiting = self.waiting
         if not waiting:
             return None
         number = self.accepted - len(waiting) + 1
@@ -170,12 +169,9 @@ class Reassembly:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._partial: dict[NodeId, _Partial] = {}
-
-    @property
-    def idle(self) -> bool:
-        """No message is half here: a packet without fragments needs no `take`."""
-        return not self._partial
+        self.partial: dict[NodeId, _Partial] = {}
+        """Messages that are half here, by sender; while there is none, a packet without fragments needs no
+        `take`."""
 
     def take(
         self, origin: NodeId, number: int, chunks: list[bytes], continues: bool, continued: bool
@@ -187,7 +183,7 @@ class Reassembly:
         """
         slot = 0
         ready = chunks
-        begun = self._partial.pop(origin, None) if self._partial else None
+        begun = self.partial.pop(origin, None) if self.partial else None
         if continues:
             if begun is None or begun.number != number or begun.size + len(chunks[0]) > self._limit:
                 slot, ready = 1, chunks[1:]
@@ -195,14 +191,14 @@ class Reassembly:
                 begun.parts.append(chunks[0])
                 begun.size += len(chunks[0])
                 if continued and len(chunks) == 1:
-                    self._partial[origin] = begun
+                    self.partial[origin] = begun
                     return 0, []
                 ready = [b"".join(begun.parts), *chunks[1:]]
         if continued and ready:
-            self._partial[origin] = _Partial(number + len(chunks) - 1, chunks[-1])
+            self.partial[origin] = _Partial(number + len(chunks) - 1, chunks[-1])
             ready = ready[:-1]
         return slot, ready
 
     def clear(self) -> None:
         """Forget every message that is not whole: no further fragment of it will come."""
-        self._partial.clear()
+        self.partial.clear()

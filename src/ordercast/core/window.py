@@ -14,10 +14,11 @@ class ReceiveWindow(Generic[T]):
     correct sender gives one out.
     """
 
-    __slots__ = ("_packets", "aru", "discarded", "high", "span")
+    __slots__ = ("aru", "discarded", "high", "packets", "span")
 
     def __init__(self, span: int) -> None:
-        self._packets: dict[int, T] = {}
+        self.packets: dict[int, T] = {}
+        """What is here, by number. To look at; `add` and `discard` change it."""
         self.span = span
         self.aru = 0
         """All received up to here (000 §5.1, my_aru)."""
@@ -27,18 +28,18 @@ class ReceiveWindow(Generic[T]):
         """Everything up to here was given up by `discard`."""
 
     def __len__(self) -> int:
-        return len(self._packets)
+        return len(self.packets)
 
     def __contains__(self, seq: int) -> bool:
-        return seq in self._packets
+        return seq in self.packets
 
     def get(self, seq: int) -> T | None:
         """The packet with that number, if it is here."""
-        return self._packets.get(seq)
+        return self.packets.get(seq)
 
     def add(self, seq: int, packet: T) -> bool:
         """Keep a packet. False if it was here before, is discarded already, or is out of bounds."""
-        packets = self._packets
+        packets = self.packets
         aru = self.aru
         if seq <= aru or seq in packets or seq > aru + self.span:
             return False
@@ -54,7 +55,7 @@ class ReceiveWindow(Generic[T]):
     def missing(self, upto: int, limit: int) -> list[int]:
         """The lowest numbers up to ``upto`` that are not here, at most ``limit`` of them."""
         gaps: list[int] = []
-        packets = self._packets
+        packets = self.packets
         for seq in range(self.aru + 1, upto + 1):
             if seq not in packets:
                 if len(gaps) == limit:
@@ -64,12 +65,12 @@ class ReceiveWindow(Generic[T]):
 
     def after(self, seq: int) -> list[tuple[int, T]]:
         """What is here beyond a number, in order."""
-        return sorted((s, packet) for s, packet in self._packets.items() if s > seq)
+        return sorted((s, packet) for s, packet in self.packets.items() if s > seq)
 
     def discard(self, upto: int) -> None:
         """Give up everything up to ``upto``, which must have been received without a gap."""
         assert upto <= self.aru, f"discarding up to {upto}, received only up to {self.aru}"
-        pop = self._packets.pop
+        pop = self.packets.pop
         for seq in range(self.discarded + 1, upto + 1):
             pop(seq)
         self.discarded = max(self.discarded, upto)

@@ -26,9 +26,6 @@ class Source(Protocol):
     def next_packet(self, ring: Ring, seq: int, effects: list[Effect]) -> Data | Recovered | None:
         """The next packet, as it is broadcast under that number; None if nothing waits."""
 
-    def update(self, token: Token) -> None:
-        """Have a last word on the token before it leaves."""
-
 
 class Outbox:
     """The application's messages on their way to the ring."""
@@ -41,7 +38,7 @@ class Outbox:
     @property
     def backlog(self) -> int:
         """About how many packets the waiting messages fill (000 §8.1, my_tbl)."""
-        return self.queue.backlog(self._space)
+        return self.queue.backlog(self._space) if self.queue.waiting else 0
 
     def next_packet(self, ring: Ring, seq: int, effects: list[Effect]) -> Data | None:
         """Pack what waits into a packet; messages that end in it are originated by it."""
@@ -55,9 +52,6 @@ class Outbox:
             effects.append(Originate(Batch(ring.id, seq, 0, me, life, number, guarantee, ends)))
         ring.last_own = seq
         return encode_data(ring.id, seq, me, life, number, flags, chunks)
-
-    def update(self, token: Token) -> None:
-        """Nothing: the flow control fields say it all."""
 
 
 class Visit(NamedTuple):
@@ -90,26 +84,27 @@ def work(
     waiting = source.backlog
     late: list[Effect] = []
     fresh: list[int] = []  # where in `out` each new packet's effects begin
-    out: list[Effect] = []
-    for _ in range(flow.new_packets(token, resent, waiting)):
-        begins = len(out)
-        packet = source.next_packet(ring, token.seq + 1, out)
-        if packet is None:
-            break
-        fresh.append(begins)
-        token.seq += 1
-        ring.window.add(token.seq, packet)
-        if not ring.alone:
-            out.append(Multicast(packet.raw))
-    if accelerated and fresh:
-        cut = fresh[max(0, len(fresh) - accelerated)]
-        late = out[cut:]
-        del out[cut:]
-    effects += out
+    if waiting:
+        out: list[Effect] = []
+        for _ in range(flow.new_packets(token, resent, waiting)):
+            begins = len(out)
+            packet = source.next_packet(ring, token.seq + 1, out)
+            if packet is None:
+                break
+            fresh.append(begins)
+            token.seq += 1
+            ring.window.add(token.seq, packet)
+            if not ring.alone:
+                out.append(Multicast(packet.raw))
+        if accelerated and fresh:
+            cut = fresh[max(0, len(fresh) - accelerated)]
+            late = out[cut:]
+            del out[cut:]
+        effects += out
     ring.update_aru(token)
     failed = ring.holder_up(token, patience)
     if failed is None:
-        ring.request(token)
+        if ring.window.aru < token.seq:
+            ring.request(token)
         flow.settle(token, len(fresh) + resent, waiting)
-        source.update(token)
     return Visit(resent, len(fresh), late, failed)

@@ -313,6 +313,7 @@ class Formation:
             self.gathering.fail({visit.failed})
             self._abandon(now_us, "failure to receive", effects)
             return
+        exchange.update(token)
         self._custody.pass_on(ring, token, arrived_seq, True, effects)
         if exchange.complete:
             if exchange.sound:

@@ -123,7 +123,7 @@ class TotemMachine(Formation):
             not self.leaving
             or self.halted
             or self.state is not State.OPERATIONAL
-            or self.outbox.queue
+            or self.outbox.queue.waiting
             or self.ring.safe < self.ring.last_own
         ):
             return
@@ -225,9 +225,7 @@ class TotemMachine(Formation):
             self._time_rotation(now_us, token)
             if self.exchange is not None:
                 self._visit_recovery(now_us, token, self.exchange, effects)
-            elif self.state is State.OPERATIONAL and self._custody.hold(
-                ring, token, self.leaving or bool(self.outbox.queue), effects
-            ):
+            elif ring.represented_by_me and self._hold(ring, token, effects):
                 self._stats["tokens_held"] += 1
             else:
                 self._visit(now_us, token, effects)
@@ -246,10 +244,12 @@ class TotemMachine(Formation):
         if failed is None:
             timed = self.state is not State.GATHER
             self._custody.pass_on(ring, token, arrived_seq, timed, effects)
-        if late:
-            effects += late
-        ring.deliver(effects)
-        ring.discard(effects)
+        effects += late
+        window = ring.window
+        if ring.delivered < window.aru:
+            ring.deliver(effects)
+        if ring.safe > window.discarded:
+            ring.discard(effects)
         if self.state is State.OPERATIONAL:
             if failed is not None:
                 self.gathering.fail({failed})
@@ -272,6 +272,11 @@ class TotemMachine(Formation):
 
     # --- a ring that is idle, or has one member -------------------------------------------------
 
+    def _hold(self, ring: Ring, token: Token, effects: list[Effect]) -> bool:
+        """Whether the representative keeps the token for a while, since nobody has anything to send."""
+        busy = self.leaving or self.state is not State.OPERATIONAL or bool(self.outbox.queue.waiting)
+        return self._custody.hold(ring, token, busy, effects)
+
     def _release(self, now_us: int, effects: list[Effect]) -> None:
         """Let go of the token if it was held."""
         token = self._custody.release(effects)
@@ -289,7 +294,7 @@ class TotemMachine(Formation):
         """On a ring of one, the token makes its rounds without leaving the machine."""
         ring, token = self.ring, self._own_token
         if self.state is State.OPERATIONAL and token is not None:
-            while not self.halted and (self.outbox.queue or ring.safe < token.seq):
+            while not self.halted and (self.outbox.queue.waiting or ring.safe < token.seq):
                 self._visit(now_us, token, effects)
             self._leave_if_done(effects)
 

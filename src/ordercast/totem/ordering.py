@@ -29,6 +29,7 @@ class Ring:
         """In token order: ascending, the representative first."""
         self.me = me
         self.representative = members[0]
+        self.represented_by_me = me == members[0]
         self.successor = members[(members.index(me) + 1) % len(members)]
         self.alone = len(members) == 1
         self.window: ReceiveWindow[Data | Recovered] = ReceiveWindow(2 * config.max_outstanding)
@@ -135,9 +136,9 @@ class Ring:
         if seq == last:
             return
         safe = self.safe
-        get = self.window.get
+        packets = self.window.packets
         while seq < last:
-            packet = get(seq + 1)
+            packet = packets[seq + 1]
             if type(packet) is Data:
                 if packet.flags & SAFE and seq >= safe:
                     break
@@ -182,7 +183,7 @@ class Ring:
         """The messages that end in a packet, or None if none does."""
         _, _, seq, origin, incarnation, number, flags, payloads, _ = packet
         guarantee = Guarantee.SAFE if flags & SAFE else Guarantee.AGREED
-        if flags <= SAFE and self._reassembly.idle:
+        if flags <= SAFE and not self._reassembly.partial:
             return Batch(self.id, seq, 0, origin, incarnation, number, guarantee, payloads)
         slot, payloads = self._reassembly.take(
             origin, number, payloads, bool(flags & CONTINUES), bool(flags & CONTINUED)
