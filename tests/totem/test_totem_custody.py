@@ -131,7 +131,7 @@ def test_the_representative_holds_the_token_of_a_ring_that_stays_idle(
     assert visits(custody, CONFIG.idle_rotations) == [False] * CONFIG.idle_rotations
     idle = token()
     assert custody.hold(ring(), idle, False, effects)
-    assert effects == [HOLDING]
+    assert effects == [CancelTimer(TOKEN_RETRANSMISSION), HOLDING]
     effects.clear()
     assert custody.release(effects) is idle
     assert effects == [CancelTimer(HOLD)]

@@ -62,6 +62,10 @@ class Custody:
             self._sent = None
             effects.append(_MOVED)
 
+    def returned(self) -> None:
+        """The token is here again. Its timer is set anew when it leaves, or stopped if it is held."""
+        self._sent = None
+
     @property
     def awaiting_sign(self) -> bool:
         """Whether the token was forwarded and nothing has shown since that it arrived."""
@@ -95,7 +99,7 @@ class Custody:
         if self._idle_visits <= self._config.idle_rotations:
             return False
         self._held = token
-        effects.append(SetTimer(HOLD, self._config.hold_us))
+        effects += (_MOVED, SetTimer(HOLD, self._config.hold_us))
         return True
 
     def release(self, effects: list[Effect]) -> Token | None:

@@ -221,7 +221,7 @@ class TotemMachine(Formation):
             effects.append(Drop("redundant token"))
         else:
             ring.token_seq = token.token_seq
-            self._custody.moved(effects)
+            self._custody.returned()
             self._time_rotation(now_us, token)
             if self.exchange is not None:
                 self._visit_recovery(now_us, token, self.exchange, effects)
