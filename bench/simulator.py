@@ -88,7 +88,8 @@ def main() -> None:
     for name, best in figures.items():
         print(
             f"{name}: {best['receptions_per_s']:,.0f} receptions/s; "
-            f"a reception {best['simulate_us']:.1f} µs, its trace {best['write_us']:.1f}, its audit {best['audit_us']:.1f}; "
+            f"a reception {best['simulate_us']:.1f} µs, "
+            f"its trace {best['write_us']:.1f}, its audit {best['audit_us']:.1f}; "
             f"{best['loops_per_reception']:.0f} loops"
         )
 
