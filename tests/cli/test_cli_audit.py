@@ -67,7 +67,10 @@ def test_what_is_no_trace_is_refused_in_words(tmp_path: Path, rows: list[Row], j
     nonsense.write_text("no Parquet at all")
     empty = tmp_path / "empty"
     empty.mkdir()
+    silent = tmp_path / "silent.parquet"
+    pq.write_table(pq.read_table(file).slice(0, 0), silent)
     for path, complaint in (
+        (silent, "holds no event: there is nothing to audit"),
         (tmp_path / "nowhere", "does not exist: give the directory"),
         (empty, "holds no Parquet file"),
         (nonsense, "cannot be read as Parquet"),

@@ -202,6 +202,16 @@ def test_an_event_without_a_node_is_refused(tmp_path: Path) -> None:
     assert "column 'node' has rows without a value" in refusal(tmp_path)
 
 
+def test_an_event_that_no_trace_has_is_refused(tmp_path: Path) -> None:
+    """Nothing would judge it, and a trace full of them would pass for clean."""
+    rows = table(rows_of(2))
+    odd = pa.array(["install", "reboot"])
+    pq.write_table(
+        rows.set_column(rows.schema.get_field_index("event"), "event", odd), tmp_path / "r.parquet"
+    )
+    assert "'reboot' is no event of a trace: they are submit, originate" in refusal(tmp_path)
+
+
 def test_other_widths_encodings_and_columns_are_taken(tmp_path: Path) -> None:
     """A trace that went through another tool reads the same, if nothing was lost."""
     rows = rows_of(5)

@@ -46,6 +46,8 @@ def audit(
         report = audit_runs(_noting(read_runs(trace), names))
     except TraceError as error:
         refuse(str(error))
+    if not names:
+        refuse(f"{trace} holds no event: there is nothing to audit")
     if json:
         answer({"engine": str(engine), "runs": len(names), **report.as_dict()})
     else:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ordercast.trace.schema import SCHEMA, Row
+from ordercast.trace.schema import EVENTS, SCHEMA, Row
 
 _ALWAYS = ("run", "node", "incarnation", "step", "time_us", "event")
 """Columns that every row has a value in."""
@@ -106,7 +106,11 @@ def _read(file: Path) -> pa.Table:
     for name in _ALWAYS:
         if table.column(name).null_count:
             raise TraceError(f"{file}: column {name!r} has rows without a value: every event needs one.")
-    return pa.table([_cast(file, field, table.column(field.name)) for field in SCHEMA], schema=SCHEMA)
+    table = pa.table([_cast(file, field, table.column(field.name)) for field in SCHEMA], schema=SCHEMA)
+    for event in pc.unique(table.column("event")).to_pylist():
+        if event not in EVENTS:
+            raise TraceError(f"{file}: {event!r} is no event of a trace: they are {', '.join(EVENTS)}.")
+    return table
 
 
 def _cast(file: Path, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:

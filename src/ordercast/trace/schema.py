@@ -36,6 +36,21 @@ SCHEMA = pa.schema(
 )
 """The columns, in order."""
 
+EVENTS = (
+    "submit",
+    "originate",
+    "deliver",
+    "stable",
+    "install",
+    "crash",
+    "restart",
+    "halt",
+    "packet_sent",
+    "packet_received",
+    "packet_dropped",
+)
+"""What the column `event` holds; the last three only where packets are traced."""
+
 Row: TypeAlias = tuple[
     int,  # node
     int,  # incarnation
