@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from contextlib import nullcontext
 from enum import StrEnum
@@ -107,8 +108,8 @@ def run(
 
 
 def _positive(option: str, value: float) -> float:
-    if value <= 0:
-        raise typer.BadParameter(f"{value:g} is not above 0", param_hint=option)
+    if not 0 < value < math.inf:
+        raise typer.BadParameter(f"{value:g} is no number above 0", param_hint=option)
     return value
 
 

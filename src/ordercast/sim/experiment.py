@@ -7,6 +7,7 @@ length can be traced and measured, but only one of up to `MOST_AUDITED` rows is 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -53,8 +54,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise ValueError(f"a group has at least one node, not {self.nodes}")
-        if self.seconds <= 0:
-            raise ValueError(f"a run takes more than {self.seconds} seconds")
+        if not 0 < self.seconds < math.inf:
+            raise ValueError(f"a run takes some seconds, more than 0, not {self.seconds}")
 
     @property
     def end_us(self) -> int:

@@ -62,6 +62,16 @@ class Wiring(NamedTuple):
     """A packet will not arrive at a host, and why."""
 
 
+_LIMITS: dict[str, tuple[float, float]] = {
+    "loss": (0, 1),
+    "duplicate": (0, 1),
+    "reorder": (0, 1),
+    "bits_per_s": (1, math.inf),
+    "mtu": (68, math.inf),  # what IP asks of every medium
+}
+"""The least and the most that a field may be; of the others, that it is not negative."""
+
+
 class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What all networks have: the hosts on them, and loss."""
 
@@ -76,6 +86,13 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The same for a unicast packet: the token."""
     send_us: int = 0
     """Processor time a host needs to send a packet; the packet leaves after it."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            least, most = _LIMITS.get(name, (0, math.inf))
+            if not least <= getattr(self, name) <= most:
+                upto = f"between {least} and {most}" if most < math.inf else f"{least} or more"
+                raise ValueError(f"{name} is {getattr(self, name)}: choose {upto}")
 
     def open(self, nodes: Sequence[NodeId], seed: str) -> Network:
         """A network of this kind, in its first instant."""

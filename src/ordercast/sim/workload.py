@@ -7,6 +7,7 @@ group copes; what finds no room waits in the application, and is refused when to
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from functools import partial
@@ -46,7 +47,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """From when on nothing arrives; None is never."""
 
     def __post_init__(self) -> None:
-        if self.arrivals != "saturating" and self.rate <= 0:
+        if self.arrivals != "saturating" and not 0 < self.rate < math.inf:
             raise ValueError(f"the rate is messages per second and above 0, not {self.rate}")
         if self.size < 0 or (self.size_to is not None and self.size_to < self.size):
             raise ValueError(f"sizes go from {self.size} to {self.size_to} bytes: that is no range")
