@@ -84,7 +84,7 @@ def _hunt_all(seeds: range, nodes: tuple[int, int], names: list[str], jobs: int)
             hunts[hunt.mutant] = hunt
             bar.step()
             if hunt.failure is None:
-                bar.say(f"[bold red]✗[/] {hunt.mutant} survives {hunt.seeds} seeds")
+                bar.say(f"[bold red]✗[/] {hunt.mutant} survives {_seeds(hunt.seeds)}")
     return hunts
 
 
@@ -113,7 +113,11 @@ def _show(hunts: dict[str, Hunt], names: list[str], most: int) -> None:
     for name in alive:
         SAY.print(f"[bold red]✗[/] {name}: {known[name].breaks}")
     if alive:
-        SAY.print(verdict(False, f"{len(alive)} of {len(names)} mutants survive {most:,} seeds"))
+        SAY.print(verdict(False, f"{len(alive)} of {len(names)} mutants survive {_seeds(most)}"))
     else:
         slowest = max(hunt.seeds for hunt in hunts.values())
-        SAY.print(verdict(True, f"all {len(names)} mutants are caught, the last after {slowest:,} seeds"))
+        SAY.print(verdict(True, f"all {len(names)} mutants are caught, the last after {_seeds(slowest)}"))
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count:,} seeds"

@@ -124,7 +124,7 @@ def _document(case: Case, result: Result, command: str) -> dict[str, Any]:
 def _show(drawn: Case, case: Case, cuts: Cuts | None, result: Result, world: World, told: list[Note]) -> None:
     SAY.print(facts(_case(case)))
     SAY.print()
-    _show_faults(drawn, case, cuts)
+    _show_faults(drawn, cuts)
     SAY.print()
     SAY.print(Drawing(tell(world.rows), told))
     SAY.print()
@@ -152,7 +152,7 @@ def _case(case: Case) -> dict[str, str]:
     }
 
 
-def _show_faults(drawn: Case, case: Case, cuts: Cuts | None) -> None:
+def _show_faults(drawn: Case, cuts: Cuts | None) -> None:
     """By number, as --faults takes them; those that are cut out are counted."""
     begun = [number for number, fault in enumerate(drawn.faults) if not is_ending(drawn, fault)]
     kept = begun if cuts is None or cuts.faults is None else cuts.faults
