@@ -50,13 +50,14 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     eager_requests: bool = False
     """Ask for a gap at the first token that shows it, as the paper does; else only at the second, when a
-    late packet has had a whole rotation to arrive (no storms of needless retransmissions)."""
+    late packet has had a whole rotation to arrive (no storms of needless retransmissions). An accelerated
+    ring never asks eagerly: there packets behind the token are no gap."""
 
     accelerated_window: int = 0
     """Packets a member may send after it has passed the token on; 0 is the paper's protocol."""
 
     idle_rotations: int = 3
-    """Rotations with nothing new after which the representative holds the token."""
+    """Rotations with nothing new after which the representative holds the token; see `hold_us`."""
 
     hold_us: int = 10_000
     """How long it holds it before the next rotation of an idle ring; 0 turns holding off."""
