@@ -25,15 +25,12 @@ class Runaway(Exception):
 class Clock:
     """The time, what is due, and the rows of what happened."""
 
-    def __init__(
-        self, seed: int | str, sink: Callable[[list[Row]], None] | None = None, sink_rows: int = 50_000
-    ) -> None:
+    def __init__(self, seed: int | str) -> None:
         self.now = 0
         """Virtual time in microseconds."""
         self.seed = seed
         self.rows: list[Row] = []
-        """The trace, in the order in which things happened."""
-        self._sink, self._sink_rows = sink, sink_rows
+        """The trace, in the order in which things happened. Whoever takes rows out may clear it."""
         self._heap: list[HeapEntry] = []
         self._tick = count().__next__
 
@@ -52,8 +49,6 @@ class Clock:
                     if act is None:
                         return
                     act(a, b)
-                if len(self.rows) >= self._sink_rows and self._sink:
-                    self.flush()
                 idle = idle + _CHUNK if self.now == idle_at else 0
                 idle_at = self.now
                 if idle > _MOST_AT_ONE_INSTANT:
@@ -67,12 +62,6 @@ class Clock:
     def at(self, when_us: int, act: Callable[[], object]) -> None:
         """Call `act` at that time (now, if it is past)."""
         heappush(self._heap, (max(when_us, self.now), self._tick(), _call, act, None))
-
-    def flush(self) -> None:
-        """Give the rows in memory to the sink, if there is one."""
-        if self._sink and self.rows:
-            self._sink(self.rows)
-            self.rows.clear()
 
 
 def _call(act: Callable[[], object], _: None) -> None:

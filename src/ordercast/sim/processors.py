@@ -15,7 +15,6 @@ from ordercast.sim.clock import Clock
 from ordercast.sim.host import Alarm, Host
 from ordercast.sim.network import NetworkConfig
 from ordercast.trace.recorder import Recorder
-from ordercast.trace.schema import Row
 
 
 class Processors(Clock):
@@ -28,10 +27,8 @@ class Processors(Clock):
         seed: int | str,
         packets: bool,
         kind_of: Callable[[bytes], str | None],
-        sink: Callable[[list[Row]], None] | None,
-        sink_rows: int,
     ) -> None:
-        super().__init__(seed, sink, sink_rows)
+        super().__init__(seed)
         self.nodes = tuple(sorted(nodes))
         self.hosts = {node: Host(node, Recorder(node, self.rows, packets, kind_of)) for node in self.nodes}
         self.receptions = 0

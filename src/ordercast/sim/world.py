@@ -50,7 +50,6 @@ from ordercast.sim.network import NetworkConfig, Wiring
 from ordercast.sim.payloads import Corruption, Ledger, payload
 from ordercast.sim.processors import Processors
 from ordercast.trace.recorder import no_kind
-from ordercast.trace.schema import Row
 
 MachineFactory = Callable[[NodeId, random.Random], Machine]
 """Makes the machine for one life of a node; the stream is for what the machine draws (jitter)."""
@@ -85,19 +84,15 @@ class World(Processors):
         *,
         packets: bool = False,
         kind_of: Callable[[bytes], str | None] = no_kind,
-        sink: Callable[[list[Row]], None] | None = None,
-        sink_rows: int = 50_000,
         history: int = 10_000,
         application_queue: int = 1_024,
     ) -> None:
         """Set up `nodes` on `network`; none is started yet.
 
-        `packets` traces packets too, with their kind from `kind_of`. With a `sink` the trace does not
-        stay in memory: whenever about `sink_rows` have come together the sink is given the list, which
-        is emptied when it returns; call `flush` at the end. `history` bounds how many changes of state
-        are remembered, `application_queue` how many messages a node's application keeps waiting.
+        `packets` traces packets too, with their kind from `kind_of`. `history` bounds how many changes of
+        state are remembered, `application_queue` how many messages a node's application keeps waiting.
         """
-        super().__init__(nodes, network, seed, packets, kind_of, sink, sink_rows)
+        super().__init__(nodes, network, seed, packets, kind_of)
         self.corrupt: list[Corruption] = []
         """Deliveries that are not what was submitted (the first hundred)."""
         self.names: dict[MessageId, str] = {}
@@ -114,7 +109,7 @@ class World(Processors):
         self.starts = self.halts = self.submissions = self.accepted = 0
         self.waited_us = 0
         """How long accepted messages had waited for room, in all."""
-        self.sent_packets = self.sent_bytes = 0
+        self.sent_packets = 0
         self._make = make
         self._application_queue = application_queue
         self._watchers: list[Callable[[NodeId, str], None]] = []
@@ -363,14 +358,11 @@ class World(Processors):
     # --- effects -------------------------------------------------------------------------------
 
     def _multicast(self, host: Host, effect: Multicast) -> None:
-        data = effect[0]
         self.sent_packets += 1
-        self.sent_bytes += len(data)
-        self.network.multicast(self.now, host.node, data)
+        self.network.multicast(self.now, host.node, effect[0])
 
     def _unicast(self, host: Host, effect: Unicast) -> None:
         self.sent_packets += 1
-        self.sent_bytes += len(effect.data)
         self.network.unicast(self.now, host.node, effect.to, effect.data)
 
     def _send(self, host: Host, effect: Multicast | Unicast) -> None:
