@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -71,13 +72,15 @@ class Figures(msgspec.Struct, kw_only=True):
     utilization: float | None
     """Share of the time in which the shared medium was in use; None where there is none."""
     stats: dict[str, float]
-    """The machines' own figures, summed over the nodes (`…_max`: the largest)."""
+    """The machines' own figures, summed over the nodes (`…_max`: the largest, of their whole lives)."""
     drops: dict[str, int]
     refused: dict[str, int]
     waited_us: float
     """How long a message waited, on average, before its machine had room for it."""
     handled: int
+    """Events that machines handled in the whole run."""
     receptions: int
+    """Packets among them."""
     corrupt: list[str]
     report: Report | None
     """The auditor's; None if it was not asked, or the run was too long."""
@@ -186,6 +189,7 @@ class _Conductor:
         self._kept: list[Row] | None = [] if experiment.audited else None
         self._stats: dict[tuple[NodeId, int], dict[str, float]] = {}
         self._busy_us = 0.0
+        self._drops: Counter[str] = Counter()
         self._world = World(
             protocol.make(experiment.settings),
             tuple(range(1, experiment.nodes + 1)),
@@ -207,7 +211,7 @@ class _Conductor:
             metrics=metrics,
             utilization=(world.network.busy_us - self._busy_us) / load_us if world.network.busy_us else None,
             stats=self._machine_stats(),
-            drops=dict(world.drops),
+            drops=dict(world.drops - self._drops),
             refused=dict(world.refused),
             waited_us=world.waited_us / world.accepted if world.accepted else 0.0,
             handled=world.handled,
@@ -246,6 +250,7 @@ class _Conductor:
 
     def _load_begins(self) -> None:
         self._busy_us = self._world.network.busy_us
+        self._drops = self._world.drops.copy()
         self._stats = {(node, life): stats for node, life, stats in self._lives()}
 
     def _lives(self) -> Iterator[tuple[NodeId, int, dict[str, float]]]:
