@@ -6,12 +6,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ordercast.audit.explain import Violation
-from ordercast.audit.history import History
+from ordercast.audit.properties import Check
 from ordercast.sim.network import Lan
 from ordercast.sim.world import MachineFactory
-
-Check = Callable[[History], list[Violation]]
 
 
 class Protocol(NamedTuple):
