@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/simulator.py [--json]
 
-Five nodes under three loads. Times are processor time, the best of several short runs. Machines are noisy
+Five nodes under several loads. Times are processor time, the best of several short runs. Machines are noisy
 and interpreters differ, so each figure is also given as a ratio to an empty loop measured in the same run:
 how many iterations of ``x += i`` a reception costs. Compare ratios, not seconds.
 """
