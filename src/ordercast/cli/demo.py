@@ -71,7 +71,8 @@ def demo(
     SAY.print()
     SAY.print(Drawing(story, told))
     drawing = directory / "demo.svg"
-    drawing.write_text(svg.draw(story, told, title="A ring of five: a crash, a partition and a remerge"))
+    drawn = svg.draw(story, told, title="A ring of five: a crash, a partition and a remerge")
+    drawing.write_text(drawn, encoding="utf-8")
     report = audit(rows)
     SAY.print()
     show_violations(report.violations)

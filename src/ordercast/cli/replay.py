@@ -65,7 +65,8 @@ def replay(
     if svg is not None:
         with blaming("--svg"):
             svg.parent.mkdir(parents=True, exist_ok=True)
-            svg.write_text(svg_drawing.draw(tell(world.rows), told, title=f"{protocol}, seed {seed}"))
+            drawing = svg_drawing.draw(tell(world.rows), told, title=f"{protocol}, seed {seed}")
+            svg.write_text(drawing, encoding="utf-8")
     if trace is not None:
         with blaming("--trace"), TraceWriter(trace, trace_name(protocol, seed)) as writer:
             writer.write(world.rows)
