@@ -1,1 +1,1 @@
-"""The Totem single-ring protocol (seed 000), as one pure machine."""
+"""The Totem single-ring protocol (000), as one pure machine."""

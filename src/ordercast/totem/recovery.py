@@ -119,7 +119,7 @@ def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> 
 def transitional(new: ConfigurationId, trans_memb: tuple[NodeId, ...]) -> Configuration:
     """The configuration between an old ring and a new one.
 
-    The seed gives its number as two less (000 §6.2.2) and as one less (§7.2) than the new ring's. Ring
+    The paper gives its number as two less (000 §6.2.2) and as one less (§7.2) than the new ring's. Ring
     numbers step by four, so either is unique; two less it is.
     """
     return Configuration(ConfigurationId(new.seq - 2, trans_memb[0]), Kind.TRANSITIONAL, trans_memb)
