@@ -58,7 +58,8 @@ def replay(
         between = options.nodes(nodes)
     drawn = plan(chosen, seed, between)
     cuts = _cuts(drawn, members, faults, faults_until)
-    case = plan(chosen, seed, between, cuts)
+    with blaming("--faults-until"):
+        case = plan(chosen, seed, between, cuts)
     result, world = run_case(chosen, case, packets=packets)
     told = _notes(case, world)
     campaign = Campaign(protocol=protocol, nodes=between, seeds=range(seed, seed + 1))

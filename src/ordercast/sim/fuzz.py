@@ -124,6 +124,8 @@ def cut(case: Case, cuts: Cuts) -> Case:
     """A smaller case."""
     members = cuts.members if cuts.members is not None else case.nodes
     until_us = case.duration_us if cuts.duration_us is None else cuts.duration_us
+    if until_us > case.duration_us:
+        raise ValueError(f"faults of this seed end at {case.duration_us}us; they can only end earlier")
     kept = range(len(case.faults)) if cuts.faults is None else cuts.faults
     begun = [
         without

@@ -168,9 +168,14 @@ class Formation:
             effects.append(Drop("join of a stranger"))
 
     def _invited(self, now_us: int, join: Join) -> bool:
-        """Whether a stranger's Join asks this node, and at a time when its ring may be disturbed."""
-        wanted = self.me in join.proc_set and self.me not in join.fail_set
-        return join.merge and wanted and self._settled(now_us)
+        """Whether a stranger's Join asks this ring, as a whole, and at a time when it may be disturbed.
+
+        One that has given up a part of the ring would only tear it apart, and the parts would do the same to
+        each other.
+        """
+        members = self.ring.members
+        whole = set(members) <= set(join.proc_set) and not set(members) & set(join.fail_set)
+        return join.merge and whole and self._settled(now_us)
 
     def _hear(self, now_us: int, join: Join, effects: list[Effect]) -> None:
         """Join message received in Gather (Fig. 4)."""
