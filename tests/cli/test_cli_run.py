@@ -136,3 +136,10 @@ def test_a_mistake_in_a_file_of_faults_is_named_with_its_line(tmp_path: Path) ->
     said = ordercast("sim", "run", "--faults", file)
     assert said.code == 2
     assert "line 2: expected a time such as 20ms" in said.sentence
+
+
+def test_a_message_that_no_node_would_take_is_refused() -> None:
+    said = ordercast(*SHORT, "--size", 17_000_000)
+    assert said.code == 2
+    assert "larger than" in said.err
+    assert "--size" in said.err

@@ -22,9 +22,6 @@ from ordercast.trace.schema import Row
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
-UNREACHABLE = {(State.COMMIT, "failure to receive")}
-"""In Commit the regular token is discarded (000 Fig. 5), so nobody counts its visits."""
-
 
 @cache
 def text(file: Path) -> str:
@@ -61,4 +58,4 @@ def test_every_change_of_state_there_is_happens_in_some_scenario() -> None:
     # A node comes into the world operational on its singleton ring; the story has no state before that.
     expected |= {(State.OPERATIONAL, because) for _, because in expected if because == "started"}
     table = {(state, because) for state, reasons in NEXT.items() for because in reasons}
-    assert table - expected == UNREACHABLE
+    assert table <= expected

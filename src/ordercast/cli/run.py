@@ -19,7 +19,7 @@ from ordercast.cli.screen import SAY, Code, answer, blaming, counting, facts, ve
 from ordercast.draw.words import duration
 from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.campaign import trace_name
-from ordercast.sim.experiment import MOST_AUDITED, WARM_UP_US, Experiment, Figures, conduct
+from ordercast.sim.experiment import MOST_AUDITED, WARM_UP_US, Experiment, Figures, check_size, conduct
 from ordercast.sim.faults import Fault
 from ordercast.sim.network import NetworkConfig, preset
 from ordercast.sim.workload import Workload
@@ -94,6 +94,8 @@ def run(
         packets=packets,
         audited=audit,
     )
+    with blaming("--size"):
+        check_size(chosen, experiment)
     with blaming("--trace"):
         writer = TraceWriter(trace, trace_name(protocol, seed)) if trace is not None else None
     with writer or nullcontext(), counting("simulating ms", experiment.end_us // 1000) as bar:

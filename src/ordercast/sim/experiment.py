@@ -8,6 +8,7 @@ length can be traced and measured, but only one of up to `MOST_AUDITED` rows is 
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ import msgspec
 
 from ordercast.audit.explain import Report
 from ordercast.audit.properties import audit
+from ordercast.core.contract import Start
 from ordercast.core.identity import NodeId
 from ordercast.sim.faults import Fault, schedule
 from ordercast.sim.fuzz import without_garbage_collection
@@ -162,6 +164,18 @@ def _latencies(by_guarantee: Mapping[str, Latency]) -> dict[str, dict[str, float
     }
 
 
+def check_size(protocol: Protocol, experiment: Experiment) -> None:
+    """Raise ValueError if the load has messages that no machine with these settings would ever take."""
+    machine = protocol.make(experiment.settings)(1, random.Random(0))
+    machine.handle(0, Start(0, None))
+    largest = experiment.workload.size_to or experiment.workload.size
+    if largest > machine.room:
+        raise ValueError(
+            f"a message of {largest} bytes is larger than the {machine.room} that {protocol.name} takes with "
+            "these settings; send smaller ones, or raise its limits with --set"
+        )
+
+
 def conduct(
     protocol: Protocol,
     experiment: Experiment,
@@ -170,6 +184,7 @@ def conduct(
     step: Callable[[int], None] = lambda now_us: None,
 ) -> Figures:
     """Carry out an experiment. `step` is told the virtual time now and then."""
+    check_size(protocol, experiment)
     with without_garbage_collection():
         return _Conductor(protocol, experiment, trace, step).figures()
 

@@ -22,11 +22,12 @@ _ABANDON = {
     "token lost": State.GATHER,
     "join heard": State.GATHER,
     "member left": State.GATHER,
-    "failure to receive": State.GATHER,
 }
+_DEAF = {"failure to receive": State.GATHER}
+"""Where the regular token goes round: in Commit it is discarded (Fig. 5), so nobody counts its visits."""
 
 NEXT: dict[State, dict[str, State]] = {
-    State.OPERATIONAL: {"started": State.GATHER, "merge": State.GATHER, **_ABANDON},
+    State.OPERATIONAL: {"started": State.GATHER, "merge": State.GATHER, **_ABANDON, **_DEAF},
     State.GATHER: {
         "news": State.GATHER,
         "no consensus": State.GATHER,
@@ -36,6 +37,6 @@ NEXT: dict[State, dict[str, State]] = {
         "commit token": State.COMMIT,
     },
     State.COMMIT: {"commit token returned": State.RECOVERY, **_ABANDON},
-    State.RECOVERY: {"recovered": State.OPERATIONAL, **_ABANDON},
+    State.RECOVERY: {"recovered": State.OPERATIONAL, **_ABANDON, **_DEAF},
 }
 """Which reason leads from which state to which; anything else is a defect."""
