@@ -30,7 +30,17 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sim": frozenset({"core", "trace", "audit"}),  # the fuzzer judges its runs with the auditor
     "protocols": frozenset({"core", "audit", "sim", *MACHINES}),  # the list of them
     "mutants": frozenset({"core", *MACHINES}),
-    "cli": frozenset({"core", "trace", "audit", "draw", "sim", "protocols", "mutants", *MACHINES}),
+    "errors": frozenset(),
+    "runtime": frozenset({"core", "trace", "errors"}),  # drives any machine: it is handed one
+    "groups": frozenset({"core", "errors", "runtime", "protocols"}),
+    "threads": frozenset({"core", "errors", "runtime", "groups"}),
+    "measure": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
+    "cli": frozenset(
+        {
+            *("core", "trace", "audit", "draw", "sim", "protocols", "mutants", "errors", "runtime"),
+            *("groups", "threads", "measure", *MACHINES),
+        }
+    ),
 }
 """Package by package, the others of ours that it may import; a new package is added here on purpose."""
 
