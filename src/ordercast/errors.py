@@ -1,0 +1,54 @@
+"""What can go wrong for a user of the library: each message is a sentence that says what to do.
+
+All of them are `OrdercastError`; where Python has a word for the kind of mistake, they are that too.
+"""
+
+from __future__ import annotations
+
+
+class OrdercastError(Exception):
+    """Something that the user of a node can do something about."""
+
+
+class NodeClosed(OrdercastError):
+    """The node has ended, or was never started: it takes no more work."""
+
+
+class DuplicateNode(OrdercastError):
+    """Another living node of the group has the same identifier."""
+
+
+class KeyProblem(OrdercastError):
+    """A group key, or the file that holds it, cannot be used as it is."""
+
+
+class StorageProblem(OrdercastError):
+    """The node cannot keep what it must not forget, and stops before it could break uniqueness."""
+
+
+class SendTimeout(OrdercastError, TimeoutError):
+    """A send waited longer than it was allowed to, because the window stayed full."""
+
+    def __init__(self, message: str, holder: int | None = None) -> None:
+        super().__init__(message)
+        self.holder = holder
+        """The node that holds the group up, where it is known."""
+
+    def __reduce__(self) -> tuple[type[SendTimeout], tuple[str, int | None]]:
+        return type(self), (str(self), self.holder)
+
+
+class MessageTooLarge(OrdercastError, ValueError):
+    """A payload is longer than the group carries in one message."""
+
+
+class ConfigProblem(OrdercastError, ValueError):
+    """A configuration says something that cannot be, or leaves out something that must be."""
+
+
+class Evicted(OrdercastError):
+    """The group went on without this node, because it was too slow for longer than the limit."""
+
+
+class AddressProblem(OrdercastError):
+    """An address is not written as one, is taken, or is not one of this machine's."""
