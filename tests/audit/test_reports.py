@@ -13,7 +13,7 @@ from story import Story, delivered, parted, random_story, three
 
 from ordercast.audit.explain import KEPT
 from ordercast.audit.properties import Expectation, Report, audit, audit_runs
-from ordercast.trace.reader import TraceError
+from ordercast.trace.schema import TraceError
 
 
 def again() -> Story:

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.trace.recorder import Recorder
-from ordercast.trace.schema import SCHEMA, Row
+from ordercast.trace.schema import COLUMNS as ALL_COLUMNS
+from ordercast.trace.schema import Row
 
-COLUMNS = SCHEMA.names[1:]
+COLUMNS = list(ALL_COLUMNS)[1:]
 RING = ConfigurationId(8, 1)
 NONE = dict.fromkeys(COLUMNS)
 

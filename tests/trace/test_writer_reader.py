@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
-from ordercast.trace.reader import TraceError, read_runs
-from ordercast.trace.schema import SCHEMA, Row
+from ordercast.trace.reader import read_runs
+from ordercast.trace.schema import SCHEMA, Row, TraceError
 from ordercast.trace.writer import ROW_GROUP, TraceWriter
 
 

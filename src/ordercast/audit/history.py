@@ -17,8 +17,7 @@ from operator import eq, itemgetter, lt
 from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.core.identity import ConfigurationId, MessageId, NodeId
-from ordercast.trace.reader import TraceError
-from ordercast.trace.schema import Row
+from ordercast.trace.schema import Row, TraceError
 
 Facts: TypeAlias = tuple[Any, ...]
 """What a row says of a message: the columns ``origin`` to ``guarantee``. See `Message` for the names."""

@@ -15,8 +15,8 @@ from ordercast.audit.explain import Report, Violation
 from ordercast.audit.properties import audit_runs
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, Code, answer, refuse, verdict
-from ordercast.trace.reader import TraceError, read_runs
-from ordercast.trace.schema import Row
+from ordercast.trace.reader import read_runs
+from ordercast.trace.schema import Row, TraceError
 
 MOST_SHOWN = 6
 """Violations told to people; JSON has all that the auditor keeps."""

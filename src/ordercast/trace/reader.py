@@ -11,14 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ordercast.trace.schema import EVENTS, SCHEMA, Row
+from ordercast.trace.schema import EVENTS, SCHEMA, Row, TraceError
 
 _ALWAYS = ("run", "node", "incarnation", "step", "time_us", "event")
 """Columns that every row has a value in."""
-
-
-class TraceError(Exception):
-    """What was given is not a trace of this schema. The message says what to do."""
 
 
 def read_runs(path: Path) -> Iterator[tuple[str, list[Row]]]:

@@ -1,40 +1,44 @@
 """The trace: one schema for simulated and real runs, one row an event.
 
-Tools outside this project read these columns; names, order and types are fixed.
+Tools outside this project read these columns; names, order and types are fixed. A running node makes
+rows and writes no Parquet, so that Arrow, which takes a quarter of a second to load, waits until
+somebody asks for `SCHEMA`.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-SCHEMA = pa.schema(
-    [
-        ("run", pa.string()),
-        ("node", pa.int32()),
-        ("incarnation", pa.int32()),
-        ("step", pa.int64()),
-        ("time_us", pa.int64()),
-        ("event", pa.string()),
-        ("config_seq", pa.int64()),
-        ("config_rep", pa.int32()),
-        ("config_kind", pa.string()),
-        ("members", pa.list_(pa.int32())),
-        ("origin", pa.int32()),
-        ("origin_incarnation", pa.int32()),
-        ("number", pa.int64()),
-        ("origin_config_seq", pa.int64()),
-        ("origin_config_rep", pa.int32()),
-        ("seq", pa.int64()),
-        ("slot", pa.int32()),
-        ("guarantee", pa.string()),
-        ("group", pa.string()),
-        ("size", pa.int32()),
-        ("packet", pa.string()),
-    ]
-)
-"""The columns, in order."""
+    SCHEMA: pa.Schema
+    """The columns as Arrow has them. Made when it is first asked for: see `__getattr__`."""
+
+COLUMNS = {
+    "run": "string",
+    "node": "int32",
+    "incarnation": "int32",
+    "step": "int64",
+    "time_us": "int64",
+    "event": "string",
+    "config_seq": "int64",
+    "config_rep": "int32",
+    "config_kind": "string",
+    "members": "list of int32",
+    "origin": "int32",
+    "origin_incarnation": "int32",
+    "number": "int64",
+    "origin_config_seq": "int64",
+    "origin_config_rep": "int32",
+    "seq": "int64",
+    "slot": "int32",
+    "guarantee": "string",
+    "group": "string",
+    "size": "int32",
+    "packet": "string",
+}
+"""The columns, in order, and what each holds."""
 
 EVENTS = (
     "submit",
@@ -74,3 +78,22 @@ Row: TypeAlias = tuple[
     str | None,  # packet
 ]
 """One event in memory: the columns behind `run`, in order. The run is said once for all of them."""
+
+
+class TraceError(Exception):
+    """What was given is not a trace of this schema. The message says what to do."""
+
+
+def __getattr__(name: str) -> Any:
+    if name != "SCHEMA":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "int32": pa.int32(),
+        "int64": pa.int64(),
+        "list of int32": pa.list_(pa.int32()),
+    }
+    globals()["SCHEMA"] = schema = pa.schema([(column, types[kind]) for column, kind in COLUMNS.items()])
+    return schema
