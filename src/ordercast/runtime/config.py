@@ -1,0 +1,451 @@
+"""What a node is told: one validated object, from a TOML file or from Python.
+
+Every mistake is a `ConfigProblem` that names the field, what is wrong with it, and what to write instead.
+The meaning of a field is written once, below it; `explain.py` takes it from there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import math
+import re
+import tomllib
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from ordercast.core.identity import MAX_NODE_ID
+from ordercast.core.wire import MAX_PACKET
+from ordercast.errors import AddressProblem, ConfigProblem
+
+DEFAULT_PORT = 4801
+IP_AND_UDP_HEADERS = 48
+"""Bytes of a frame that are not payload: 40 of IPv6 and 8 of UDP. IPv4 needs 20 less."""
+
+
+class Place(NamedTuple):
+    """Where a node listens."""
+
+    host: str
+    port: int
+    """Tokens and greetings arrive here, data at the next one; 0 is any two neighbours that are free."""
+    exact: bool
+    """False: if the port is taken, the next free pair above it does as well."""
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a node can be told. Only what differs from the default has to be."""
+
+    id: int | None = None
+    """The node's number in the group, from 1. Not set: the number kept in `data`, or one drawn at random
+    at the first start and then kept there. No two living nodes of a group may have the same."""
+
+    data: Path | None = None
+    """Directory of what the node must not forget over restarts: its number and its last ring. Each node
+    needs its own. Not set: nothing is kept, and the node is another one after a restart."""
+
+    seeds: tuple[str, ...] = ()
+    """Addresses of some other nodes, as "host:port". One that can be reached is enough: it tells of the
+    others. The node's own address may be among them, so that all nodes can have the same list. The first
+    node of a group needs none."""
+
+    peers: tuple[str, ...] | None = None
+    """Addresses of all nodes, instead of `seeds`: nobody else is let in, and nothing is discovered. The
+    node's own may be among them."""
+
+    listen: str | None = None
+    """Where the node receives: "host:port", with an IPv6 host in brackets, as in "[::1]:4801". Tokens and
+    greetings come to that port and data to the next one, so firewalls must let both through (UDP). Port 0
+    takes any free pair. Not set: port 4801, or the next free pair; on all interfaces with a `key`, and
+    on 127.0.0.1 alone without one."""
+
+    multicast: str | None = None
+    """Send data to this IP multicast group, as in "239.1.2.3:4803", where the network carries multicast.
+    The same at all nodes. Not set: each packet goes to every member by itself, which works everywhere."""
+
+    interface: str | None = None
+    """The network interface that multicast uses, by name or by its address, as in "eth0". Not set: the
+    system chooses."""
+
+    key: Path | None = None
+    """File with the group key, made by `ordercast keygen`; the same at all nodes. With it every packet is
+    authenticated and encrypted. Not set: anyone who can reach the ports can read and forge messages."""
+
+    cipher: Literal["aes-gcm", "chacha20-poly1305"] = "aes-gcm"
+    """How packets are sealed, the same at all nodes. AES-GCM is the faster one where the processor has
+    instructions for it, as nearly all servers do; ChaCha20-Poly1305 where not."""
+
+    insecure: bool = False
+    """Allow the node to be reached from other machines without a `key`. Only for networks where you trust
+    everyone."""
+
+    protocol: str = "totem"
+    """Which protocol orders the messages, the same at all nodes. Its own settings are in the table of its
+    name."""
+
+    protocol_settings: dict[str, Any] = {}
+    """Settings of the protocol, the same at all nodes; times are microseconds."""
+
+    trace: Path | None = None
+    """Directory for the run's trace, which `ordercast audit` checks. Not set: no trace."""
+
+    trace_rows: int = 500_000
+    """Events in one file of the trace; then the next file is begun."""
+
+    trace_files: int = 20
+    """How many files of the trace are kept: when there are more, the oldest is deleted."""
+
+    metrics: str | None = None
+    """Serve Prometheus metrics over HTTP at this address, as in "127.0.0.1:9464". Not set: no metrics."""
+
+    log: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important messages that `ordercast node` still logs."""
+
+    send_buffer: int = 1024 * 1024
+    """Bytes that the application has sent and the node has not yet broadcast. When it is full, sending
+    waits."""
+
+    receive_buffer: int = 8 * 1024 * 1024
+    """Bytes that were delivered to the application and that it has not read yet. When it is full, the
+    whole group is slowed down; see `evict_after`."""
+
+    evict_after: float | None = None
+    """Seconds for which the application may leave its receive buffer full. After that the node leaves the
+    group, so that the others can go on. Not set: the group waits, however long it takes."""
+
+    mtu: int = 1500
+    """Largest IP packet that the network carries whole, in bytes, the same at all nodes. Datagrams are
+    made to fit."""
+
+    socket_buffer: int = 4 * 1024 * 1024
+    """Bytes of receive buffer that the kernel is asked for. It may grant less (Linux: net.core.rmem_max);
+    `ordercast status` tells how much it granted."""
+
+    @property
+    def sealed(self) -> bool:
+        """Whether a key file is named."""
+        return self.key is not None
+
+    @property
+    def datagram_size(self) -> int:
+        """Bytes that one datagram carries without being split on the way."""
+        return min(self.mtu - IP_AND_UDP_HEADERS, MAX_PACKET)
+
+    def place(self, sealed: bool | None = None) -> Place:
+        """Where to listen, if that is allowed; `sealed` where the key is not given as a file.
+
+        Without a key a node is reached from its own machine only, unless it is told to be `insecure`.
+        """
+        open_to_all = self.insecure or (self.sealed if sealed is None else sealed)
+        others = [*self.seeds, *(self.peers or ()), *((self.multicast,) if self.multicast else ())]
+        if self.listen is not None:
+            place = Place(*parse_address(self.listen), exact=True)
+        else:
+            six = bool(others) and ":" in parse_address(others[0])[0]
+            host = ("::" if six else "0.0.0.0") if open_to_all else ("::1" if six else "127.0.0.1")
+            place = Place(host, DEFAULT_PORT, exact=False)
+        if not open_to_all:
+            self._check_that_nobody_else_is_reached(place)
+        self._check_that_others_can_be_reached(place)
+        return place
+
+    def _check_that_nobody_else_is_reached(self, place: Place) -> None:
+        allow = (
+            "name a group key (key = FILE; `ordercast keygen` makes one), or write insecure = true if you "
+            "trust everyone on that network"
+        )
+        if not is_loopback(place.host):
+            raise ConfigProblem(
+                f"listen is {self.listen!r}, where other machines could read and forge messages, since the "
+                f"node has no key: {allow}, or listen on 127.0.0.1"
+            )
+        if self.multicast is not None and not (self.interface and is_loopback(self.interface)):
+            raise ConfigProblem(
+                f"multicast is {self.multicast!r}, which other machines can read and forge, since the node "
+                f"has no key: {allow}"
+            )
+
+    def _check_that_others_can_be_reached(self, place: Place) -> None:
+        for name, addresses in (("seeds", self.seeds), ("peers", self.peers or ())):
+            for address in addresses:
+                host, _ = parse_address(address)
+                if is_loopback(place.host) and not is_loopback(host):
+                    wish = (
+                        'listen on an address that others can reach, as in listen = "0.0.0.0:4801"'
+                        if self.listen is not None
+                        else "name a group key (key = FILE; `ordercast keygen` makes one), or write "
+                        "insecure = true, and it will listen on all interfaces"
+                    )
+                    raise ConfigProblem(
+                        f"{name} has {address!r} on another machine, but the node listens on "
+                        f"{place.host} alone, from where it reaches none: {wish}"
+                    )
+                if _is_literal(host) and (":" in host) != (":" in place.host) and _is_literal(place.host):
+                    kind, listens = ("IPv6", "IPv4") if ":" in host else ("IPv4", "IPv6")
+                    raise ConfigProblem(
+                        f"{name} has {address!r}, but the node listens with {listens} at {place.host}: "
+                        f"write the {listens} address of that node, or an {kind} one for listen"
+                    )
+
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(type(self)):
+            value = _converted(field, getattr(self, field.name))
+            msgspec.structs.force_setattr(self, field.name, value)
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                most = "no upper limit" if math.isinf(high) else f"at most {high:,}"
+                raise ConfigProblem(f"{name} is {value}: choose at least {low:,} and {most}")
+        for address in self.seeds:
+            _check_address("seeds", address)
+        for address in self.peers or ():
+            _check_address("peers", address)
+        if self.peers is not None and not self.peers:
+            raise ConfigProblem("peers is empty: list the address of every node, or leave it out")
+        if self.peers is not None and self.seeds:
+            raise ConfigProblem(
+                "seeds and peers are both given: keep peers for a fixed list of all nodes, or seeds to let "
+                "nodes be discovered"
+            )
+        if self.listen is not None:
+            _check_listen(self.listen)
+        if self.metrics is not None:
+            _check_address("metrics", self.metrics, least=0)
+        if self.multicast is not None:
+            _check_multicast(self.multicast)
+        elif self.interface is not None:
+            raise ConfigProblem(
+                "interface is for multicast, which is not used: say where to receive with listen instead"
+            )
+
+
+_RANGES: tuple[tuple[str, float, float], ...] = (
+    ("id", 1, MAX_NODE_ID),
+    ("trace_rows", 1_000, 100_000_000),
+    ("trace_files", 2, 1_000_000),
+    ("send_buffer", 4_096, 2**32),
+    ("receive_buffer", 65_536, 2**40),
+    ("evict_after", 0.1, math.inf),
+    ("mtu", 576, 65_535),
+    ("socket_buffer", 65_536, 2**31 - 1),
+)
+EXAMPLES: Mapping[str, object] = {
+    "id": 3,
+    "data": "/var/lib/ordercast",
+    "seeds": ("10.0.0.1:4801", "10.0.0.2:4801"),
+    "peers": ("10.0.0.1:4801", "10.0.0.2:4801", "10.0.0.3:4801"),
+    "listen": "0.0.0.0:4801",
+    "multicast": "239.1.2.3:4803",
+    "interface": "eth0",
+    "key": "group.key",
+    "trace": "trace",
+    "metrics": "127.0.0.1:9464",
+    "evict_after": 5.0,
+}
+"""What to write where nothing is the default."""
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def load(path: str | Path) -> NodeConfig:
+    """The configuration in a TOML file. Relative paths in it are relative to the file."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigProblem(
+            f"{path} cannot be read: {error.strerror}; `ordercast config` prints one to start from"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigProblem(f"{path} is no configuration: it is not text in UTF-8") from error
+    try:
+        return parse(text, path.parent)
+    except ConfigProblem as error:
+        raise ConfigProblem(f"{path}: {error}") from error
+
+
+def parse(text: str, directory: Path = Path()) -> NodeConfig:
+    """The configuration that a TOML text tells; relative paths in it are relative to the directory."""
+    try:
+        told: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigProblem(f"this is not TOML: {error}; write name = value, with texts in quotes") from error
+    settings = _settings_table(told)
+    if settings is not None:
+        told["protocol_settings"] = settings
+    check_names(told)
+    for name in ("data", "key", "trace"):
+        if isinstance(told.get(name), str):
+            told[name] = directory / Path(told[name]).expanduser()
+    return NodeConfig(**told)
+
+
+def check_names(told: Iterable[str]) -> None:
+    """Every name is one of a field; of a wrong one the nearest is told."""
+    known = [name for name in NodeConfig.__struct_fields__ if name != "protocol_settings"]
+    for name in told:
+        if name in known or name == "protocol_settings":
+            continue
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}."
+        raise ConfigProblem(f"there is no field {name}: {advice} `ordercast config` explains all of them")
+
+
+def _settings_table(told: dict[str, Any]) -> dict[str, object] | None:
+    """The table of the protocol's own settings, taken out."""
+    if "protocol_settings" in told:
+        raise ConfigProblem(
+            "there is no field protocol_settings: write the protocol's settings into a table of its name, "
+            "as in [totem]"
+        )
+    protocol = told.get("protocol", "totem")
+    settings = told.pop(protocol, None) if isinstance(protocol, str) else None
+    if settings is not None and not isinstance(settings, dict):
+        raise ConfigProblem(
+            f"{protocol} is {settings!r}: write a table of settings, which begins [{protocol}]"
+        )
+    for name, value in told.items():
+        if isinstance(value, dict) and name not in NodeConfig.__struct_fields__:
+            raise ConfigProblem(
+                f"there is no table [{name}]: the only table is that of the protocol, [{protocol}]; "
+                "all other fields stand before it"
+            )
+        # TOML counts what is written below a table's head as part of it.
+    for name in settings or ():
+        if name in NodeConfig.__struct_fields__:
+            raise ConfigProblem(
+                f"{name} stands in the table [{protocol}], where it is not known: move it above that line"
+            )
+    return settings
+
+
+def _converted(field: msgspec.structs.FieldInfo, value: object) -> Any:
+    try:
+        return msgspec.convert(value, field.type, dec_hook=_path)
+    except msgspec.ValidationError:
+        example = EXAMPLES.get(field.name, default_of(field))
+        raise ConfigProblem(
+            f"{field.name} is {value!r}: write {_words(field.type)}, as in {field.name} = {toml_value(example)}"
+        ) from None
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> Any:
+    """What the field is when nothing is said of it."""
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+def _path(kind: type, value: Any) -> Any:
+    return kind(value)
+
+
+def _words(kind: Any) -> str:
+    """What to write for a type."""
+    options = [option for option in typing.get_args(kind) if option is not type(None)]
+    if typing.get_origin(kind) is Literal:
+        *most, last = map(toml_value, options)
+        return f"{', '.join(most)} or {last}"
+    if typing.get_origin(kind) is not tuple and len(options) == 1:
+        return _words(options[0])
+    return _WORDS.get(typing.get_origin(kind) or kind, "something else")
+
+
+_WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number of seconds",
+    bool: "true or false",
+    str: "a text in quotes",
+    Path: "a path in quotes",
+    tuple: "a list of texts in brackets",
+    dict: "a table",
+}
+
+
+def toml_value(value: object) -> str:
+    """The value as TOML writes it."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:_}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+# --- addresses ----------------------------------------------------------------------------------
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """``"10.0.0.1:4801"``, ``"localhost:4801"`` or ``"[::1]:4801"`` as host and port."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not bracketed and (":" in host or text.startswith("[")):
+        raise AddressProblem(
+            f"{text!r} is no address: write an IPv6 host in brackets and the port behind it, as in [::1]:4801"
+        )
+    if not colon or not host:
+        raise AddressProblem(f"{text!r} is no address: write host and port, as in 10.0.0.1:4801")
+    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
+        raise AddressProblem(f"{text!r} has no port behind the colon: write a number up to 65535, as in 4801")
+    if bracketed:
+        host = host[1:-1]
+        if not _is_literal(host) or ":" not in host:
+            raise AddressProblem(
+                f"{host!r} is no IPv6 address: brackets are for those alone, as in [::1]:4801"
+            )
+    elif re.fullmatch(r"[\d.]+", host) and not _is_literal(host):
+        raise AddressProblem(f"{host!r} is no IPv4 address: write four numbers up to 255, as in 10.0.0.1")
+    elif not re.fullmatch(r"[\w.-]+", host):
+        raise AddressProblem(f"{host!r} is no name of a host: write a name or an address, as in 10.0.0.1")
+    return host, int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    """Host and port as one text, as `parse_address` reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host, or the interface of that name, is surely this machine alone."""
+    if _is_literal(host):
+        return ipaddress.ip_address(host).is_loopback
+    return host in ("localhost", "lo")
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_address(field: str, text: str, least: int = 1) -> tuple[str, int]:
+    try:
+        host, port = parse_address(text)
+    except AddressProblem as error:
+        raise ConfigProblem(f"{field}: {error}") from None
+    if port < least:
+        raise ConfigProblem(
+            f"{field} has {text!r}: name the port, as in {format_address(host, DEFAULT_PORT)}"
+        )
+    return host, port
+
+
+def _check_listen(text: str) -> None:
+    host, port = _check_address("listen", text, least=0)
+    if port == 65_535:
+        raise ConfigProblem("listen has port 65535, but data needs the next port: choose a smaller one")
+    if _is_literal(host) and ipaddress.ip_address(host).is_multicast:
+        raise ConfigProblem(f"listen is {text!r}, a multicast group: write that for multicast instead")
+
+
+def _check_multicast(text: str) -> None:
+    host, _ = _check_address("multicast", text)
+    if not _is_literal(host) or not ipaddress.ip_address(host).is_multicast:
+        raise ConfigProblem(
+            f"multicast is {text!r}: write an address of a multicast group and a port, as in "
+            f"{EXAMPLES['multicast']} or [ff15::1]:4803"
+        )

@@ -1,0 +1,257 @@
+"""A configuration: what is understood, and what is refused with what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ordercast.errors import AddressProblem, ConfigProblem
+from ordercast.runtime.config import (
+    EXAMPLES,
+    NodeConfig,
+    Place,
+    format_address,
+    is_loopback,
+    load,
+    parse,
+    parse_address,
+)
+from ordercast.runtime.explain import annotated, explain
+from ordercast.totem.config import TotemConfig
+
+RING = """
+id = 3
+data = "state"
+seeds = ["10.0.0.1:4801", "ring.example:4801"]
+listen = "[::1]:4801"
+key = "/etc/ordercast/group.key"
+cipher = "chacha20-poly1305"
+evict_after = 5
+log = "warning"
+
+[totem]
+token_loss_us = 300_000
+"""
+
+
+def test_a_file_is_read_and_its_relative_paths_are_relative_to_it(tmp_path: Path) -> None:
+    file = tmp_path / "ring.toml"
+    file.write_text(RING)
+    config = load(file)
+    assert config == NodeConfig(
+        id=3,
+        data=tmp_path / "state",
+        seeds=("10.0.0.1:4801", "ring.example:4801"),
+        listen="[::1]:4801",
+        key=Path("/etc/ordercast/group.key"),
+        cipher="chacha20-poly1305",
+        evict_after=5.0,
+        log="warning",
+        protocol_settings={"token_loss_us": 300_000},
+    )
+    assert config.sealed
+
+
+def test_python_may_write_what_toml_would() -> None:
+    told: dict[str, Any] = {"data": "state", "seeds": ["localhost:1"], "evict_after": 2}
+    assert NodeConfig(**told) == NodeConfig(data=Path("state"), seeds=("localhost:1",), evict_after=2.0)
+
+
+def test_nothing_needs_to_be_told() -> None:
+    assert parse("") == NodeConfig()
+    assert NodeConfig().datagram_size == 1452
+
+
+def test_a_changed_configuration_is_checked_again() -> None:
+    with pytest.raises(ConfigProblem, match="id is 0"):
+        msgspec.structs.replace(NodeConfig(), id=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("id = [", "this is not TOML: "),
+        ('id = "three"', "id is 'three': write a whole number, as in id = 3"),
+        ("id = 0", "id is 0: choose at least 1 and at most 2,147,483,647"),
+        ("id = true", "id is True: write a whole number"),
+        ("mtu = 1500.5", "mtu is 1500.5: write a whole number, as in mtu = 1_500"),
+        ("mtu = 100", "mtu is 100: choose at least 576"),
+        ("data = 5", 'data is 5: write a path in quotes, as in data = "/var/lib/ordercast"'),
+        ('seeds = "a:1"', "seeds is 'a:1': write a list of texts in brackets, as in seeds = [\"10.0.0.1"),
+        ("seeds = [4801]", "seeds is [4801]: write a list of texts in brackets"),
+        ("insecure = 1", "insecure is 1: write true or false, as in insecure = false"),
+        ('cipher = "rot13"', 'cipher is \'rot13\': write "aes-gcm" or "chacha20-poly1305", as in cipher'),
+        ('log = "loud"', 'log is \'loud\': write "debug", "info", "warning" or "error", as in log = "info"'),
+        ('evict_after = "5s"', "evict_after is '5s': write a number of seconds, as in evict_after = 5.0"),
+        ("evict_after = 0", "evict_after is 0.0: choose at least 0.1 and no upper limit"),
+        ("evict_after = nan", "evict_after is nan: choose at least 0.1"),
+        ("seed = []", "there is no field seed: did you mean seeds?"),
+        ("colour = 1", "there is no field colour: there are id, data, seeds"),
+        ("[tottem]", "there is no table [tottem]: the only table is that of the protocol, [totem]"),
+        ("totem = 5", "totem is 5: write a table of settings, which begins [totem]"),
+        ("protocol_settings = {}", "there is no field protocol_settings: write the protocol's settings into"),
+        ("[totem]\nlisten = 'x'", "listen stands in the table [totem], where it is not known: move it above"),
+        ("protocol = 5", "protocol is 5: write a text in quotes"),
+        ('seeds = ["a:1"]\npeers = ["b:1"]', "seeds and peers are both given"),
+        ("peers = []", "peers is empty"),
+        ('seeds = ["10.0.0.1"]', "seeds: '10.0.0.1' is no address: write host and port, as in 10.0.0.1:4801"),
+        ('peers = ["a:0"]', "peers has 'a:0': name the port, as in a:4801"),
+        ('listen = "0.0.0.0:65535"', "listen has port 65535, but data needs the next port"),
+        ('listen = "239.1.2.3:4803"', "listen is '239.1.2.3:4803', a multicast group"),
+        (
+            'multicast = "10.0.0.1:4803"',
+            "multicast is '10.0.0.1:4803': write an address of a multicast group",
+        ),
+        ('interface = "eth0"', "interface is for multicast, which is not used"),
+        ('metrics = "9464"', "metrics: '9464' is no address"),
+    ],
+)
+def test_a_mistake_is_named_with_what_to_write_instead(text: str, sentence: str) -> None:
+    with pytest.raises(ConfigProblem) as raised:
+        parse(text)
+    assert sentence in str(raised.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigProblem, match=r"ring\.toml cannot be read: No such file"):
+        load(tmp_path / "ring.toml")
+    (tmp_path / "ring.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigProblem, match="not text in UTF-8"):
+        load(tmp_path / "ring.toml")
+    (tmp_path / "ring.toml").write_text("id = 0")
+    with pytest.raises(ConfigProblem, match=r"ring\.toml: id is 0"):
+        load(tmp_path / "ring.toml")
+
+
+# --- where it listens ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        (NodeConfig(), Place("127.0.0.1", 4801, exact=False)),
+        (NodeConfig(seeds=("[::1]:4801",)), Place("::1", 4801, exact=False)),
+        (NodeConfig(key=Path("k")), Place("0.0.0.0", 4801, exact=False)),
+        (NodeConfig(key=Path("k"), seeds=("[fd00::1]:4801",)), Place("::", 4801, exact=False)),
+        (NodeConfig(insecure=True), Place("0.0.0.0", 4801, exact=False)),
+        (NodeConfig(listen="127.0.0.1:0"), Place("127.0.0.1", 0, exact=True)),
+        (NodeConfig(listen="localhost:99"), Place("localhost", 99, exact=True)),
+        (NodeConfig(listen="[::]:5000", key=Path("k")), Place("::", 5000, exact=True)),
+        (NodeConfig(multicast="239.1.2.3:4803", interface="lo"), Place("127.0.0.1", 4801, exact=False)),
+        (NodeConfig(multicast="[ff15::1]:4803", key=Path("k")), Place("::", 4801, exact=False)),
+    ],
+)
+def test_without_a_key_a_node_listens_on_loopback_and_with_one_everywhere(
+    config: NodeConfig, place: Place
+) -> None:
+    assert config.place() == place
+
+
+def test_a_key_may_come_from_elsewhere_than_a_file() -> None:
+    config = NodeConfig(listen="0.0.0.0:4801", seeds=("10.0.0.1:4801",))
+    assert config.place(sealed=True) == Place("0.0.0.0", 4801, exact=True)
+    with pytest.raises(ConfigProblem, match="ordercast keygen"):
+        config.place()
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (
+            NodeConfig(listen="0.0.0.0:4801"),
+            r"listen is '0\.0\.0\.0:4801'.*ordercast keygen.*insecure = true",
+        ),
+        (NodeConfig(listen="[::]:4801"), r"listen is '\[::\]:4801'"),
+        (NodeConfig(listen="node1:4801"), r"listen is 'node1:4801'"),
+        (NodeConfig(multicast="239.1.2.3:4803"), r"multicast is .*ordercast keygen.*insecure = true"),
+        (NodeConfig(seeds=("10.0.0.1:4801",)), r"seeds has '10\.0\.0\.1:4801' on another machine.*keygen"),
+        (
+            NodeConfig(peers=("10.0.0.1:4801",), listen="127.0.0.1:4801", key=Path("k")),
+            r"peers has .* listen on an address that others can reach",
+        ),
+        (
+            NodeConfig(seeds=("[fd00::1]:4801",), listen="0.0.0.0:4801", insecure=True),
+            r"listens with IPv4 at 0\.0\.0\.0: write the IPv4 address of that node, or an IPv6 one",
+        ),
+    ],
+)
+def test_a_place_that_is_not_safe_or_reaches_nobody_is_refused(config: NodeConfig, sentence: str) -> None:
+    with pytest.raises(ConfigProblem, match=sentence):
+        config.place()
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("10.0.0.1:4801", ("10.0.0.1", 4801)),
+        ("localhost:0", ("localhost", 0)),
+        ("node-1.example_2.org:65535", ("node-1.example_2.org", 65535)),
+        ("[::1]:4801", ("::1", 4801)),
+        ("[fe80::1%eth0]:4801", ("fe80::1%eth0", 4801)),
+    ],
+)
+def test_addresses_are_read_and_written(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+    assert format_address(*address) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "write host and port, as in 10.0.0.1:4801"),
+        ("10.0.0.1", "write host and port"),
+        (":4801", "write host and port"),
+        ("10.0.0.1:", "has no port behind the colon: write a number up to 65535"),
+        ("10.0.0.1:port", "has no port behind the colon"),
+        ("10.0.0.1:70000", "has no port behind the colon"),
+        ("10.0.0.1:-1", "has no port behind the colon"),
+        ("10.0.0.1:٣", "has no port behind the colon"),
+        ("::1:4801", "write an IPv6 host in brackets and the port behind it, as in [::1]:4801"),
+        ("::1", "write an IPv6 host in brackets"),
+        ("[::1]", "write an IPv6 host in brackets and the port behind it"),
+        ("[::1:4801", "write an IPv6 host in brackets"),
+        ("[10.0.0.1]:4801", "'10.0.0.1' is no IPv6 address: brackets are for those alone"),
+        ("10.0.0.300:4801", "'10.0.0.300' is no IPv4 address: write four numbers up to 255"),
+        ("udp //x:4801", "'udp //x' is no name of a host"),
+    ],
+)
+def test_what_is_no_address_is_told_how_to_become_one(text: str, sentence: str) -> None:
+    with pytest.raises(AddressProblem) as raised:
+        parse_address(text)
+    assert sentence in str(raised.value)
+
+
+def test_only_what_is_surely_this_machine_is_loopback() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost", "lo")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "node1", "eth0")))
+
+
+# --- explained ----------------------------------------------------------------------------------
+
+
+def test_every_field_is_explained() -> None:
+    for settings in (NodeConfig, TotemConfig):
+        explained = explain(settings)
+        assert [field.name for field in explained] == list(settings.__struct_fields__)
+        assert all(len(field.meaning) > 20 for field in explained)
+
+
+def test_the_explained_file_says_the_defaults() -> None:
+    text = annotated("totem", TotemConfig)
+    assert parse(text) == NodeConfig()
+    lines = [line.removeprefix("#") if line[1:2].strip() else line for line in text.splitlines()]
+    everything = [line for line in lines if not line.endswith("# an example: not set")]
+    config = parse("\n".join(everything))
+    assert msgspec.convert(config.protocol_settings, TotemConfig) == TotemConfig()
+    assert msgspec.structs.replace(config, protocol_settings={}) == NodeConfig()
+    assert text.count("# an example: not set") == len(EXAMPLES)
+    assert max(map(len, text.splitlines())) < 100
+
+
+def test_the_examples_are_right() -> None:
+    for name, value in EXAMPLES.items():
+        more = {"multicast": EXAMPLES["multicast"]} if name == "interface" else {}
+        NodeConfig(**{**more, name: value})  # type: ignore[arg-type]
