@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ordercast.core.contract import (
     Accept,
+    Brake,
     Deliver,
     Drop,
     Effect,
@@ -51,6 +52,8 @@ class Sequencer:
         self.quiet = 0
         self.limit = room
         self.unordered = 0
+        self.braked = False
+        self.longest_wait_us = 0
 
     @property
     def room(self) -> int:
@@ -60,10 +63,22 @@ class Sequencer:
     def stats(self) -> Mapping[str, float]:
         return {"delivered": self.delivered, "quiet": self.quiet}
 
+    @property
+    def waits(self) -> Mapping[NodeId, int]:
+        return {}
+
+    @property
+    def laggard(self) -> NodeId | None:
+        return self.node if self.braked else None
+
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
-            case Packet(data):
+            case Packet(data, waited_us):
+                self.longest_wait_us = max(self.longest_wait_us, waited_us)
                 return self._on_packet(data)
+            case Brake(on):
+                self.braked = on
+                return []
             case Timer("quiet"):
                 self.quiet += 1
                 return [Shift("quiet", "nothing heard"), SetTimer("quiet", QUIET_US)]

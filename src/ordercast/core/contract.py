@@ -41,6 +41,8 @@ class Packet(NamedTuple):
     """A datagram arrived. Anything may be in it: a machine never raises because of one."""
 
     data: bytes
+    waited_us: int = 0
+    """How long it lay in the driver (socket buffers) before the machine was given it."""
 
 
 class Timer(NamedTuple):
@@ -53,7 +55,19 @@ class Stop(NamedTuple):
     """The application wants this node to go. It finishes what it accepted, says so, and halts."""
 
 
-Event: TypeAlias = Start | Submit | Packet | Timer | Stop
+class Brake(NamedTuple):
+    """The application at this node does not keep up: while on, nobody in the group sends anything new.
+
+    What was sent before still arrives, is retransmitted and delivered; what is submitted waits. The brake
+    is of one life and one node: a new life starts without it, and the group forgets the brake of a node
+    that it loses. A node that was told to `Stop` goes once its queue is empty, so not while someone brakes
+    and it has something to send.
+    """
+
+    on: bool
+
+
+Event: TypeAlias = Start | Submit | Packet | Timer | Stop | Brake
 
 # --- effects: what a machine wants done --------------------------------------------------------
 
@@ -179,3 +193,14 @@ class Machine(Protocol):
     @property
     def stats(self) -> Mapping[str, float]:
         """Running figures of the protocol, by name, for people and metrics."""
+
+    @property
+    def waits(self) -> Mapping[NodeId, int]:
+        """Microseconds for which each member of the configuration lately kept the others waiting.
+
+        Waiting that the protocol wants (an idle group) does not count. Empty where it is not known.
+        """
+
+    @property
+    def laggard(self) -> NodeId | None:
+        """The member that keeps this node from sending right now, if one does: it brakes, or lags behind."""

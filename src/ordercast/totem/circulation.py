@@ -34,6 +34,8 @@ class Outbox:
         self.queue = SendQueue(config.send_queue)
         self._space = config.chunk_space
         self.incarnation = 0
+        self.closed = False
+        """Somebody brakes: nothing new goes out, however much waits."""
 
     @property
     def backlog(self) -> int:
@@ -42,7 +44,7 @@ class Outbox:
 
     def next_packet(self, ring: Ring, seq: int, effects: list[Effect]) -> Data | None:
         """Pack what waits into a packet; messages that end in it are originated by it."""
-        packed = self.queue.next_packet(self._space)
+        packed = None if self.closed else self.queue.next_packet(self._space)
         if packed is None:
             return None
         number, guarantee, chunks, ends, continues, continued = packed

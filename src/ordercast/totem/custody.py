@@ -26,6 +26,7 @@ class Custody:
     def __init__(self, config: TotemConfig) -> None:
         self._config = config
         self._loss_timer = SetTimer(TOKEN_LOSS, config.token_loss_us)
+        self._short_us = config.token_loss_us // 4
         self._retransmission_timer = SetTimer(TOKEN_RETRANSMISSION, config.token_retransmission_us)
         self._sent: tuple[NodeId, bytes] | None = None
         self._held: Token | None = None
@@ -35,10 +36,18 @@ class Custody:
 
     # --- sent -----------------------------------------------------------------------------------
 
-    def send(self, to: NodeId, raw: bytes, effects: list[Effect]) -> None:
-        """Forward a token of either kind, and set its two timers (000 Figs 3 and 7)."""
+    def send(self, to: NodeId, raw: bytes, effects: list[Effect], waits_us: int = 0) -> None:
+        """Forward a token of either kind, and set its two timers (000 Figs 3 and 7).
+
+        ``waits_us`` is for how long the token waited at all members in its last rotation. A ring that is
+        slow because its members are is not broken: the Token Loss timeout is at least four times that, but
+        at most ten times what it is on a quick ring.
+        """
         self._sent = (to, raw)
-        effects += (Unicast(to, raw), self._loss_timer, self._retransmission_timer)
+        timer = self._loss_timer
+        if waits_us > self._short_us:
+            timer = SetTimer(TOKEN_LOSS, min(max(4 * waits_us, timer.delay_us), 10 * timer.delay_us))
+        effects += (Unicast(to, raw), timer, self._retransmission_timer)
 
     def pass_on(self, ring: Ring, token: Token, arrived_seq: int, timed: bool, effects: list[Effect]) -> None:
         """Forward the regular token, unless there is nobody to forward it to.
@@ -52,7 +61,7 @@ class Custody:
         if ring.alone:
             return
         if timed:
-            self.send(ring.successor, token.encode(), effects)
+            self.send(ring.successor, token.encode(), effects, sum(token.holds))
         else:
             effects.append(Unicast(ring.successor, token.encode()))
 

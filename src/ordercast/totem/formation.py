@@ -14,11 +14,12 @@ from ordercast.totem.config import TotemConfig
 from ordercast.totem.custody import TOKEN_LOSS, Custody
 from ordercast.totem.membership import Gathering, Heard
 from ordercast.totem.ordering import Ring
-from ordercast.totem.packets import Announce, Commit, Entry, Join, Recovered, Token
+from ordercast.totem.packets import NOBODY, Announce, Commit, Entry, Join, Recovered, Token
 from ordercast.totem.recovery import Duty, Exchange, settle
 from ordercast.totem.states import NEXT, State
 from ordercast.totem.storage import RING_STEP, store
 from ordercast.totem.strangers import Strangers
+from ordercast.totem.waits import Waits
 
 JOIN_TIMER = "join"
 CONSENSUS = "consensus"
@@ -70,6 +71,11 @@ class Formation:
         self._calm_hops = 0
         """From when, and from which token_seq, strangers may disturb the ring; see `_settled`."""
         self._visited_us: int | None = None
+        self._waits = Waits()
+        self._brake = NOBODY
+        """Who brakes, by the token that came last."""
+        self._laggard = NOBODY
+        """Who held `aru` back so far, when the token came last, that this node could not send."""
         self._stats: dict[str, float] = dict.fromkeys(STATISTICS, 0.0)
 
     def _begin(self, now_us: int, effects: list[Effect]) -> None:
@@ -301,6 +307,9 @@ class Formation:
         self.outbox.queue.rewind()
         self._merging = False
         self._own_token = Token(ring.id) if ring.alone else None
+        self._waits.begin(now_us, ring.members)
+        self._brake = self._laggard = NOBODY
+        self.outbox.closed = False
         self._stats["rings"] += 1
         self._shift("recovered", effects)
         ring.deliver(effects)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ordercast.core.contract import (
     Accept,
+    Brake,
     Drop,
     Effect,
     Event,
@@ -34,6 +35,7 @@ from ordercast.totem.formation import ANNOUNCE_TIMER, CONSENSUS, JOIN_TIMER, For
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import (
     DATA_PREFIX,
+    NOBODY,
     TOKEN_PREFIX,
     Announce,
     Commit,
@@ -67,13 +69,16 @@ class TotemMachine(Formation):
         self._decode_data = decode_data
         self._accelerated = config.accelerated_window
         self._patience = config.fail_to_receive
+        self._max_outstanding = config.max_outstanding
+        self._braking = False
+        """The application here does not keep up."""
 
     # --- the contract ---------------------------------------------------------------------------
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """Take one event."""
         if type(event) is Packet:
-            return self._on_packet(now_us, event.data)
+            return self._on_packet(now_us, event.data, event.waited_us)
         assert not self.halted, f"node {self.me} has halted; make a new machine and start it"
         effects: list[Effect] = []
         match event:
@@ -86,6 +91,8 @@ class TotemMachine(Formation):
             case Stop():
                 self.leaving = True
                 self._run_alone(now_us, effects)
+            case Brake(on):
+                self._on_brake(now_us, on, effects)
             case _:
                 raise TypeError(f"not an event: {event!r}")
         return effects
@@ -102,6 +109,16 @@ class TotemMachine(Formation):
         """Running figures, by name."""
         return self._stats
 
+    @property
+    def waits(self) -> Mapping[NodeId, int]:
+        """By member, the longest time for which the token lately waited there to be handled; see `Waits`."""
+        return self._waits.longest
+
+    @property
+    def laggard(self) -> NodeId | None:
+        """Who brakes; or else who holds `aru` back, if so far that this node had to stop sending."""
+        return (self._brake or self._laggard or None) if self.state is State.OPERATIONAL else None
+
     # --- start and stop -------------------------------------------------------------------------
 
     def _on_start(self, now_us: int, incarnation: int, stored: bytes | None, effects: list[Effect]) -> None:
@@ -112,13 +129,18 @@ class TotemMachine(Formation):
         self.ring_seq = recall(self.me, stored, now_us) + RING_STEP
         self.ring = Ring(ConfigurationId(self.ring_seq, self.me), (self.me,), self.me, self.config)
         self._own_token = Token(self.ring.id)
+        self._waits.begin(now_us, self.ring.members)
         effects.append(Persist(store(self.ring_seq)))
         effects.append(Install(Configuration(self.ring.id, Kind.REGULAR, self.ring.members)))
         self.gathering.settle(self.ring.members)
         self._gather(now_us, "started", effects)
 
     def _leave_if_done(self, effects: list[Effect]) -> None:
-        """Go, once everything that was accepted is broadcast and everyone has it."""
+        """Go, once everything that was accepted is broadcast and everyone has it.
+
+        While somebody brakes, what waits cannot be broadcast; so a node that has something to send stays
+        until the brake is let go.
+        """
         if (
             not self.leaving
             or self.halted
@@ -148,12 +170,37 @@ class TotemMachine(Formation):
         effects.append(Accept(self.outbox.queue.accept(payloads, guarantee)))
         if self.state is State.OPERATIONAL:
             self._run_alone(now_us, effects)
+            if self._brake == NOBODY:  # else the token could not take it along
+                self._release(now_us, effects)
+                self._custody.ask_to_hurry(self.ring, effects)
+
+    # --- braking --------------------------------------------------------------------------------
+
+    def _on_brake(self, now_us: int, on: bool, effects: list[Effect]) -> None:
+        """The application falls behind, or has caught up. The token tells the others, when it comes.
+
+        When this node lets go of a brake that is on the token, the token is fetched, if it is held.
+        """
+        self._braking = on
+        self._run_alone(now_us, effects)
+        if not on and self._brake == self.me and self.state is State.OPERATIONAL:
             self._release(now_us, effects)
             self._custody.ask_to_hurry(self.ring, effects)
 
+    def _heed_brake(self, token: Token) -> None:
+        """Put this node's brake on the token, or take it off; and see whether somebody brakes.
+
+        One brake at a time: who comes first keeps it, and only who set it takes it off. It cannot outlast
+        him: without him there is another ring, whose token starts without a brake.
+        """
+        if token.brake == self.me or token.brake not in self.ring.members:
+            token.brake = self.me if self._braking else NOBODY
+        self._brake = token.brake
+        self.outbox.closed = token.brake != NOBODY
+
     # --- packets --------------------------------------------------------------------------------
 
-    def _on_packet(self, now_us: int, data: bytes) -> Sequence[Effect]:
+    def _on_packet(self, now_us: int, data: bytes, waited_us: int) -> Sequence[Effect]:
         if self.halted:
             return (Drop("halted"),)
         effects: list[Effect] = []
@@ -162,7 +209,7 @@ class TotemMachine(Formation):
             if kind == DATA_PREFIX:
                 return self._on_data(now_us, self._decode_data(data))
             if kind == TOKEN_PREFIX:
-                self._on_token(now_us, decode_token(data), effects)
+                self._on_token(now_us, decode_token(data), waited_us, effects)
                 return effects
             packet = decode(data)
         except Malformed as bad:
@@ -206,7 +253,7 @@ class TotemMachine(Formation):
 
     # --- the token ------------------------------------------------------------------------------
 
-    def _on_token(self, now_us: int, token: Token, effects: list[Effect]) -> None:
+    def _on_token(self, now_us: int, token: Token, waited_us: int, effects: list[Effect]) -> None:
         """Regular token received (Figs 3, 4 and 6; discarded in Commit, Fig. 5)."""
         if self.exchange is not None:
             ring = self.exchange.ring
@@ -223,9 +270,12 @@ class TotemMachine(Formation):
             ring.token_seq = token.token_seq
             self._custody.returned()
             self._time_rotation(now_us, token)
+            self._waits.enter(ring, token, waited_us)
             if self.exchange is not None:
                 self._visit_recovery(now_us, token, self.exchange, effects)
-            elif ring.represented_by_me and self._hold(ring, token, effects):
+                return
+            self._waits.learn(now_us, token.holds)
+            if ring.represented_by_me and self._hold(ring, token, effects):
                 self._stats["tokens_held"] += 1
             else:
                 self._visit(now_us, token, effects)
@@ -233,6 +283,10 @@ class TotemMachine(Formation):
     def _visit(self, now_us: int, token: Token, effects: list[Effect]) -> None:
         """One visit of the token on an installed ring (000 Fig. 3)."""
         ring = self.ring
+        if self._braking or token.brake or self._brake:
+            self._heed_brake(token)
+        stuck = token.seq - token.aru >= self._max_outstanding and self.outbox.queue.waiting
+        self._laggard = token.aru_id if stuck else NOBODY
         verified = self.strangers.check(now_us, ring, token)
         arrived_seq = token.seq
         resent, fresh, late, failed = work(
@@ -273,9 +327,14 @@ class TotemMachine(Formation):
     # --- a ring that is idle, or has one member -------------------------------------------------
 
     def _hold(self, ring: Ring, token: Token, effects: list[Effect]) -> bool:
-        """Whether the representative keeps the token for a while, since nobody has anything to send."""
-        busy = self.leaving or self.state is not State.OPERATIONAL or bool(self.outbox.queue.waiting)
-        return self._custody.hold(ring, token, busy, effects)
+        """Whether the representative keeps the token for a while, since nobody has anything to send or may."""
+        if self._braking or token.brake or self._brake:
+            self._heed_brake(token)
+        if self.outbox.queue.waiting:
+            busy = token.brake == NOBODY
+        else:
+            busy = self.leaving
+        return self._custody.hold(ring, token, busy or self.state is not State.OPERATIONAL, effects)
 
     def _release(self, now_us: int, effects: list[Effect]) -> None:
         """Let go of the token if it was held."""
@@ -294,7 +353,9 @@ class TotemMachine(Formation):
         """On a ring of one, the token makes its rounds without leaving the machine."""
         ring, token = self.ring, self._own_token
         if self.state is State.OPERATIONAL and token is not None:
-            while not self.halted and (self.outbox.queue.waiting or ring.safe < token.seq):
+            self._heed_brake(token)
+            outbox = self.outbox
+            while not self.halted and ((outbox.queue.waiting and not outbox.closed) or ring.safe < token.seq):
                 self._visit(now_us, token, effects)
             self._leave_if_done(effects)
 

@@ -30,7 +30,8 @@ class Ring:
         self.me = me
         self.representative = members[0]
         self.represented_by_me = me == members[0]
-        self.successor = members[(members.index(me) + 1) % len(members)]
+        self.place = members.index(me)
+        self.successor = members[(self.place + 1) % len(members)]
         self.alone = len(members) == 1
         self.window: ReceiveWindow[Data | Recovered] = ReceiveWindow(2 * config.max_outstanding)
         self.flow = FlowControl(config, len(members))
@@ -118,13 +119,16 @@ class Ring:
         self.arrived_seq = arrived_seq
 
     def quiet(self, token: Token) -> bool:
-        """Nothing was broadcast in the last rotation, and everything before is safe everywhere."""
+        """Nothing was broadcast in the last rotation, and everything before is safe everywhere.
+
+        What waits does not count while somebody brakes: it could not be sent.
+        """
         return (
             token.seq == self.forwarded_seq
             and token.aru == token.seq
             and self.safe == token.seq
             and not token.rtr
-            and token.backlog == 0
+            and (token.backlog == 0 or token.brake != NOBODY)
         )
 
     # --- delivery -------------------------------------------------------------------------------

@@ -39,7 +39,10 @@ MAX_REQUESTS = 4096
 """Most entries in a token's rtr list."""
 
 NOBODY = 0
-"""The null value of `Token.aru_id`: not the id of any processor."""
+"""The null value of `Token.aru_id` and `Token.brake`: not the id of any processor."""
+
+LONGEST_HOLD_US = 2**32 - 1
+"""Most that an entry of `Token.holds` can say; a longer wait is entered as this."""
 
 DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY = range(1, 8)
 KIND_NAMES = {
@@ -62,7 +65,7 @@ DATA_HEADER = _DATA.size
 _RECOVERED = struct.Struct("<4sqiqi")
 RECOVERED_HEADER = _RECOVERED.size
 """What encapsulation adds; `Data` leaves that much of a packet free."""
-_TOKEN = struct.Struct("<4sqiqqqiIIBHH")
+_TOKEN = struct.Struct("<4sqiqqqiIIBiHHH")
 _ENTRY = struct.Struct("<iqiqqB")
 _COMMIT_HEAD = struct.Struct("<HH")
 _JOIN_HEAD = struct.Struct("<IqB")
@@ -105,7 +108,9 @@ class Token:
         "aru",
         "aru_id",
         "backlog",
+        "brake",
         "fcc",
+        "holds",
         "idle",
         "merge",
         "retrans_flg",
@@ -126,6 +131,7 @@ class Token:
         backlog: int = 0,
         retrans_flg: bool = False,
         idle: bool = False,
+        brake: NodeId = NOBODY,
     ) -> None:
         self.ring = ring
         self.token_seq = token_seq
@@ -144,14 +150,19 @@ class Token:
         """Old-ring messages remain to be rebroadcast (§7.1)."""
         self.idle = idle
         """The representative will hold the token at its next visit unless something comes up."""
+        self.brake = brake
+        """Whose application does not keep up: until it is taken off, nobody sends anything new."""
         self.rtr: list[int] = []
         """Retransmission requests."""
         self.merge: tuple[NodeId, ...] = ()
         """Strangers that every member asked so far hears and is heard by."""
+        self.holds: list[int] = []
+        """Microseconds for which the token last waited at each member before it was handled, in ring order.
+        A list that does not fit the ring says nothing."""
 
     def encode(self) -> bytes:
         """For the wire."""
-        rtr, merge = self.rtr, self.merge
+        rtr, merge, holds = self.rtr, self.merge, self.holds
         ring_seq, ring_rep = self.ring
         head = _TOKEN.pack(
             TOKEN_PREFIX,
@@ -164,10 +175,14 @@ class Token:
             self.fcc,
             self.backlog,
             _RETRANS * self.retrans_flg | _IDLE * self.idle,
+            self.brake,
+            len(holds),
             len(rtr),
             len(merge),
         )
-        return head + struct.pack(f"<{len(rtr)}q{len(merge)}i", *rtr, *merge) if rtr or merge else head
+        if rtr or merge:
+            return head + struct.pack(f"<{len(holds)}I{len(rtr)}q{len(merge)}i", *holds, *rtr, *merge)
+        return head + struct.pack(f"<{len(holds)}I", *holds)
 
 
 class Entry(NamedTuple):
@@ -299,22 +314,23 @@ def decode_token(data: bytes) -> Token:
     """A regular token; the prefix is known to be right."""
     if len(data) < _TOKEN.size:
         raise Malformed("truncated")
-    _, ring_seq, rep, token_seq, seq, aru, aru_id, fcc, backlog, flags, requests, strangers = (
-        _TOKEN.unpack_from(data)
-    )
-    if requests > MAX_REQUESTS or strangers > MAX_MEMBERS:
+    _, ring_seq, rep, token_seq, seq, aru, aru_id, fcc, backlog, *rest = _TOKEN.unpack_from(data)
+    flags, brake, members, requests, strangers = rest
+    if requests > MAX_REQUESTS or strangers > MAX_MEMBERS or members > MAX_MEMBERS:
         raise Malformed("too many entries")
-    if len(data) != _TOKEN.size + 8 * requests + 4 * strangers:
+    if len(data) != _TOKEN.size + 4 * members + 8 * requests + 4 * strangers:
         raise Malformed("lists do not fit")
-    if rep <= 0 or aru_id < 0 or flags > 3 or fcc >= _MAX_FLOW or backlog >= _MAX_FLOW:
+    if rep <= 0 or aru_id < 0 or brake < 0 or flags > 3 or fcc >= _MAX_FLOW or backlog >= _MAX_FLOW:
         raise Malformed("bad number")
     if not (0 <= ring_seq < MAX_COUNT and 0 < token_seq < MAX_COUNT and 0 <= aru <= seq < MAX_COUNT):
         raise Malformed("bad number")
     ring = ConfigurationId(ring_seq, rep)
     retrans_flg, idle = flags & _RETRANS != 0, flags & _IDLE != 0
-    token = Token(ring, token_seq, seq, aru, aru_id, fcc, backlog, retrans_flg, idle)
+    token = Token(ring, token_seq, seq, aru, aru_id, fcc, backlog, retrans_flg, idle, brake)
+    if members:
+        token.holds = list(struct.unpack_from(f"<{members}I", data, _TOKEN.size))
     if requests or strangers:
-        lists = struct.unpack_from(f"<{requests}q{strangers}i", data, _TOKEN.size)
+        lists = struct.unpack_from(f"<{requests}q{strangers}i", data, _TOKEN.size + 4 * members)
         token.rtr = list(lists[:requests])
         token.merge = lists[requests:]
         if any(not 0 < request <= seq for request in token.rtr):

@@ -1,0 +1,55 @@
+"""Who keeps the token waiting: each member enters on the token how long it lay there before it was handled.
+
+A member is slow when its process is, or its application: then the token waits in its socket buffers. All
+members read all entries, so each of them can name the slow one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ordercast.core.identity import NodeId
+from ordercast.totem.ordering import Ring
+from ordercast.totem.packets import LONGEST_HOLD_US, Token
+
+SPAN_US = 1_000_000
+"""The longest wait is kept for so long, and then for as long again."""
+
+
+class Waits:
+    """What the entries of the token said of late, on one ring.
+
+    Of each member the longest wait of the last one to two seconds: long enough for a person to see it, and
+    forgotten when the member is quick again.
+    """
+
+    def __init__(self) -> None:
+        self._members: tuple[NodeId, ...] = ()
+        self._before: list[int] = []
+        self._now: list[int] = []
+        self._since_us = 0
+
+    def begin(self, now_us: int, members: tuple[NodeId, ...]) -> None:
+        """A ring was installed: what was known of the members of the last one is forgotten."""
+        self._members = members
+        self._before = self._now = [0] * len(members)
+        self._since_us = now_us
+
+    def enter(self, ring: Ring, token: Token, waited_us: int) -> None:
+        """The token is here, and waited for so long."""
+        if len(token.holds) != len(ring.members):
+            token.holds = [0] * len(ring.members)
+        token.holds[ring.place] = min(max(waited_us, 0), LONGEST_HOLD_US)
+
+    def learn(self, now_us: int, holds: list[int]) -> None:
+        """Take note of what the token says of everybody."""
+        if now_us - self._since_us >= SPAN_US:
+            self._before, self._now = self._now, list(holds)
+            self._since_us = now_us
+        elif self._now != holds:
+            self._now = [max(pair) for pair in zip(self._now, holds, strict=True)]
+
+    @property
+    def longest(self) -> Mapping[NodeId, int]:
+        """By member, in microseconds."""
+        return dict(zip(self._members, map(max, self._now, self._before), strict=True))
