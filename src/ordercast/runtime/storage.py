@@ -1,0 +1,348 @@
+"""What a node must not forget, on disk: who it is, which life this is, and what its machine persists.
+
+Two lives of a node that took each other's numbers would break uniqueness, and with it every promise to
+the application. So everything here is durable before it is used, replaced as a whole or not at all, and
+a disk that fails stops the node.
+
+A data directory holds
+
+- ``lock``: held by the process whose node it is, for as long as it lives;
+- ``node.json``: identifier, incarnation, and whether that life is thought to go on;
+- ``state``: what the machine persisted last, behind a checksum;
+- ``*.new``: something half written by a life that was killed; removed at the next start.
+
+**Incarnations.** They tell a node's lives apart in message identifiers and packets, and must never come
+again under the same identifier. A node that made its identifier up here, at random, has none before:
+0, then one more at each start. A node that was *told* its identifier and finds an empty directory cannot
+know whether it is new or lost its disk: its first incarnation comes from the clock, in seconds, and it
+waits for that second to end, so that the next life finds another one. That is beyond all that one start a
+second could have used up. Who knows that such a node is new says so with `DataDirectory.initialise`, and
+it neither asks the clock nor waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from ordercast.core.identity import MAX_NODE_ID, NodeId
+from ordercast.errors import ConfigProblem, StorageProblem
+
+_CLOCK_BEGINS = 1_577_836_800
+"""2020-01-01 in seconds since the epoch: counted from there, incarnations fit 32 bits until 2088."""
+
+_NO_LIFE_YET = -1
+
+_HEADER = struct.Struct("<4sII")
+_MAGIC = b"OCS1"
+
+
+class Storage(Protocol):
+    """What a driver needs to know of a node's earlier lives, and where it puts what must survive."""
+
+    @property
+    def id(self) -> NodeId:
+        """Who the node is, in all its lives."""
+
+    @property
+    def incarnation(self) -> int:
+        """Which life this is: no earlier one had this number."""
+
+    @property
+    def stored(self) -> bytes | None:
+        """What was persisted last, by any life; None if nothing was, or if it is lost."""
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the life before this one is known, and ended without a word."""
+
+    def persist(self, data: bytes) -> None:
+        """Replace what is stored; durable when it returns. Raises `StorageProblem`: then stop the node."""
+
+    def close(self, *, halted: bool = False) -> None:
+        """End this life here; `halted`: the machine halted by itself, it did not crash."""
+
+
+class Memory:
+    """Storage of a node without a directory: it forgets all when its process ends."""
+
+    def __init__(self, id: int | None = None, *, new: bool = False) -> None:
+        """`new`: no node of the group ever had this `id`; as it is with one made up here."""
+        self.id = _random_id() if id is None else _checked_id(id)
+        self.incarnation = 0 if new or id is None else _incarnation_by_the_clock()
+        self.stored: bytes | None = None
+        self.crashed = False
+
+    def persist(self, data: bytes) -> None:
+        """Keep it for as long as this life lasts."""
+        self.stored = data
+
+    def close(self, *, halted: bool = False) -> None:
+        """Nothing outlives it, so there is nothing to say."""
+
+
+class _Identity(msgspec.Struct):
+    """What ``node.json`` holds."""
+
+    id: int
+    incarnation: int
+    running: bool = True
+
+
+class DataDirectory:
+    """Storage of one node on disk. `open` is the way to one."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the directory for this process, without looking at what it holds."""
+        self.path = path
+        self.id: NodeId = 0
+        self.incarnation = _NO_LIFE_YET
+        self.stored: bytes | None = None
+        self.crashed = False
+        self._failed: str | None = None
+        self._fds: list[int] = []
+        try:
+            self._take()
+        except BaseException:
+            self._release()
+            raise
+
+    @classmethod
+    def open(cls, path: Path, id: int | None = None) -> DataDirectory:
+        """Begin a life: take the directory, made if need be, and count the incarnation up, durably.
+
+        A directory keeps the identifier of its node: another `id` than that is refused.
+        """
+        if id is not None:
+            _checked_id(id)
+        directory = cls(path)
+        try:
+            directory._begin_life(id)
+        except BaseException:
+            directory._release()
+            raise
+        return directory
+
+    @classmethod
+    def initialise(cls, path: Path, id: int) -> None:
+        """Prepare a directory for a node that is known to be new: its first incarnation will be 0.
+
+        Only for an identifier that no node of the group ever had.
+        """
+        _checked_id(id)
+        directory = cls(path)
+        try:
+            found = directory._read_identity()
+            if found is not None:
+                raise StorageProblem(
+                    f"{path} is the data directory of node {found.id} already: give a new node an empty one."
+                )
+            directory._write_identity(_Identity(id, _NO_LIFE_YET, running=False))
+        finally:
+            directory._release()
+
+    def persist(self, data: bytes) -> None:
+        """Replace what is stored: as a whole or not at all, and durably when this returns."""
+        if self._failed is not None:
+            raise StorageProblem(self._failed)
+        self._replace("state", _HEADER.pack(_MAGIC, len(data), zlib.crc32(data)) + data)
+        self.stored = data
+
+    def close(self, *, halted: bool = False) -> None:
+        """Let go of the directory. With `halted`, the next life knows that this one did not crash."""
+        if not self._fds:
+            return
+        try:
+            if halted and self._failed is None:
+                self._write_identity(_Identity(self.id, self.incarnation, running=False))
+        finally:
+            self._failed = f"{self.path} is closed: open the data directory again for another life."
+            self._release()
+
+    # --- taking and letting go ------------------------------------------------------------------
+
+    def _take(self) -> None:
+        path = self.path
+        if path.exists() and not path.is_dir():
+            raise StorageProblem(
+                f"{path} is not a directory: give one that is, or a path that is still free."
+            )
+        with _or_stop(path):
+            if not path.exists():
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _sync_directory(path.parent)
+            self._fds.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._fds.append(lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.read(lock, 32).decode("ascii", "replace").strip()
+                who = f"process {holder}" if holder else "another process"
+                raise StorageProblem(
+                    f"{path} is in use by {who}; give each node its own data directory."
+                ) from None
+            os.ftruncate(lock, 0)
+            os.write(lock, b"%d\n" % os.getpid())
+            for leftover in sorted(path.glob("*.new")):
+                leftover.unlink()
+
+    def _release(self) -> None:
+        for fd in reversed(self._fds):
+            os.close(fd)
+        self._fds.clear()
+
+    # --- lives ----------------------------------------------------------------------------------
+
+    def _begin_life(self, told: int | None) -> None:
+        found = self._read_identity()
+        self.stored = self._read_state()
+        if found is None:
+            if self.stored is not None:
+                raise StorageProblem(
+                    f"{self.path} holds a node's state and does not say whose: restore node.json, or empty "
+                    "the directory to start as a node that lost its disk."
+                )
+            self.id = _random_id() if told is None else told
+            self.incarnation = 0 if told is None else _incarnation_by_the_clock()
+        else:
+            if told is not None and told != found.id:
+                raise StorageProblem(
+                    f"{self.path} belongs to node {found.id}, and this node was told that it is node {told}: "
+                    f"start it with identifier {found.id} or without one, or give it another data directory."
+                )
+            self.id = found.id
+            self.incarnation = found.incarnation + 1
+            self.crashed = found.running and found.incarnation != _NO_LIFE_YET
+        self._write_identity(_Identity(self.id, self.incarnation))
+
+    def _read_identity(self) -> _Identity | None:
+        text = self._read("node.json")
+        if text is None:
+            return None
+        try:
+            found = msgspec.json.decode(text, type=_Identity)
+        except msgspec.DecodeError as error:
+            raise _damaged(self.path / "node.json", str(error)) from error
+        if not 0 < found.id <= MAX_NODE_ID or found.incarnation < _NO_LIFE_YET:
+            raise _damaged(self.path / "node.json", "no node has these numbers")
+        return found
+
+    def _write_identity(self, identity: _Identity) -> None:
+        self._replace("node.json", msgspec.json.encode(identity) + b"\n")
+
+    def _read_state(self) -> bytes | None:
+        file = self._read("state")
+        if file is None:
+            return None
+        data = file[_HEADER.size :]
+        if file[: _HEADER.size] != _HEADER.pack(_MAGIC, len(data), zlib.crc32(data)):
+            raise _damaged(self.path / "state", "its checksum does not fit")
+        return data
+
+    # --- files ----------------------------------------------------------------------------------
+
+    def _read(self, name: str) -> bytes | None:
+        path = self.path / name
+        with _or_stop(path):
+            try:
+                return path.read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def _replace(self, name: str, data: bytes) -> None:
+        """Write beside it, make that durable, put it in place, make that durable.
+
+        After a failure nobody knows what the disk holds (a second fsync may succeed without having
+        written anything), so that every later attempt is refused.
+        """
+        path = self.path / name
+        new = self.path / f"{name}.new"
+        try:
+            with _or_stop(path):
+                fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                try:
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[os.write(fd, rest) :]
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+                os.replace(new, path)
+                os.fsync(self._fds[0])
+        except StorageProblem as problem:
+            self._failed = str(problem)
+            with contextlib.suppress(OSError):
+                new.unlink(missing_ok=True)
+            raise
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _or_stop(path: Path) -> Iterator[None]:
+    """What the disk refuses, in words."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageProblem(
+            f"{path}: {error.strerror or error}. The node stops, because going on without its disk could "
+            f"break uniqueness: it might use a number again after a restart. {_advice(error)}"
+        ) from error
+
+
+def _advice(error: OSError) -> str:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return "Make room (a node needs some kilobytes) and start it again."
+        case errno.EROFS | errno.EACCES | errno.EPERM:
+            return "Make the directory writable for the user that runs the node, or give it another one."
+    return "Check the disk, or give the node a directory on another one."
+
+
+def _damaged(path: Path, why: str) -> StorageProblem:
+    return StorageProblem(
+        f"{path} is damaged ({why}), so that the node cannot know which numbers it has used. Restore the "
+        "file from a copy; or, if there is none, empty the directory and start the node with its identifier: "
+        "it comes back as a node that lost its disk."
+    )
+
+
+def _random_id() -> NodeId:
+    return 1 + secrets.randbelow(MAX_NODE_ID)
+
+
+def _checked_id(id: int) -> NodeId:
+    if not 0 < id <= MAX_NODE_ID:
+        raise ConfigProblem(f"{id} cannot be a node's identifier: take one from 1 to {MAX_NODE_ID}.")
+    return id
+
+
+def _incarnation_by_the_clock() -> int:
+    """Seconds since 2020; the second is over when this returns, so that nobody after gets the same."""
+    now = time.time()
+    seconds = int(now) - _CLOCK_BEGINS
+    if seconds < 1:
+        raise StorageProblem(
+            "the clock of this machine is before 2020, and a node that was told its identifier and finds "
+            "no data of an earlier life counts its lives by it: set the clock and start the node again."
+        )
+    time.sleep(1 - now % 1)
+    return seconds
