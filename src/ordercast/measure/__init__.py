@@ -1,0 +1,1 @@
+"""Measuring real groups: network namespaces, load, figures, and whether the order was equal."""
