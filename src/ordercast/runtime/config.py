@@ -328,9 +328,9 @@ def _converted(field: msgspec.structs.FieldInfo, value: object) -> Any:
     try:
         return msgspec.convert(value, field.type, dec_hook=_path)
     except msgspec.ValidationError:
-        example = EXAMPLES.get(field.name, default_of(field))
+        example = toml_value(EXAMPLES.get(field.name, default_of(field)))
         raise ConfigProblem(
-            f"{field.name} is {value!r}: write {_words(field.type)}, as in {field.name} = {toml_value(example)}"
+            f"{field.name} is {value!r}: write {_words(field.type)}, as in {field.name} = {example}"
         ) from None
 
 
