@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
+from ordercast.audit.history import History
+from ordercast.audit.properties import audit
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.trace.recorder import Recorder
+from ordercast.trace.metrics import measure
+from ordercast.trace.recorder import STEPS_OF_A_LIFE, Recorder
 from ordercast.trace.schema import COLUMNS as ALL_COLUMNS
 from ordercast.trace.schema import Row
 
@@ -129,3 +134,92 @@ def test_rows_hold_plain_strings() -> None:
     record.install(1, Configuration(RING, Kind.REGULAR, (3,)))
     record.deliver(1, batch(b"a"))
     assert {type(value) for row in rows for value in row if isinstance(value, str)} == {str}
+
+
+# --- real nodes --------------------------------------------------------------------------------
+
+
+def test_what_describes_a_payload_fills_group_and_size_of_every_row_of_a_message() -> None:
+    rows: list[Row] = []
+    record = Recorder(3, rows, describe=lambda payload: (payload[:1].decode(), len(payload) - 1))
+    record.submit(1, [b"axx"], Guarantee.AGREED, 1)
+    record.originate(2, batch(b"axx", b"b", number=1))
+    record.deliver(3, batch(b"axx", b"b", number=1))
+    record.stable(4, [batch(b"axx", b"b", number=1)])
+    seen = [(row["group"], row["size"]) for row in map(as_dict, rows)]
+    assert seen == [("a", 2), *[("a", 2), ("b", 0)] * 3]
+
+
+def test_all_other_columns_are_the_same_with_a_description() -> None:
+    told: list[list[Row]] = []
+    for describe in (None, lambda payload: (None, len(payload))):
+        rows: list[Row] = []
+        record = Recorder(3, rows, describe=describe)
+        record.install(10, Configuration(RING, Kind.REGULAR, (1, 2, 3)))
+        record.submit(11, [b"x"], Guarantee.SAFE, 1)
+        record.originate(12, batch(b"abc", b"d", slot=3))
+        record.stable(13, [batch(b"abc"), batch(b"d", number=6)])
+        told.append(rows)
+    assert told[0] == told[1]
+
+
+def test_a_first_life_begins_without_a_row() -> None:
+    record, rows = recorder()
+    record.begin_life(5, 0)
+    assert rows == []
+    assert record.steps == 0
+    with pytest.raises(ValueError, match="there was none before"):
+        record.begin_life(5, 0, crashed=True)
+
+
+def test_a_later_life_begins_at_a_step_of_its_own() -> None:
+    record, rows = recorder()
+    record.begin_life(5, 2)
+    record.install(6, Configuration(RING, Kind.REGULAR, (3,)))
+    seen = [(row["event"], row["incarnation"], row["step"]) for row in map(as_dict, rows)]
+    assert seen == [("restart", 2, 2 * 2**32), ("install", 2, 2 * 2**32 + 1)]
+
+
+def test_the_crash_of_the_life_before_is_told_by_the_next_one() -> None:
+    record, rows = recorder()
+    record.begin_life(5, 2, crashed=True)
+    seen = [(row["event"], row["incarnation"], row["step"], row["config_seq"]) for row in map(as_dict, rows)]
+    assert seen == [("crash", 1, 2 * 2**32 - 1, None), ("restart", 2, 2 * 2**32, None)]
+
+
+def test_the_steps_of_the_last_possible_life_fit_their_column() -> None:
+    assert 2**31 * STEPS_OF_A_LIFE - 1 == 2**63 - 1
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_trace_of_two_real_lives_is_clean(crashed: bool) -> None:
+    """Two nodes; the second is killed after it delivered, comes back with a jump in step, and joins again."""
+    rows: list[Row] = []
+    lives: dict[int, int] = {1: 0, 2: 200_000_000}
+    records = {node: Recorder(node, rows) for node in lives}
+    for node, record in records.items():
+        record.begin_life(1, lives[node])
+        record.install(2, Configuration(ConfigurationId(4, node), Kind.REGULAR, (node,)))
+
+    def together(old: int, new: int, number: int) -> None:
+        ring = Configuration(ConfigurationId(new, 1), Kind.REGULAR, (1, 2))
+        for node, record in records.items():
+            record.install(3, Configuration(ConfigurationId(new - 1, node), Kind.TRANSITIONAL, (node,)))
+            record.install(3, ring)
+        sent = Batch(ring.id, 1, 0, 1, 0, number, Guarantee.AGREED, (b"x", b"y"))
+        records[1].submit(4, sent.payloads, Guarantee.AGREED, number)
+        records[1].originate(4, sent)
+        for record in records.values():
+            record.deliver(5, sent)
+
+    together(4, 8, 1)
+    records[1].install(6, Configuration(ConfigurationId(11, 1), Kind.TRANSITIONAL, (1,)))
+    records[1].install(6, Configuration(ConfigurationId(12, 1), Kind.REGULAR, (1,)))
+    records[2] = Recorder(2, rows)  # another process, that knows nothing of the first
+    records[2].begin_life(7, 200_000_001, crashed=crashed)
+    records[2].install(8, Configuration(ConfigurationId(12, 2), Kind.REGULAR, (2,)))
+    together(12, 16, 3)
+    report = audit(rows)
+    assert report.violations == ()
+    assert History(rows).alive == {1: 0, 2: 200_000_001}
+    assert measure(rows).nodes[2].crashes == crashed

@@ -6,7 +6,10 @@ to a list the driver owns (shared by all nodes of a simulation), and written fro
 
 Rules:
 
-- ``step`` counts the node's rows over all its lives and never repeats;
+- ``step`` rises over the node's rows in all its lives and never repeats: in a simulation it counts them, and
+  a real node, which does not know how many rows its earlier lives made, begins each life at a step of its
+  own (`begin_life`);
+- ``time_us`` is virtual time in a simulation, and microseconds since the epoch in a real run;
 - the ``config_*`` columns name the configuration the node installed last *in this life*; they are null
   before the first;
 - a `Batch` becomes one row a message: message ``i`` has number ``number + i`` and slot ``slot + i``;
@@ -16,12 +19,19 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
 from ordercast.trace.schema import Row
 
 _WORD: dict[str, str] = {word: str(word.value) for word in (*Guarantee, *Kind)}
 """Plain strings for the rows: an enum member would cost its readers more than a look-up here."""
+
+STEPS_OF_A_LIFE = 2**32
+"""Real nodes begin life ``i`` at step ``i`` times this. A life of more rows would run into the next."""
+
+Describe: TypeAlias = Callable[[bytes], tuple[str | None, int]]
+"""From a payload: the group it is addressed to, and the size of the application's message in it."""
 
 _NO_MESSAGE = (None, None, None, None, None, None, None, None, None)
 """The columns ``origin`` to ``group`` where no message is concerned."""
@@ -41,6 +51,7 @@ class Recorder:
 
     __slots__ = (
         "_append",
+        "_describe",
         "_kind",
         "_kind_of",
         "_rep",
@@ -57,16 +68,20 @@ class Recorder:
         rows: list[Row],
         packets: bool = False,
         kind_of: Callable[[bytes], str | None] = no_kind,
+        describe: Describe | None = None,
     ) -> None:
         """Record `node` into `rows`; with `packets`, packet events too.
 
         `kind_of` names a packet's kind for the ``packet`` column (the protocol knows, we do not).
+        `describe` reads ``group`` and ``size`` off a payload (the groups' layer knows); without it there
+        is no group, and the size is the payload's.
         """
         self.node = node
         self.incarnation = 0
         self.packets = packets
         self._append = rows.append
         self._kind_of = kind_of
+        self._describe = describe
         self._step = 0
         self._seq: int | None = None
         self._rep: int | None = None
@@ -74,7 +89,7 @@ class Recorder:
 
     @property
     def steps(self) -> int:
-        """How many rows this node has made."""
+        """The step of the next row: in a simulation, how many rows this node has made."""
         return self._step
 
     # --- messages ------------------------------------------------------------------------------
@@ -85,8 +100,10 @@ class Recorder:
         config = (self._seq, self._rep, self._kind)
         word = _WORD.get(guarantee, guarantee)
         step = self._step
+        describe = self._describe
         for payload in payloads:
-            message = (node, life, number, None, None, None, None, word, None, len(payload), None)
+            group, size = (None, len(payload)) if describe is None else describe(payload)
+            message = (node, life, number, None, None, None, None, word, group, size, None)
             append((node, life, step, now_us, "submit", *config, None, *message))
             step += 1
             number += 1
@@ -105,6 +122,9 @@ class Recorder:
         self._message_rows("originate", now_us, (batch,))
 
     def _message_rows(self, event: str, now_us: int, batches: Iterable[Batch]) -> None:
+        if self._describe is not None:
+            self._described_rows(event, now_us, batches, self._describe)
+            return
         node, mine, append, step = self.node, self.incarnation, self._append, self._step
         here_seq, here_rep, here_kind = self._seq, self._rep, self._kind
         for (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads in batches:
@@ -139,6 +159,19 @@ class Recorder:
                 slot += 1
         self._step = step
 
+    def _described_rows(self, event: str, now_us: int, batches: Iterable[Batch], describe: Describe) -> None:
+        node, mine, append, step = self.node, self.incarnation, self._append, self._step
+        here = (self._seq, self._rep, self._kind, None)
+        for (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads in batches:
+            word = _WORD.get(guarantee, guarantee)
+            for payload in payloads:
+                place = (origin, life, number, config_seq, config_rep, seq, slot, word)
+                append((node, mine, step, now_us, event, *here, *place, *describe(payload), None))
+                step += 1
+                number += 1
+                slot += 1
+        self._step = step
+
     # --- configurations and lives --------------------------------------------------------------
 
     def install(self, now_us: int, configuration: Configuration) -> None:
@@ -160,6 +193,25 @@ class Recorder:
         self.incarnation = incarnation
         self._seq = self._rep = self._kind = None
         self._plain_row(now_us, "restart")
+
+    def begin_life(self, now_us: int, incarnation: int, *, crashed: bool = False) -> None:
+        """A life of a real node begins, `now_us` in microseconds since the epoch.
+
+        With `crashed` the life before is known, and ended without `halt`: it gets its ``crash`` row here,
+        as the last of its steps, since it could not write one itself. The time is when that was found
+        out, and its configuration is not known any more. Incarnation 0 follows nothing.
+        """
+        first = incarnation * STEPS_OF_A_LIFE
+        if crashed:
+            if not incarnation:
+                raise ValueError("incarnation 0 is a node's first life: there was none before it to crash")
+            self.incarnation = incarnation - 1
+            self._seq = self._rep = self._kind = None
+            self._step = first - 1
+            self.crash(now_us)
+        self._step = first
+        if incarnation:
+            self.restart(now_us, incarnation)
 
     def _plain_row(self, now_us: int, event: str, members: tuple[int, ...] | None = None) -> None:
         step = self._step
