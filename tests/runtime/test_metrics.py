@@ -1,0 +1,179 @@
+"""Metrics: the node's status, as Prometheus reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ordercast.errors import AddressProblem
+from ordercast.runtime import metrics
+from ordercast.runtime.metrics import Metrics, Reading, families
+
+STATUS: dict[str, Any] = {
+    "node": 1,
+    "incarnation": 2,
+    "address": "127.0.0.1:4801",
+    "state": "operational",
+    "sealed": False,
+    "uptime_s": 1.5,
+    "configuration": {"seq": 8, "rep": 1, "kind": "regular", "members": [1, 2, 3]},
+    "peers": [
+        {"node": 2, "address": "127.0.0.1:4803", "linked": True, "silent_s": 0.25},
+        {"node": 3, "address": None, "linked": False, "silent_s": None},
+    ],
+    "rotation_us": 310.0,
+    "rotation_us_max": 900,
+    "throughput": {"delivered_per_s": 3.0, "sent_per_s": 1.0, "bytes_per_s": 300.0},
+    "delivered": 1234,
+    "sent": 400,
+    "retransmissions": 5,
+    "token_retransmissions": 1,
+    "drops": {"bad seal": 7, "replayed": 2},
+    "slow": {"node": 3, "waits_us": 1200},
+    "waits_us": {"1": 30, "3": 1200},
+    "braked_by": 2,
+    "lag_us": 120,
+    "buffers": {"asked": 4194304, "granted": 425984},
+    "offload": {"send": True, "receive": True},
+    "queued_bytes": 10,
+}
+
+Samples = dict[tuple[str, str], float]
+
+
+def samples(text: str) -> Samples:
+    """Every sample by its name and the value of its one label."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            label = "" if sample.name.endswith("_info") else ",".join(sample.labels.values())
+            found[sample.name, label] = sample.value
+    return found
+
+
+def scraped(
+    status: Callable[[], dict[str, Any]], scrape: Callable[[str], Any], address: str = "127.0.0.1:0"
+) -> Any:
+    async def main() -> Any:
+        server = Metrics(address, status)
+        await server.start()
+        try:
+            return await asyncio.to_thread(scrape, f"http://{server.address}/metrics")
+        finally:
+            await server.close()
+
+    return asyncio.run(main())
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "[::1]:0"])
+def test_the_status_is_what_prometheus_reads(address: str) -> None:
+    asked_in = []
+
+    def status() -> dict[str, Any]:
+        asked_in.append(threading.current_thread())
+        return STATUS
+
+    text = scraped(status, read, address)
+    assert asked_in == [threading.main_thread()], "the loop's own thread, once a scrape"
+    found = samples(text)
+    assert 'ordercast_node_info{address="127.0.0.1:4801",incarnation="2",node="1",sealed="false"} 1.0' in text
+    expected = {
+        ("ordercast_up", ""): 1,
+        ("ordercast_delivered_messages_total", ""): 1234,
+        ("ordercast_sent_messages_total", ""): 400,
+        ("ordercast_retransmissions_total", ""): 5,
+        ("ordercast_token_retransmissions_total", ""): 1,
+        ("ordercast_drops_total", "bad seal"): 7,
+        ("ordercast_drops_total", "replayed"): 2,
+        ("ordercast_state", "operational"): 1,
+        ("ordercast_members", ""): 3,
+        ("ordercast_configuration_seq", ""): 8,
+        ("ordercast_peer_linked", "2"): 1,
+        ("ordercast_peer_linked", "3"): 0,
+        ("ordercast_peer_silent_seconds", "2"): 0.25,
+        ("ordercast_rotation_seconds", ""): 310e-6,
+        ("ordercast_rotation_max_seconds", ""): 900e-6,
+        ("ordercast_waits_seconds", "3"): 1200e-6,
+        ("ordercast_slow", "3"): 1,
+        ("ordercast_braked", "2"): 1,
+        ("ordercast_lag_seconds", ""): 120e-6,
+        ("ordercast_queued_bytes", ""): 10,
+        ("ordercast_receive_buffer_bytes", "granted"): 425984,
+        ("ordercast_uptime_seconds", ""): 1.5,
+    }
+    assert {name: found.get(name) for name in expected} == pytest.approx(expected)
+    assert ("ordercast_peer_silent_seconds", "3") not in found
+
+
+def test_a_status_that_tells_little_is_told_as_far_as_it_goes() -> None:
+    little = {"node": 1, "configuration": None, "rotation_us": None, "slow": None, "braked_by": None}
+    names = {sample.name for family in families(little) for sample in family.samples}
+    assert names == {"ordercast_node_info"}
+
+
+def test_a_node_that_does_not_answer_is_not_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "PATIENCE_S", 0.05)
+    answered = threading.Event()
+
+    def status() -> dict[str, Any]:
+        answered.wait(10)  # the loop is kept busy
+        return STATUS
+
+    def scrape(url: str) -> tuple[str, str]:
+        while_busy = read(url)
+        answered.set()
+        deadline = time.monotonic() + 10
+        while samples(after := read(url))["ordercast_up", ""] == 0 and time.monotonic() < deadline:
+            pass
+        return while_busy, after
+
+    while_busy, after = scraped(status, scrape)
+    assert samples(while_busy) == {("ordercast_up", ""): 0}
+    assert samples(after)["ordercast_delivered_messages_total", ""] == 1234
+
+
+def test_a_mistake_in_the_status_is_no_silence() -> None:
+    def status() -> dict[str, Any]:
+        raise LookupError("no such thing")
+
+    def scrape(url: str) -> int:
+        with pytest.raises(urllib.error.HTTPError) as raised:
+            read(url)
+        return raised.value.code
+
+    assert scraped(status, scrape) == 500
+
+
+def test_a_node_that_has_ended_is_not_up() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    (up,) = Reading(loop, dict).collect()
+    assert [sample.value for sample in up.samples] == [0]
+
+
+def test_an_address_that_is_taken_is_told() -> None:
+    async def twice() -> None:
+        first = Metrics("127.0.0.1:0", dict)
+        await first.start()
+        try:
+            with pytest.raises(AddressProblem, match=r"metrics cannot be served at 127\.0\.0\.1:\d+: "):
+                await Metrics(first.address, dict).start()
+        finally:
+            await first.close()
+            await first.close()
+
+    asyncio.run(twice())
