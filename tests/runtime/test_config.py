@@ -66,8 +66,12 @@ def test_nothing_needs_to_be_told() -> None:
 
 
 def test_a_changed_configuration_is_checked_again() -> None:
+    config = NodeConfig(id=3, seeds=("a:1",))
+    assert config.with_changes(seeds=["b:2"], mtu=9000) == NodeConfig(id=3, seeds=("b:2",), mtu=9000)
     with pytest.raises(ConfigProblem, match="id is 0"):
-        msgspec.structs.replace(NodeConfig(), id=0)
+        config.with_changes(id=0)
+    with pytest.raises(ConfigProblem, match="no field sedes: did you mean seeds?"):
+        config.with_changes(sedes=[])
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Bytes of receive buffer that the kernel is asked for. It may grant less (Linux: net.core.rmem_max);
     `ordercast status` tells how much it granted."""
 
+    def with_changes(self, **fields: Any) -> NodeConfig:
+        """The same, but for these fields; all is checked again."""
+        check_names(fields)
+        return msgspec.structs.replace(self, **fields)
+
     @property
     def sealed(self) -> bool:
         """Whether a key file is named."""
