@@ -89,6 +89,10 @@ class Keyring:
                 return given
             case bytes():
                 return cls((given,))
+            case "":
+                raise KeyProblem(
+                    "The key is an empty text: name a key file, or leave the key out for a group without one."
+                )
             case str() if given.lstrip().startswith(PREFIX):
                 return cls.parse(given)
             case str() | Path():
@@ -99,7 +103,7 @@ class Keyring:
         )
 
     @classmethod
-    def parse(cls, text: str, source: str = "the key") -> Keyring:
+    def parse(cls, text: str, source: str = "the text") -> Keyring:
         """The keys in the text of a key file; `source` names it where something is wrong."""
         lines = text.splitlines()
         places = _key_lines(lines, source)
@@ -217,7 +221,7 @@ def _key_lines(lines: list[str], source: str) -> list[int]:
         if not _LINE.fullmatch(statement):
             raise KeyProblem(
                 f"Line {place + 1} of {source} is no key: it should be {PREFIX} and 43 letters behind it, "
-                "as `ordercast keygen -` prints. Copy the file again from a node that works."
+                "as `ordercast keygen -` prints. Copy it again from a node that works."
             )
         places.append(place)
     return places
