@@ -1,3 +1,47 @@
 """ordercast: the same messages, in the same order, at every member of a group."""
 
+from ordercast.core.identity import Configuration, ConfigurationId, Kind, MessageId
+from ordercast.errors import (
+    AddressProblem,
+    ConfigProblem,
+    DuplicateNode,
+    Evicted,
+    KeyProblem,
+    MessageTooLarge,
+    NodeClosed,
+    OrdercastError,
+    SendTimeout,
+    StorageProblem,
+)
+from ordercast.groups.api import Group, Node, Receipt
+from ordercast.groups.events import Delivery, Message
+from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.config import load as load_config
+from ordercast.runtime.keys import Keyring
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AddressProblem",
+    "ConfigProblem",
+    "Configuration",
+    "ConfigurationId",
+    "Delivery",
+    "DuplicateNode",
+    "Evicted",
+    "Group",
+    "KeyProblem",
+    "Keyring",
+    "Kind",
+    "Message",
+    "MessageId",
+    "MessageTooLarge",
+    "Node",
+    "NodeClosed",
+    "NodeConfig",
+    "OrdercastError",
+    "Receipt",
+    "SendTimeout",
+    "StorageProblem",
+    "load_config",
+]

@@ -20,13 +20,32 @@ from ordercast.totem.packets import decode_data, kind_name
 from ordercast.totem.states import State
 
 
-def _make_totem(settings: Mapping[str, object]) -> MachineFactory:
+def _totem_config(settings: Mapping[str, object]) -> TotemConfig:
     try:
-        config = msgspec.convert(dict(settings), TotemConfig, strict=False)
+        return msgspec.convert(dict(settings), TotemConfig, strict=False)
     except msgspec.ValidationError as error:
         fields = ", ".join(TotemConfig.__struct_fields__)
         raise ValueError(f"totem: {error}; its settings are {fields}") from error
 
+
+def _build_totem(settings: Mapping[str, object], node: NodeId) -> Machine:
+    return TotemMachine(node, _totem_config({**_TOTEM_ON_THE_WIRE, **settings}))
+
+
+_TOTEM_ON_THE_WIRE: dict[str, object] = {
+    "token_loss_us": 180_000,
+    "token_retransmission_us": 40_000,
+    "join_us": 5_000,
+    "consensus_us": 15_000,
+    "consensus_member_us": 1_000,
+    "window_size": 48,
+    "max_messages": 24,
+}
+"""What differs from a simulated network: processes are scheduled, and socket buffers are small."""
+
+
+def _make_totem(settings: Mapping[str, object]) -> MachineFactory:
+    config = _totem_config(settings)
     decode = lru_cache(maxsize=4096)(decode_data)  # a multicast is decoded once, not at each receiver
 
     def make(node: NodeId, stream: random.Random) -> Machine:
@@ -65,6 +84,7 @@ def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
 TOTEM = Protocol(
     name="totem",
     make=_make_totem,
+    build=_build_totem,
     states=tuple(State),
     draw_settings=_draw_totem,
     kind_of=kind_name,

@@ -1,4 +1,4 @@
-"""What a protocol has to provide to be simulated, fuzzed and audited: one record, no more."""
+"""What a protocol has to provide to be run, simulated, fuzzed and audited: one record, no more."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ordercast.audit.properties import Check
+from ordercast.core.contract import Machine
+from ordercast.core.identity import NodeId
 from ordercast.sim.network import Lan
 from ordercast.sim.world import MachineFactory
 
@@ -16,7 +18,9 @@ class Protocol(NamedTuple):
 
     name: str
     make: Callable[[Mapping[str, object]], MachineFactory]
-    """Machines with these settings; raises ValueError, in words, for wrong ones."""
+    """Machines for a simulation, with these settings; raises ValueError, in words, for wrong ones."""
+    build: Callable[[Mapping[str, object], NodeId], Machine]
+    """A machine for a real node, with these settings where they differ from what suits a real network."""
     states: tuple[str, ...]
     """The states that its machines report, for faults that strike in each of them."""
     draw_settings: Callable[[random.Random, int, Lan], dict[str, object]]

@@ -1,0 +1,256 @@
+"""What an application uses: a `Node`, which is one member of a ring, and its `Group`\\s.
+
+async with ordercast.Node(seeds=["10.0.0.1:4801"], key="group.key", data="/var/lib/orders") as node:
+    group = await node.join("orders")
+    await group.send(b"one more")
+    async for event in group:
+        ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Generator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, overload
+
+import msgspec
+
+from ordercast.core.identity import Configuration, Guarantee, NodeId
+from ordercast.errors import MessageTooLarge, NodeClosed
+from ordercast.groups.envelope import tag
+from ordercast.groups.events import Delivery, Message
+from ordercast.groups.member import Member
+from ordercast.groups.session import Inbox
+from ordercast.runtime.config import NodeConfig, check_names
+from ordercast.runtime.keys import Keyring
+
+_CHUNK = 64 * 1024
+"""Bytes of `send_many` that are handed over at a time."""
+
+
+class Receipt:
+    """Await it to learn where the message was ordered: it resolves when the sender itself delivers it."""
+
+    def __init__(self, future: asyncio.Future[Message]) -> None:
+        self._future = future
+
+    def __await__(self) -> Generator[Any, None, Message]:
+        return asyncio.shield(self._future).__await__()
+
+    @property
+    def done(self) -> bool:
+        """Whether the message was delivered here."""
+        return self._future.done()
+
+
+class Group:
+    """A group, as one member of it: send to it, and iterate over what it delivers.
+
+    Iterating gives messages and configurations in the order that all members share. Several readers of one
+    group join it several times.
+    """
+
+    def __init__(self, member: Member, name: str) -> None:
+        self.name = name
+        self._member = member
+        self._tag = tag(name)
+        self._inbox: Inbox = member.session.open(self._tag, name)
+
+    # --- sending --------------------------------------------------------------------------------
+
+    @overload
+    async def send(
+        self,
+        payload: bytes,
+        *,
+        safe: bool = False,
+        timeout: float | None = None,
+        receipt: Literal[False] = False,
+    ) -> None: ...
+
+    @overload
+    async def send(
+        self, payload: bytes, *, safe: bool = False, timeout: float | None = None, receipt: Literal[True]
+    ) -> Receipt: ...
+
+    async def send(
+        self, payload: bytes, *, safe: bool = False, timeout: float | None = None, receipt: bool = False
+    ) -> Receipt | None:
+        """Send a message to the group; returns when it is accepted, which waits while the window is full.
+
+        ``safe``: it is delivered only once every member is known to have it. ``timeout``: seconds to wait at
+        most, then `SendTimeout` names who holds the group up. ``receipt``: answer with a `Receipt`.
+        """
+        member = self._member
+        whole = self._tag + payload
+        if len(whole) > member.largest:
+            raise _too_large(payload, member.largest - len(self._tag))
+        if not member.has_room:
+            await member.wait_for_room(timeout)
+        number = member.submit((whole,), len(whole), Guarantee.SAFE if safe else Guarantee.AGREED)
+        return Receipt(member.session.expect(number)) if receipt else None
+
+    async def send_many(
+        self, payloads: Sequence[bytes], *, safe: bool = False, timeout: float | None = None
+    ) -> None:
+        """Send messages, in order: the fast path. They are not one unit: others' may come between them."""
+        member, front = self._member, self._tag
+        guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
+        longest = max(map(len, payloads), default=0)
+        if longest + len(front) > member.largest:
+            raise _too_large(max(payloads, key=len), member.largest - len(front))
+        step = max(1, _CHUNK // (longest + len(front)))
+        for start in range(0, len(payloads), step):
+            some = [front + payload for payload in payloads[start : start + step]]
+            if not member.has_room:
+                await member.wait_for_room(timeout)
+            member.submit(some, sum(map(len, some)), guarantee)
+
+    # --- receiving ------------------------------------------------------------------------------
+
+    async def batches(self) -> AsyncIterator[Delivery | Configuration]:
+        """What is delivered, as it came: the messages of a packet together. The fast path."""
+        get = self._inbox.get
+        while (entry := await get()) is not None:
+            yield entry
+
+    async def __aiter__(self) -> AsyncIterator[Message | Configuration]:
+        async for entry in self.batches():
+            if isinstance(entry, Delivery):
+                for message in entry.messages():
+                    yield message
+            else:
+                yield entry
+
+    async def leave(self) -> None:
+        """Receive nothing more. What waits to be read is dropped."""
+        self._member.session.close(self._tag, self._inbox)
+
+
+class Node:
+    """One member of a ring. Start it with ``async with``, or with `start` and `stop`."""
+
+    def __init__(
+        self,
+        *,
+        seeds: Sequence[str] = (),
+        peers: Sequence[str] | None = None,
+        listen: str | None = None,
+        id: int | None = None,
+        key: str | bytes | Path | Keyring | None = None,
+        data: str | Path | None = None,
+        trace: str | Path | None = None,
+        insecure: bool = False,
+        config: NodeConfig | None = None,
+        **more: Any,
+    ) -> None:
+        """All is optional: a node without seeds is the first of its group.
+
+        ``config`` is a whole configuration, as `ordercast.load_config` reads it; anything else that
+        `NodeConfig` knows may be given by name, and overrides it.
+        """
+        given: dict[str, Any] = {
+            "seeds": tuple(seeds) or None,
+            "peers": None if peers is None else tuple(peers),
+            "listen": listen,
+            "id": id,
+            "data": None if data is None else Path(data),
+            "trace": None if trace is None else Path(trace),
+            "insecure": insecure or None,
+            **more,
+        }
+        known = {name: value for name, value in given.items() if value is not None}
+        self._keyring = None if key is None else Keyring.of(key)
+        check_names(known)
+        self.config = msgspec.structs.replace(config or NodeConfig(), **known)
+        self._member: Member | None = None
+
+    # --- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Bind, find the others, and install the first configuration."""
+        if self._member is not None:
+            raise NodeClosed("this node was started before: make a new Node for another life")
+        member = Member(self.config, self._keyring)
+        await member.start()
+        self._member = member
+
+    async def stop(self) -> None:
+        """Leave: what was accepted is sent first, and the others are told. Stopping again does nothing."""
+        if self._member is not None:
+            await self._member.stop()
+
+    async def closed(self) -> None:
+        """Wait until the node has ended; raises the error that ended it."""
+        await self._running.closed()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def _running(self) -> Member:
+        if self._member is None:
+            raise NodeClosed(
+                "the node is not started: use `async with Node(…) as node`, or await node.start()"
+            )
+        return self._member
+
+    # --- groups ---------------------------------------------------------------------------------
+
+    async def join(self, group: str) -> Group:
+        """Receive a group's messages from now on, and be able to send to it."""
+        member = self._running
+        member.check_open()
+        return Group(member, group)
+
+    # --- looking --------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> NodeId:
+        """This node's identifier: the same in all its lives if it has a data directory."""
+        return self._running.id
+
+    @property
+    def incarnation(self) -> int:
+        """Which of its lives this is."""
+        return self._running.incarnation
+
+    @property
+    def address(self) -> str:
+        """Where others reach it: a seed for them."""
+        return self._running.address
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration installed last."""
+        return self._running.configuration
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        """Who is in it."""
+        return self.configuration.members
+
+    async def wait_for(
+        self, members: int | Collection[NodeId], timeout: float | None = None
+    ) -> Configuration:
+        """Wait until so many members, or these, share a regular configuration with this node."""
+        return await self._running.wait_for(members, timeout)
+
+    def status(self) -> dict[str, Any]:
+        """How the node is doing, for people and programs; everything in it can be written as JSON."""
+        return self._running.status()
+
+
+def _too_large(payload: bytes, most: int) -> MessageTooLarge:
+    return MessageTooLarge(
+        f"a message of {len(payload):,} bytes is too large: at most {most:,} fit here; split it, or raise "
+        "max_message_size at every node"
+    )

@@ -1,0 +1,38 @@
+"""The group a message is for, in front of its payload.
+
+One byte says what it is (today: a message; others are kept for what groups will tell each other), one how long the
+group's name is, then the name and the message. Everything in front of the message is its *tag*, the same for all
+messages of a group, so that telling groups apart is comparing prefixes.
+"""
+
+from __future__ import annotations
+
+from ordercast.errors import ConfigProblem
+
+MESSAGE = 1
+LONGEST_NAME = 128
+
+
+def tag(group: str) -> bytes:
+    """What stands in front of each message of a group."""
+    name = group.encode()
+    if not group or len(name) > LONGEST_NAME:
+        raise ConfigProblem(
+            f"{group[:40]!r} cannot be a group's name: choose one of 1 to {LONGEST_NAME} bytes in UTF-8"
+        )
+    return bytes((MESSAGE, len(name))) + name
+
+
+def tag_of(payload: bytes) -> bytes | None:
+    """The tag of a payload off the ring; None if it is not a message to a group."""
+    if len(payload) < 2 or payload[0] != MESSAGE or len(payload) < 2 + payload[1]:
+        return None
+    return payload[: 2 + payload[1]]
+
+
+def describe(payload: bytes) -> tuple[str | None, int]:
+    """The group of a payload, and the size of the message in it: for the trace."""
+    found = tag_of(payload)
+    if found is None:
+        return None, len(payload)
+    return found[2:].decode(errors="replace"), len(payload) - len(found)

@@ -1,0 +1,51 @@
+"""What an application receives: messages, one at a time or by the batch, and configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ordercast.core.identity import ConfigurationId, MessageId, NodeId
+
+
+class Message(NamedTuple):
+    """A message, at its place in the one order of all groups."""
+
+    payload: bytes
+    sender: NodeId
+    group: str
+    safe: bool
+    """Every member of the configuration is known to have it."""
+    id: MessageId
+    """Who sent it, in which of its lives, and its how-manyth it was."""
+    configuration: ConfigurationId
+    """The configuration it was ordered in. Within one, (`seq`, `slot`) is the order."""
+    seq: int
+    slot: int
+
+
+class Delivery(NamedTuple):
+    """Messages of one sender to one group that came in one packet: what is the same is said once.
+
+    The fast path: `payloads` are the messages, in order; `messages` makes a `Message` of each.
+    """
+
+    payloads: list[bytes]
+    sender: NodeId
+    group: str
+    safe: bool
+    incarnation: int
+    """Which life of the sender."""
+    numbers: range
+    """The messages' numbers in that life."""
+    configuration: ConfigurationId
+    seq: int
+    slots: range
+
+    def messages(self) -> Iterator[Message]:
+        """One by one."""
+        for payload, number, slot in zip(self.payloads, self.numbers, self.slots, strict=True):
+            message_id = MessageId(self.sender, self.incarnation, number)
+            yield Message(
+                payload, self.sender, self.group, self.safe, message_id, self.configuration, self.seq, slot
+            )

@@ -1,0 +1,513 @@
+"""One life of a node: storage, keys, sockets, links, machine and groups, put together and taken apart again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import socket
+import time
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
+from ordercast.errors import (
+    AddressProblem,
+    ConfigProblem,
+    DuplicateNode,
+    Evicted,
+    KeyProblem,
+    NodeClosed,
+    OrdercastError,
+    SendTimeout,
+)
+from ordercast.groups.envelope import describe
+from ordercast.groups.session import ENTRY_OVERHEAD, Session
+from ordercast.protocols import protocol
+from ordercast.runtime.config import NodeConfig, Place, parse_address
+from ordercast.runtime.control import SOCKET, Control
+from ordercast.runtime.driver import Driver, Wires
+from ordercast.runtime.keys import Keyring
+from ordercast.runtime.links import Links, spell
+from ordercast.runtime.seal import OVERHEAD, Cipher, Seal, new_session
+from ordercast.runtime.segments import HEADER_SIZE
+from ordercast.runtime.status import Rates, status
+from ordercast.runtime.storage import DataDirectory, Memory, Storage
+from ordercast.runtime.udp import Address, Channel
+from ordercast.trace.recorder import Recorder
+
+if TYPE_CHECKING:
+    from ordercast.runtime.metrics import Metrics
+    from ordercast.trace.journal import Journal
+
+LOG = logging.getLogger("ordercast")
+
+SEGMENTS_A_PACKET = 6
+"""Datagrams that a full packet of the protocol fills: large enough to do little work a byte, small enough that
+one lost datagram costs little."""
+PORTS_TRIED = 200
+GREETED_S = 0.5
+"""How long a starting node waits for an answer of the others before it begins alone."""
+REFUSED_S = 2.0
+"""How long a starting node goes on asking although it is refused: an earlier life of its own may just have ended."""
+LEAVING_S = 3.0
+"""How long a leaving node waits for the others."""
+LOOK_S = 1.0
+"""How often a node looks after its key file, its rates and its reader."""
+
+
+class Member:
+    """A node while it lives."""
+
+    def __init__(self, config: NodeConfig, keyring: Keyring | None) -> None:
+        self.config = config
+        if keyring is None and config.key is not None:
+            keyring = Keyring.load(config.key)
+        self._keyring = keyring
+        self._place = config.place(sealed=keyring is not None)
+        self.largest = 0
+        """Bytes of the largest payload, with its tag."""
+        self._queued = 0
+        self._rooms = Rooms()
+        self._numbers = 0
+        self._changed = asyncio.Event()
+        self._over: asyncio.Future[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._control: Control | None = None
+        self._metrics: Metrics | None = None
+        self._journal: Journal | None = None
+        self._braked_since = 0.0
+        self.rates = Rates()
+        self.started = time.monotonic()
+
+    # --- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Bind, greet, start the machine, wait for the first ring."""
+        config = self.config
+        storage: Storage = (
+            Memory(config.id) if config.data is None else DataDirectory.open(config.data, config.id)
+        )
+        self._storage = storage
+        self.id, self.incarnation = storage.id, storage.incarnation
+        try:
+            await self._assemble(storage)
+        except BaseException:
+            storage.close(halted=False)
+            raise
+        try:
+            await self._begin(storage)
+        except BaseException as error:
+            self.driver.end(error)
+            await self._take_apart()
+            raise
+
+    async def _assemble(self, storage: Storage) -> None:
+        config = self.config
+        self._over = asyncio.get_running_loop().create_future()
+        seal = None
+        if self._keyring is None:
+            LOG.warning(
+                "no key: packets are neither encrypted nor authenticated; `ordercast keygen` makes one"
+            )
+        else:
+            seal = Seal(self._keyring, Cipher(config.cipher))
+        self._seal = seal
+        settings = {
+            "packet_size": SEGMENTS_A_PACKET * (config.datagram_size - HEADER_SIZE) - OVERHEAD,
+            **config.protocol_settings,
+        }
+        try:
+            machine = protocol(config.protocol).build(settings, self.id)
+        except ValueError as error:
+            raise ConfigProblem(str(error)) from error
+        seeds = await resolve(config.peers or config.seeds, self._place.host)
+        wires = open_wires(self._place, config)
+        self.address = spell(wires.token.address)
+        rows: list[Any] = []
+        recorder = None
+        if config.trace is not None:
+            from ordercast.trace.journal import Journal
+
+            recorder = Recorder(self.id, rows, describe=describe)
+            self._journal = Journal(
+                config.trace,
+                config.trace.name or "trace",
+                self.id,
+                self.incarnation,
+                rows_per_file=config.trace_rows,
+                keep_files=config.trace_files,
+            )
+        self.session = Session(self.id, self.incarnation, config.receive_buffer, self._brake)
+        self.driver = Driver(
+            self.id, machine, storage, wires, self, seal, config.datagram_size, recorder, rows, self._journal
+        )
+        if recorder is not None:
+            recorder.begin_life(self.driver.now_us(), self.incarnation, crashed=storage.crashed)
+        self.links = Links(
+            node=self.id,
+            incarnation=self.incarnation,
+            session=seal.session if seal is not None else new_session(),
+            data_port=wires.data.address[1],
+            settings=f"protocol {config.protocol}, mtu {config.mtu}",
+            post=self.driver,
+            seal=seal,
+            closed=config.peers is not None,
+            clock=time.monotonic,
+        )
+        self.links.know(seeds)
+
+    async def _begin(self, storage: Storage) -> None:
+        self.driver.listen(self.links)
+        await self._greet()
+        self.driver.start(self.incarnation, storage.stored)
+        self.largest = self.driver.machine.room
+        self._watch = asyncio.create_task(self._look_after(), name="ordercast")
+        if self.config.data is not None:
+            self._control = Control(self.config.data / SOCKET, self.status)
+            await self._control.start()
+        if self.config.metrics is not None:
+            from ordercast.runtime.metrics import Metrics
+
+            self._metrics = Metrics(self.config.metrics, self.status)
+            await self._metrics.start()
+        LOG.info("node %d, life %d, listens at %s", self.id, self.incarnation, self.address)
+        while self.driver.state != "operational":
+            self.check_open()
+            await asyncio.sleep(0.005)
+        self.check_open()
+
+    async def _greet(self) -> None:
+        """Wait for the first link, or for nobody to answer; a second node of one identifier stops here."""
+        driver = self.driver
+        begun = time.monotonic()
+        others = self.config.peers or self.config.seeds
+        while others and not self.links.targets:
+            waited = time.monotonic() - begun
+            if waited > (REFUSED_S if driver.refusals else GREETED_S):
+                if driver.refusals:
+                    raise DuplicateNode(driver.refusals[-1])
+                LOG.info("nobody answers yet at %s: going on alone until somebody does", ", ".join(others))
+                return
+            if driver.ended:
+                self.check_open()
+            await asyncio.sleep(0.005)
+            if driver.refusals and int(waited * 100) % 20 == 0:
+                self.links.greet()
+
+    async def stop(self) -> None:
+        """Leave, and give everything back."""
+        if not self.driver.ended:
+            self.driver.stop()
+            with contextlib.suppress(TimeoutError, OrdercastError):
+                async with asyncio.timeout(LEAVING_S):
+                    await self.closed()
+            self.driver.end(None)
+        await self._take_apart()
+
+    async def closed(self) -> None:
+        """Wait for the end; raises the error that brought it."""
+        assert self._over is not None
+        await asyncio.shield(self._over)
+
+    def check_open(self) -> None:
+        """Raise what ended the node, if it has ended."""
+        if self._over is not None and self._over.done():
+            error = self._over.exception()
+            if error is not None:
+                raise error
+            raise NodeClosed("the node has left: make a new Node for another life")
+
+    async def _take_apart(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._control is not None:
+            await self._control.close()
+        if self._metrics is not None:
+            await self._metrics.close()
+        if self._journal is not None:
+            await asyncio.to_thread(self._journal.close)
+            self._journal = None
+        self._storage.close(halted=self.driver.halted)
+
+    # --- what the driver tells ------------------------------------------------------------------
+
+    def deliver(self, batch: Batch) -> None:
+        """Messages, in order."""
+        self.session.deliver(batch)
+
+    def install(self, configuration: Configuration) -> None:
+        """A configuration, in its place among the messages."""
+        self.session.install(configuration)
+        self._changed.set()
+
+    def originated(self, batch: Batch) -> None:
+        """Own messages left the queue: there is room for others."""
+        payloads = batch.payloads
+        self._queued -= sum(map(len, payloads)) + ENTRY_OVERHEAD * len(payloads)
+        if self._rooms and self._queued < self.config.send_buffer:
+            self._rooms.next()
+
+    def ended(self, error: BaseException | None) -> None:
+        """The node's life is over."""
+        assert self._over is not None
+        if self._over.done():
+            return
+        self._changed.set()
+        lost = error or NodeClosed("the node has left before this was delivered: send it again from another")
+        self.session.end(error, lost)
+        self._rooms.end(lost)
+        if error is None:
+            self._over.set_result(None)
+        else:
+            self._over.set_exception(error)
+            self._over.exception()  # nobody may be waiting: that is no mistake
+
+    # --- sending --------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a message can be taken now, by somebody who has not waited."""
+        return self._queued < self.config.send_buffer and not self._rooms and not self.driver.ended
+
+    async def wait_for_room(self, timeout: float | None) -> None:
+        """Wait for one's turn to send."""
+        self.check_open()
+        try:
+            async with asyncio.timeout(timeout):
+                while self._queued >= self.config.send_buffer or self._rooms:
+                    await self._rooms.wait()
+                    if self._queued < self.config.send_buffer:
+                        return
+        except TimeoutError:
+            raise self._why_no_room(timeout or 0.0) from None
+
+    def submit(self, payloads: Sequence[bytes], size: int, guarantee: Guarantee) -> int:
+        """Hand over messages, with their tags; the number of the first."""
+        if self.driver.ended:
+            self.check_open()
+        count = len(payloads)
+        self._queued += size + ENTRY_OVERHEAD * count
+        number = self._numbers + 1
+        self._numbers += count
+        self.driver.submit(payloads, guarantee)
+        if self._rooms and self._queued < self.config.send_buffer:
+            self._rooms.next()
+        return number
+
+    def _why_no_room(self, timeout: float) -> SendTimeout:
+        holder = self.driver.machine.laggard
+        state = self.driver.state
+        if state != "operational":
+            why = f"the group is forming a new ring ({state}: {self.driver.because})"
+        elif holder == self.id:
+            why = f"this node's own application does not read what is delivered to it ({self.session.unread:,} bytes wait)"
+        elif holder is not None:
+            why = f"node {holder} does not keep up"
+        else:
+            why = "the group is saturated"
+        return SendTimeout(
+            f"nothing could be sent for {timeout:g} s: {why}; send less, wait longer, or see "
+            "`ordercast status`",
+            holder,
+        )
+
+    # --- slow readers ---------------------------------------------------------------------------
+
+    def _brake(self, on: bool) -> None:
+        self._braked_since = time.monotonic() if on else 0.0
+        if on:
+            LOG.warning(
+                "the application does not read: %d bytes wait, and the group is slowed down",
+                self.session.unread,
+            )
+        asyncio.get_running_loop().call_soon(self.driver.brake, on)
+
+    def _look_at_reader(self) -> None:
+        limit = self.config.evict_after
+        if limit is None or not self._braked_since or time.monotonic() - self._braked_since < limit:
+            return
+        self.driver.leave_at_once(
+            Evicted(
+                f"the application read nothing for {limit:g} s while {self.session.unread:,} bytes waited, so "
+                "this node left the group (evict_after): read faster, or start the node again"
+            )
+        )
+
+    # --- looking after things -------------------------------------------------------------------
+
+    async def _look_after(self) -> None:
+        """Once a second: the key file, the rates, the reader, and refusals by others."""
+        changed = _stamp(self.config)
+        while not self.driver.ended:
+            await asyncio.sleep(LOOK_S)
+            self.rates.note(self.driver, self.session)
+            self._look_at_reader()
+            if self.driver.refusals and not self.links.targets:
+                self.driver.leave_at_once(DuplicateNode(self.driver.refusals[-1]))
+            self.driver.refusals.clear()
+            stamp = _stamp(self.config)
+            if stamp != changed and self._seal is not None and self.config.key is not None:
+                changed = stamp
+                try:
+                    self._seal.rekey(Keyring.load(self.config.key))
+                    LOG.info("the group key was changed: %s", self.config.key)
+                except KeyProblem as error:
+                    LOG.error("the changed key file is not used: %s", error)
+
+    # --- looking --------------------------------------------------------------------------------
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration installed last."""
+        assert self.session.configuration is not None
+        return self.session.configuration
+
+    async def wait_for(self, members: int | Collection[NodeId], timeout: float | None) -> Configuration:
+        """Wait until so many, or these, are members."""
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    self.check_open()
+                    there = self.configuration
+                    enough = (
+                        len(there.members) >= members
+                        if isinstance(members, int)
+                        else set(members) <= set(there.members)
+                    )
+                    if enough and there.kind is Kind.REGULAR:
+                        return there
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            linked = ", ".join(str(peer.node) for peer in self.links.targets) or "nobody"
+            raise TimeoutError(
+                f"the ring has the members {', '.join(map(str, self.configuration.members))} after "
+                f"{timeout:g} s, and this node has links to {linked}: check addresses, keys and firewalls"
+            ) from None
+
+    @property
+    def sealed(self) -> bool:
+        """Whether packets are encrypted and authenticated."""
+        return self._seal is not None
+
+    @property
+    def queued(self) -> int:
+        """Bytes that wait to be sent."""
+        return self._queued
+
+    def status(self) -> dict[str, Any]:
+        """Everything a person might want to know."""
+        return status(self)
+
+
+class Rooms:
+    """Senders that wait for room, first come first served."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    async def wait(self) -> None:
+        """Wait for one's turn."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future in self._waiting:
+                self._waiting.remove(future)
+            else:
+                self.next()  # it was this one's turn: the next one's then
+            raise
+
+    def next(self) -> None:
+        """There is room for one."""
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+
+    def end(self, error: BaseException) -> None:
+        """There will be no room any more."""
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(error)
+
+
+# --- sockets and addresses ----------------------------------------------------------------------
+
+
+async def resolve(addresses: Sequence[str], host: str) -> list[Address]:
+    """Socket addresses of the family that ``host`` belongs to."""
+    loop = asyncio.get_running_loop()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found: list[Address] = []
+    for text in addresses:
+        name, port = parse_address(text)
+        flags = socket.AI_V4MAPPED if family == socket.AF_INET6 else 0
+        try:
+            answers = await loop.getaddrinfo(name, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
+        except socket.gaierror as error:
+            raise AddressProblem(
+                f"{text!r} cannot be resolved ({error.strerror}): check the name, or write the address"
+            ) from error
+        found.append(cast(Address, answers[0][4]))
+    return found
+
+
+def open_wires(place: Place, config: NodeConfig) -> Wires:
+    """The node's sockets: two neighbouring ports, and the multicast group's if there is one."""
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    host = socket.getaddrinfo(place.host, 0, family, socket.SOCK_DGRAM)[0][4]
+    tries = PORTS_TRIED if not place.exact or not place.port else 1
+    stream = random.Random()
+    for attempt in range(tries):
+        port = (place.port + 2 * attempt) if place.port else stream.randrange(20_000, 60_000, 2)
+        opened: list[Channel] = []
+        try:
+            for offset in (0, 1):
+                address = cast(Address, (host[0], port + offset, *host[2:]))
+                opened.append(Channel(address, buffer=config.socket_buffer, timed=offset == 0))
+            return _with_multicast(Wires(token=opened[0], data=opened[1]), config)
+        except AddressProblem:
+            for channel in opened:
+                channel.close()
+            if attempt == tries - 1:
+                raise
+    raise AssertionError("the last attempt raises")
+
+
+def _with_multicast(wires: Wires, config: NodeConfig) -> Wires:
+    if config.multicast is None:
+        return wires
+    group, port = parse_address(config.multicast)
+    where: Address = (group, port, 0, 0) if ":" in group else (group, port)
+    channel = Channel(where, buffer=config.socket_buffer, shared=True)
+    try:
+        channel.join(group, config.interface)
+        wires.data.send_multicast_from(config.interface)
+    except OSError as error:
+        channel.close()
+        raise AddressProblem(
+            f"multicast to {config.multicast} does not work here ({error.strerror}): name the `interface`, "
+            "or leave `multicast` out"
+        ) from error
+    return wires._replace(multicast=channel, group=where)
+
+
+def _stamp(config: NodeConfig) -> tuple[int, int] | None:
+    """Changes when the key file does."""
+    if config.key is None:
+        return None
+    try:
+        found = config.key.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

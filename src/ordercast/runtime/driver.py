@@ -1,0 +1,502 @@
+"""Drives a machine with real sockets, a real clock and a real disk.
+
+Effects are carried out in list order; packets of one turn leave together. A *turn* reads what waits: data first,
+and a token only when no data waits (000 §5.2); a bounded amount, so that the application's own tasks on the
+same event loop go on. Timers run out only when the sockets are dry: a process that was stopped, or late, reads
+what the others sent meanwhile before it believes that they fell silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ordercast.core.contract import (
+    Brake,
+    CancelTimer,
+    Deliver,
+    Drop,
+    Effect,
+    Event,
+    Halt,
+    Install,
+    Machine,
+    Multicast,
+    Originate,
+    Packet,
+    Persist,
+    SetTimer,
+    Shift,
+    Stable,
+    Start,
+    Stop,
+    Submit,
+    Timer,
+    Unicast,
+)
+from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
+from ordercast.errors import OrdercastError, StorageProblem
+from ordercast.runtime.health import Lag
+from ordercast.runtime.links import GREET_S, GREETING_MAGIC, Links, Peer, spell
+from ordercast.runtime.seal import Channel as Purpose
+from ordercast.runtime.seal import Refused, Seal
+from ordercast.runtime.segments import Cutter, Train
+from ordercast.runtime.storage import Storage
+from ordercast.runtime.udp import Address, Arrival, Channel
+from ordercast.trace.recorder import Recorder
+from ordercast.trace.schema import Row
+
+if TYPE_CHECKING:
+    from ordercast.trace.journal import Journal
+
+LOG = logging.getLogger("ordercast")
+
+BUFFERS_A_TURN = 8
+"""Reads of up to 64 KB before the event loop has its turn again."""
+GUARDED_TURNS = 64
+"""How often overdue timers wait for sockets that do not run dry."""
+_NODE = struct.Struct(">I")
+
+MOST_REASONS = 64
+"""Reasons for drops that are counted apart."""
+
+
+class Sink(Protocol):
+    """Who the driver works for."""
+
+    def deliver(self, batch: Batch) -> None:
+        """Messages, in order."""
+
+    def install(self, configuration: Configuration) -> None:
+        """A configuration, in its place among the messages."""
+
+    def originated(self, batch: Batch) -> None:
+        """Own messages left the queue."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """The node's life is over; None if it left of its own accord."""
+
+
+class Wires(NamedTuple):
+    """The sockets of a node."""
+
+    token: Channel
+    data: Channel
+    multicast: Channel | None = None
+    """Where the group's multicasts arrive, if it uses IP multicast."""
+    group: Address | None = None
+    """Where they are sent to."""
+
+
+class Driver:
+    """One life of a node."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        machine: Machine,
+        storage: Storage,
+        wires: Wires,
+        sink: Sink,
+        seal: Seal | None,
+        datagram: int,
+        recorder: Recorder | None,
+        rows: list[Row],
+        journal: Journal | None,
+    ) -> None:
+        self.node = node
+        self._me = _NODE.pack(node)
+        self.machine = machine
+        self.wires = wires
+        self.drops: Counter[str] = Counter()
+        self.state = "starting"
+        self.because = ""
+        self.sent = self.delivered = 0
+        self.refusals: list[str] = []
+        """What others said when they refused this node."""
+        self.ended = False
+        self.halted = False
+        """The machine itself ended this life, with a word to the others."""
+        self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self.lag = Lag(self.now_us)
+        self._handle = machine.handle
+        self._storage = storage
+        self._sink = sink
+        self._seal = seal
+        self._cutters = {channel: Cutter(datagram) for channel in Purpose}
+        self._recorder = recorder
+        self._rows = rows
+        self._journal = journal
+        self._links: Links
+        self._loop: asyncio.AbstractEventLoop
+        self._listening = [wires.data, *([wires.multicast] if wires.multicast else [])]
+        self._out: list[bytes] = []
+        self._pending: list[bytes] = []
+        self._pending_guarantee = Guarantee.AGREED
+        self._submitting = False
+        self._timers: dict[str, int] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_us = 0
+        self._guarded = 0
+        self._greeting: asyncio.TimerHandle | None = None
+
+    # --- a life ---------------------------------------------------------------------------------
+
+    def now_us(self) -> int:
+        """Wall-clock microseconds that never go back."""
+        return time.monotonic_ns() // 1000 + self._offset_us
+
+    def listen(self, links: Links) -> None:
+        """Read the sockets and greet; the machine is not started yet."""
+        self._links = links
+        self._loop = asyncio.get_running_loop()
+        for channel in (*self._listening, self.wires.token):
+            self._loop.add_reader(channel.fileno(), self._on_readable)
+        self._greet()
+
+    def start(self, incarnation: int, stored: bytes | None) -> None:
+        """Begin the machine's life."""
+        self._event(Start(incarnation, stored))
+
+    def stop(self) -> None:
+        """Leave: the machine finishes what it accepted, then halts."""
+        if self._pending:
+            self._submit_pending()
+        self._event(Stop())
+
+    def leave_at_once(self, error: OrdercastError) -> None:
+        """End with an error. The others notice that this node fell silent."""
+        LOG.error("%s", error)
+        self.end(error)
+
+    def brake(self, on: bool) -> None:
+        """The application does not keep up; or it does again."""
+        if not self.ended:
+            self._event(Brake(on))
+
+    def end(self, error: BaseException | None) -> None:
+        """Give everything back. Nothing is handed to the machine after this."""
+        if self.ended:
+            return
+        self.ended = True
+        for channel in (*self._listening, self.wires.token):
+            self._loop.remove_reader(channel.fileno())
+        for handle in (self._alarm, self._greeting):
+            if handle is not None:
+                handle.cancel()
+        self._note_rows()
+        for channel in (*self._listening, self.wires.token):
+            channel.close()
+        self._sink.ended(error)
+
+    # --- submitting -----------------------------------------------------------------------------
+
+    def submit(self, payloads: Sequence[bytes], guarantee: Guarantee) -> None:
+        """Messages for the machine; those of one turn of the event loop go to it together."""
+        if self._pending and self._pending_guarantee is not guarantee:
+            self._submit_pending()
+        self._pending += payloads
+        self._pending_guarantee = guarantee
+        if not self._submitting:
+            self._submitting = True
+            self._loop.call_soon(self._on_submitting)
+
+    def _on_submitting(self) -> None:
+        self._submitting = False
+        if self._pending and not self.ended:
+            with self._ending_on_error():
+                self._submit_pending()
+                self._flush()
+
+    def _submit_pending(self) -> None:
+        payloads, self._pending = self._pending, []
+        guarantee = self._pending_guarantee
+        now = self.now_us()
+        effects = self._handle(now, Submit(payloads, guarantee))
+        self.sent += len(payloads)
+        if self._recorder is not None:
+            self._recorder.submit(now, payloads, guarantee, self.sent - len(payloads) + 1)
+        self._carry_out(now, effects)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        with self._ending_on_error():
+            self._turn()
+
+    def _turn(self) -> bool:
+        """Read a bounded amount; whether everything was read."""
+        budget = BUFFERS_A_TURN
+        for channel in self._listening:
+            while not self.ended:
+                arrival = channel.receive()
+                if arrival is None:
+                    break
+                self._on_data(channel, arrival)
+                budget -= 1
+                if not budget:
+                    self._flush()
+                    return False
+        if self.ended:
+            return True
+        arrival = self.wires.token.receive()
+        if arrival is not None:
+            self._on_token(arrival)
+            self._flush()
+        return arrival is None
+
+    def _on_data(self, channel: Channel, arrival: Arrival) -> None:
+        size, source, segment, _ = arrival
+        peer = self._links.peer_at(source)
+        if peer is None:
+            if source != self.wires.data.address:
+                self.drop("unknown sender")
+            return
+        joiner = peer.data_joiner
+        packets = joiner.join(channel.buffer, size, segment)
+        if joiner.bad:
+            self.drop("malformed segment", joiner.bad)
+            joiner.bad = 0
+        opener = peer.opener
+        handle = self._handle
+        now = self.now_us()
+        for packet in packets:
+            if opener is not None:
+                try:
+                    packet = opener.open(Purpose.DATA, packet)
+                except Refused as error:
+                    self.drop(str(error))
+                    continue
+            effects = handle(now, Packet(packet))
+            if effects:
+                self._carry_out(now, effects)
+
+    def _on_token(self, arrival: Arrival) -> None:
+        size, source, segment, waited_us = arrival
+        buffer = self.wires.token.buffer
+        if buffer.startswith(GREETING_MAGIC):
+            for at in range(0, size, segment or size):
+                self._links.on_greeting(bytes(buffer[at : min(size, at + (segment or size))]), source)
+            return
+        peer = self._links.peer_at(source)
+        if peer is None:
+            self.drop("unknown sender")
+            return
+        self.lag.note(waited_us)
+        joiner = peer.token_joiner
+        packets = joiner.join(buffer, size, segment)
+        if joiner.bad:
+            self.drop("malformed segment", joiner.bad)
+            joiner.bad = 0
+        for packet in packets:
+            if peer.opener is not None:
+                try:
+                    packet = peer.opener.open(Purpose.TOKEN, packet, self._me)
+                except Refused as error:
+                    self.drop(str(error))
+                    continue
+            if self._pending:
+                self._submit_pending()
+            now = self.now_us()
+            self._carry_out(now, self._handle(now, Packet(packet, waited_us)))
+
+    # --- effects --------------------------------------------------------------------------------
+
+    def _event(self, event: Event) -> None:
+        with self._ending_on_error():
+            now = self.now_us()
+            self._carry_out(now, self._handle(now, event))
+            self._flush()
+
+    def _carry_out(self, now: int, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if type(effect) is Deliver:
+                batch = effect.batch
+                self.delivered += len(batch.payloads)
+                if self._recorder is not None:
+                    self._recorder.deliver(now, batch)
+                self._sink.deliver(batch)
+            elif type(effect) is Multicast:
+                self._out.append(effect.data)
+            elif type(effect) is SetTimer:
+                self._set_timer(now, effect.name, effect.delay_us)
+            elif type(effect) is Originate:
+                batch = effect.batch
+                if self._recorder is not None:
+                    self._recorder.originate(now, batch)
+                self._sink.originated(batch)
+            elif type(effect) is Stable:
+                if self._recorder is not None:
+                    self._recorder.stable(now, effect.batches)
+            elif type(effect) is Unicast:
+                self._flush()
+                self._unicast(effect.to, effect.data)
+            elif type(effect) is CancelTimer:
+                self._timers.pop(effect.name, None)
+            elif self.ended:
+                return
+            else:
+                self._carry_out_rare(now, effect)
+
+    def _carry_out_rare(self, now: int, effect: Effect) -> None:
+        match effect:
+            case Persist(data):
+                self._storage.persist(data)
+            case Install(configuration):
+                if self._recorder is not None:
+                    self._recorder.install(now, configuration)
+                members = ", ".join(map(str, configuration.members))
+                LOG.info("%s configuration %s: %s", configuration.kind, configuration.id, members)
+                self._sink.install(configuration)
+            case Shift(state, because):
+                self.state, self.because = state, because
+                LOG.debug("%s: %s", state, because)
+            case Drop(reason):
+                self.drop(reason)
+            case Halt(reason):
+                if self._recorder is not None:
+                    self._recorder.halt(now)
+                LOG.info("halted: %s", reason)
+                self._flush()
+                self.halted = True
+                self.end(None)
+
+    # --- sending --------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Send what was multicast since the last time, all of it together."""
+        self._note_rows()
+        packets = self._out
+        if not packets or self.ended:
+            return
+        self._out = []
+        if self._seal is not None:
+            seal = self._seal.seal
+            packets = [seal(Purpose.DATA, packet) for packet in packets]
+        send = self.wires.data.send
+        group, targets = self.wires.group, self._links.targets
+        for train in self._cutters[Purpose.DATA].cut(packets):
+            if group is not None:
+                send(train, group)
+            else:
+                for peer in targets:
+                    send(train, peer.data)
+
+    def _unicast(self, to: NodeId, data: bytes) -> None:
+        peer = self._links.peers.get(to)
+        if peer is None:
+            self.drop("no address to send to")
+            return
+        if self._seal is not None:
+            data = self._seal.seal(Purpose.TOKEN, data, _NODE.pack(to))
+        for train in self._cutters[Purpose.TOKEN].cut((data,)):
+            self.wires.token.send(train, peer.token)
+
+    def _note_rows(self) -> None:
+        """What others may see of this turn is in the trace before they can see it."""
+        if self._rows and self._journal is not None:
+            self._journal.append(self._rows)
+            self._rows.clear()
+
+    # --- timers ---------------------------------------------------------------------------------
+
+    def _set_timer(self, now: int, name: str, delay_us: int) -> None:
+        deadline = now + delay_us + int(self.lag.us)
+        self._timers[name] = deadline
+        if self._alarm is None or deadline < self._alarm_us:
+            self._arm(now, deadline)
+
+    def _arm(self, now: int, deadline: int) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_us = deadline
+        self._alarm = self._loop.call_later(max(0, deadline - now) / 1_000_000, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        if self.ended:
+            return
+        with self._ending_on_error():
+            now = self.now_us()
+            self.lag.note(now - self._alarm_us)
+            if min(self._timers.values(), default=now + 1) <= now and not self._turn():
+                self._guarded += 1
+                if self._guarded < GUARDED_TURNS:
+                    self._arm(now, now)
+                    return
+            self._guarded = 0
+            for name, deadline in sorted(self._timers.items(), key=lambda item: item[1]):
+                if self.ended:
+                    return
+                if deadline <= now and self._timers.get(name) == deadline:
+                    del self._timers[name]
+                    self._carry_out(now, self._handle(now, Timer(name)))
+            self._flush()
+            if self._timers and self._alarm is None and not self.ended:
+                self._arm(now, min(self._timers.values()))
+
+    # --- links ----------------------------------------------------------------------------------
+
+    def _greet(self) -> None:
+        if self.ended:
+            return
+        with self._ending_on_error():
+            self._links.greet()
+        self._greeting = self._loop.call_later(GREET_S, self._greet)
+
+    def post(self, packet: bytes, to: Address) -> None:
+        """Send a greeting."""
+        self.wires.token.send(Train(packet, 0), to)
+
+    def linked(self, peer: Peer) -> None:
+        """A link was made, or made again."""
+        LOG.info("node %d is at %s", peer.node, spell(peer.token))
+
+    def silent(self, peer: Peer) -> None:
+        """A peer has not been heard for long."""
+        LOG.warning("node %d at %s is silent", peer.node, spell(peer.token))
+
+    def refused(self, reason: str) -> None:
+        """Others say that this node is not wanted."""
+        self.refusals.append(reason)
+        del self.refusals[:-8]
+
+    def warn(self, sentence: str) -> None:
+        """Something a person should know."""
+        LOG.warning("%s", sentence)
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Datagrams were not used."""
+        if reason not in self.drops and len(self.drops) >= MOST_REASONS:
+            reason = "other reasons"
+        self.drops[reason] += count
+
+    def _ending_on_error(self) -> _EndingOnError:
+        return _EndingOnError(self)
+
+
+class _EndingOnError:
+    """An error that a user can do something about ends the node with it; any other is a defect of ours."""
+
+    __slots__ = ("_driver",)
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None:
+            return False
+        if isinstance(error, StorageProblem):
+            LOG.error("%s", error)
+        elif not isinstance(error, OrdercastError):
+            LOG.critical("the node stops: a defect in ordercast", exc_info=error)
+        self._driver.end(error)
+        return isinstance(error, Exception)

@@ -1,0 +1,40 @@
+"""How late this node itself is: a busy machine must not take its own delay for the silence of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+USUAL_US = 3_000
+"""Delay that every event loop has now and then; it stretches nothing."""
+STOPPED_US = 500_000
+"""Later than this, the process was stopped or the machine slept: no measure of what is to be expected."""
+HALF_LIFE_US = 1_000_000
+
+
+class Lag:
+    """The largest recent delay between when this node should have run and when it did, fading with time."""
+
+    def __init__(self, clock_us: Callable[[], int]) -> None:
+        self._clock_us = clock_us
+        self._lag_us = 0.0
+        self._noted_us = clock_us()
+        self.stops = 0
+        """How often the process was found to have been stopped."""
+
+    def note(self, late_us: int) -> None:
+        """This node ran so much later than it should have."""
+        if late_us > STOPPED_US:
+            self.stops += 1
+        elif late_us > USUAL_US:
+            self._lag_us = max(float(late_us), self.us)
+            self._noted_us = self._clock_us()
+
+    @property
+    def us(self) -> float:
+        """What timers are stretched by."""
+        if not self._lag_us:
+            return 0.0
+        lag = self._lag_us * 0.5 ** ((self._clock_us() - self._noted_us) / HALF_LIFE_US)
+        if lag < USUAL_US:
+            self._lag_us = lag = 0.0
+        return float(lag)

@@ -1,0 +1,351 @@
+"""Who is out there: nodes greet each other, and a link is what comes of it.
+
+A node knows some addresses (`seeds`, or the full list of peers). It greets them; who answers tells which others
+it knows, and they are greeted too. A greeting carries a *challenge*, and a link exists once a greeting came
+that echoes mine: so what was recorded earlier, in another life of either side, makes no link. Linked nodes
+greet each other twice a second; who is silent for `SILENT_S` is sent nothing but greetings until it speaks.
+
+A node identifier belongs to whoever has it: a second node that comes with it from another address is refused,
+and told so, while the first one is alive.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import msgspec
+
+from ordercast.core.identity import MAX_NODE_ID, NodeId
+from ordercast.runtime.seal import Opener, Refused, Seal
+from ordercast.runtime.segments import Joiner
+from ordercast.runtime.udp import Address
+
+GREETING_MAGIC = b"OG\x01"
+"""How a greeting begins on the wire; a segment begins otherwise."""
+GREET_S = 0.5
+"""How often linked nodes greet each other, and unlinked addresses are tried."""
+SILENT_S = 3.0
+"""Who is silent for longer is not sent the group's packets."""
+ALIVE_S = 1.6
+"""Who was heard within this time is alive: nobody else gets its identifier."""
+FORGET_S = 600.0
+"""An address that was only heard of is forgotten after this long without an answer."""
+MOST_ADDRESSES = 1024
+"""Addresses to try, and nodes to know, at a time."""
+MOST_TOLD = 30
+"""Peers named in a greeting, so that it fits a datagram; with more of them, each greeting names others."""
+
+
+class Greeting(msgspec.Struct, array_like=True, frozen=True):
+    """What nodes tell each other before, and while, they share a ring."""
+
+    node: int
+    incarnation: int
+    session: bytes
+    """One life of the sender: later lives have greater sessions."""
+    challenge: bytes
+    """Made at random in each life; to be echoed."""
+    echo: bytes
+    """The receiver's challenge, as far as the sender knows it."""
+    linked: bool
+    """The sender has a link to the receiver, and needs no answer."""
+    data_port: int
+    counters: tuple[int, int]
+    """By channel, how many packets the sender has sealed: earlier ones are none of this link."""
+    settings: str
+    """What has to be the same everywhere, in words."""
+    peers: list[tuple[int, str, int]]
+    """Nodes that the sender has links to: identifier, host, port."""
+    refusal: str = ""
+    """Why the receiver is not wanted; empty otherwise."""
+
+
+class Peer:
+    """A node there is, or was, a link to."""
+
+    __slots__ = (
+        "challenge",
+        "data",
+        "data_joiner",
+        "heard",
+        "incarnation",
+        "linked",
+        "node",
+        "opener",
+        "session",
+        "token",
+        "token_joiner",
+    )
+
+    def __init__(self, node: NodeId, token: Address, data: Address) -> None:
+        self.node = node
+        self.token = token
+        """Where its tokens and greetings go to, and come from."""
+        self.data = data
+        """The same for everything else."""
+        self.incarnation = 0
+        self.session = b""
+        self.challenge = b""
+        self.opener: Opener | None = None
+        """Opens what this life of the peer seals; None where nothing is sealed."""
+        self.token_joiner = Joiner()
+        self.data_joiner = Joiner()
+        self.linked = False
+        self.heard = 0.0
+
+
+class Post(Protocol):
+    """What links need of the driver."""
+
+    def post(self, packet: bytes, to: Address) -> None:
+        """Send a greeting."""
+
+    def linked(self, peer: Peer) -> None:
+        """A link was made, or made again by a new life of the peer."""
+
+    def silent(self, peer: Peer) -> None:
+        """A peer has not been heard for long."""
+
+    def refused(self, reason: str) -> None:
+        """Others say that this node is not wanted."""
+
+    def drop(self, reason: str) -> None:
+        """A datagram was not used."""
+
+    def warn(self, sentence: str) -> None:
+        """Something a person should know."""
+
+
+class Links:
+    """The links of one life of a node."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        incarnation: int,
+        session: bytes,
+        data_port: int,
+        settings: str,
+        post: Post,
+        seal: Seal | None,
+        closed: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        """With ``closed``, only addresses given to `know` are greeted or answered: a full list of peers."""
+        self.node = node
+        self.incarnation = incarnation
+        self.session = session
+        self.challenge = secrets.token_bytes(8)
+        self.peers: dict[NodeId, Peer] = {}
+        self.targets: list[Peer] = []
+        """Who is sent the group's packets."""
+        self._by_address: dict[Address, Peer] = {}
+        self._data_port = data_port
+        self._settings = settings
+        self._post = post
+        self._seal = seal
+        self._closed = closed
+        self._clock = clock
+        self._known: dict[Address, float] = {}
+        """Addresses to try, and when to stop."""
+        self._warned: set[NodeId] = set()
+        self._told = 0
+
+    # --- addresses ------------------------------------------------------------------------------
+
+    def know(self, addresses: Iterable[Address]) -> None:
+        """Addresses to greet for as long as this node lives."""
+        for address in addresses:
+            self._known[address] = float("inf")
+
+    def peer_at(self, source: Address) -> Peer | None:
+        """Whose address that is, if there is a link; it counts as heard."""
+        peer = self._by_address.get(source)
+        if peer is not None:
+            peer.heard = self._clock()
+            if not peer.linked:
+                self._link(peer)
+        return peer
+
+    # --- greeting -------------------------------------------------------------------------------
+
+    def greet(self) -> None:
+        """Twice a second: greet everybody, and see who has fallen silent."""
+        now = self._clock()
+        for peer in list(self.peers.values()):
+            if peer.linked and now - peer.heard > SILENT_S:
+                peer.linked = False
+                self._retarget()
+                self._post.silent(peer)
+            elif now - peer.heard > FORGET_S:
+                self._forget(peer)
+                continue
+            self._send(peer.token, peer)
+        for address, until in list(self._known.items()):
+            if address not in self._by_address:
+                if now > until:
+                    del self._known[address]
+                else:
+                    self._send(address, None)
+
+    def _send(self, to: Address, peer: Peer | None, echo: bytes = b"", refusal: str = "") -> None:
+        linked = peer is not None and peer.linked
+        greeting = Greeting(
+            node=self.node,
+            incarnation=self.incarnation,
+            session=self.session,
+            challenge=self.challenge,
+            echo=echo or (peer.challenge if peer is not None else b""),
+            linked=linked,
+            data_port=self._data_port,
+            counters=self._seal.counters if self._seal else (0, 0),
+            settings=self._settings,
+            peers=self._tell(),
+            refusal=refusal,
+        )
+        body = msgspec.msgpack.encode(greeting)
+        self._post.post(GREETING_MAGIC + (self._seal.greeting(body) if self._seal else body), to)
+
+    def _tell(self) -> list[tuple[int, str, int]]:
+        """Some of the linked peers: all of them, one greeting after the other."""
+        told = self.targets
+        if len(told) > MOST_TOLD:
+            self._told = (self._told + MOST_TOLD) % len(told)
+            told = (told[self._told :] + told[: self._told])[:MOST_TOLD]
+        return [(peer.node, peer.token[0], peer.token[1]) for peer in told]
+
+    def on_greeting(self, data: bytes, source: Address) -> None:
+        """A datagram that begins like a greeting, from anybody."""
+        sealed = data[len(GREETING_MAGIC) :]
+        try:
+            body = self._seal.open_greeting(sealed) if self._seal else sealed
+            greeting = msgspec.msgpack.decode(body, type=Greeting)
+        except Refused as error:
+            self._post.drop(f"greeting: {error}")
+            return
+        except msgspec.MsgspecError:
+            self._post.drop("greeting: malformed")
+            return
+        if not _sound(greeting):
+            self._post.drop("greeting: malformed")
+        elif greeting.session == self.session:
+            self._known.pop(source, None)  # one of the addresses is this node's own
+        elif self._closed and source not in self._known:
+            self._post.drop("greeting: not on the list of peers")
+        else:
+            self._on_greeting(greeting, source)
+
+    def _on_greeting(self, greeting: Greeting, source: Address) -> None:
+        proven = greeting.echo == self.challenge
+        if greeting.refusal:
+            if proven:
+                self._post.refused(greeting.refusal)
+            return
+        peer = self.peers.get(greeting.node)
+        refusal = self._why_not(greeting, peer, source)
+        if refusal:
+            if refusal != "stale":
+                self._send(source, None, greeting.challenge, refusal)
+            self._post.drop("greeting: earlier life" if refusal == "stale" else "greeting: id in use")
+            return
+        if not proven:
+            self._send(source, None, greeting.challenge)
+            return
+        if peer is None or peer.session != greeting.session or peer.token != source:
+            if peer is None and len(self.peers) >= MOST_ADDRESSES:
+                self._post.drop("greeting: too many nodes")
+                return
+            peer = self._meet(greeting, source, peer)
+        peer.heard = self._clock()
+        if not peer.linked:
+            self._link(peer)
+        if not greeting.linked:
+            self._send(source, peer)
+        if not self._closed:
+            self._hear_of(greeting.peers, source)
+
+    def _why_not(self, greeting: Greeting, peer: Peer | None, source: Address) -> str:
+        """Why there can be no link with the sender: a sentence for it, "stale", or nothing."""
+        if greeting.node == self.node:
+            if greeting.session < self.session:
+                return ""  # it was here before me, and will say so
+            return _TAKEN.format(node=self.node, where="the node you greeted")
+        if peer is None or peer.session == greeting.session:
+            return ""
+        if peer.token != source and peer.linked and self._clock() - peer.heard < ALIVE_S:
+            return _TAKEN.format(node=peer.node, where=spell(peer.token))
+        return "stale" if greeting.session < peer.session else ""
+
+    def _meet(self, greeting: Greeting, source: Address, earlier: Peer | None) -> Peer:
+        """A link to a life of a node that there was no link to before."""
+        if earlier is not None:
+            self._forget(earlier)
+        data: Address = (source[0], greeting.data_port, *source[2:])
+        peer = Peer(greeting.node, source, data)
+        peer.incarnation = greeting.incarnation
+        peer.session = greeting.session
+        peer.challenge = greeting.challenge
+        if earlier is not None and earlier.session == peer.session:
+            peer.opener = earlier.opener  # it has moved; what it has opened stays opened
+        elif self._seal is not None:
+            peer.opener = self._seal.opener(greeting.session, greeting.counters)
+        self.peers[peer.node] = peer
+        self._by_address[peer.token] = self._by_address[peer.data] = peer
+        if greeting.settings != self._settings and peer.node not in self._warned:
+            self._warned.add(peer.node)
+            self._post.warn(
+                f"node {peer.node} at {spell(source)} runs with {greeting.settings}, this node with "
+                f"{self._settings}: give all nodes the same settings"
+            )
+        return peer
+
+    def _forget(self, peer: Peer) -> None:
+        del self.peers[peer.node]
+        self._by_address.pop(peer.token, None)
+        self._by_address.pop(peer.data, None)
+
+    def _link(self, peer: Peer) -> None:
+        peer.linked = True
+        self._retarget()
+        self._post.linked(peer)
+
+    def _retarget(self) -> None:
+        self.targets = sorted((p for p in self.peers.values() if p.linked), key=lambda p: p.node)
+
+    def _hear_of(self, others: list[tuple[int, str, int]], source: Address) -> None:
+        """Greet nodes that a linked node has links to."""
+        for node, host, port in others[:MOST_ADDRESSES]:
+            known = self.peers.get(node)
+            if node == self.node or (known is not None and known.linked) or not 0 < port < 65_536:
+                continue
+            address: Address = (host, port, *source[2:])
+            if address not in self._by_address and len(self._known) < MOST_ADDRESSES:
+                if address not in self._known:
+                    self._send(address, None)
+                self._known.setdefault(address, self._clock() + FORGET_S)
+
+
+_TAKEN = (
+    "node id {node} is in use by {where}: give this node another `id`, or stop the other one; "
+    "a node keeps its id in its data directory, which must not be copied"
+)
+
+
+def _sound(greeting: Greeting) -> bool:
+    return (
+        0 < greeting.node <= MAX_NODE_ID
+        and greeting.incarnation >= 0
+        and len(greeting.session) == 16
+        and len(greeting.challenge) == 8
+        and 0 < greeting.data_port < 65_536
+        and min(greeting.counters) >= 0
+        and len(greeting.refusal) < 1000
+    )
+
+
+def spell(address: Address) -> str:
+    """An address as people write it."""
+    host, port = address[0], address[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

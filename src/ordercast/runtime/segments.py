@@ -1,0 +1,192 @@
+"""Packets as datagrams: a protocol's packet may be larger than the network carries, and many are sent at once.
+
+A packet is cut into *segments* of at most one datagram each. All segments of a buffer have the same size, the
+last one alone may be shorter, so that the kernel can be handed the whole buffer in one call and send it as
+many datagrams (``UDP_SEGMENT``), and hand over a train of them in one call at the other end (``UDP_GRO``).
+
+A segment: magic, its index, how many there are, the packet's length, the packet's number (per sender and
+channel), then its part of the packet. What comes behind the packet's end in its last segment is padding.
+A packet of which a segment is lost is lost as a whole; the protocol asks for it again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+MAGIC = b"oc"
+HEADER = struct.Struct("<2sBBHQ")
+HEADER_SIZE = HEADER.size
+
+LARGEST_BUFFER = 65_507
+"""What one system call may carry: the largest UDP payload."""
+MOST_SEGMENTS = 64
+"""What every kernel with `UDP_SEGMENT` takes in one call."""
+MOST_PARTIAL = 64
+"""Packets of one sender and channel that may be incomplete at a time; the oldest is given up for a new one."""
+LARGEST_PACKET = 65_535
+
+_INDEXES = bytes(range(256))
+_NUMBERS = 2**64
+
+
+class Train(NamedTuple):
+    """Segments that leave in one system call."""
+
+    data: bytes
+    segment: int
+    """Bytes of each segment; 0 if it is one datagram."""
+
+
+class Cutter:
+    """Cuts the packets of one channel into segments."""
+
+    def __init__(self, datagram: int) -> None:
+        """Segments of at most ``datagram`` bytes."""
+        self.datagram = datagram
+        self._space = datagram - HEADER_SIZE
+        self._most = min(LARGEST_BUFFER // datagram, MOST_SEGMENTS) * datagram
+        self._number = 0
+
+    def cut(self, packets: Sequence[bytes]) -> list[Train]:
+        """Packets as few trains as possible, in order.
+
+        The last segment of a packet is padded where another packet follows in the same train; if that would
+        waste more than a quarter of a segment, a new train begins.
+        """
+        size, space, most = self.datagram, self._space, self._most
+        trains: list[Train] = []
+        parts: list[bytes] = []
+        total = slack = 0
+        number = self._number
+        pack = HEADER.pack
+        for packet in packets:
+            length = len(packet)
+            count = (length + space - 1) // space or 1
+            number = (number + 1) % _NUMBERS
+            need = length + count * HEADER_SIZE
+            if parts:
+                if slack * 4 > size or total + slack + need > most:
+                    trains.append(Train(b"".join(parts), size if total > size else 0))
+                    parts, total = [], 0
+                elif slack:
+                    parts.append(bytes(slack))
+                    total += slack
+            if count == 1:
+                parts += (pack(MAGIC, 0, 1, length, number), packet)
+            else:
+                at = 0
+                for index in range(count):
+                    parts += (pack(MAGIC, index, count, length, number), packet[at : at + space])
+                    at += space
+            total += need
+            slack = count * size - need
+        self._number = number
+        if parts:
+            trains.append(Train(b"".join(parts), size if total > size else 0))
+        return trains
+
+
+@lru_cache(maxsize=1024)
+def _parts(segment: int, count: int, last: int) -> struct.Struct:
+    """Picks the parts of a packet out of a train in one call."""
+    whole = f"{HEADER_SIZE}x{segment - HEADER_SIZE}s" * (count - 1)
+    return struct.Struct(f"{whole}{HEADER_SIZE}x{last}s")
+
+
+class _Partial:
+    """A packet of which some segments are here."""
+
+    __slots__ = ("count", "length", "parts")
+
+    def __init__(self, count: int, length: int) -> None:
+        self.count = count
+        self.length = length
+        self.parts: dict[int, bytes] = {}
+
+
+class Joiner:
+    """Puts the packets of one sender and channel together again."""
+
+    def __init__(self) -> None:
+        self._partial: dict[int, _Partial] = {}
+        self.bad = 0
+        """Segments that no correct sender makes."""
+        self.given_up = 0
+        """Packets of which some segments never came."""
+
+    def join(self, buffer: bytearray, size: int, segment: int) -> list[bytes]:
+        """The packets that are whole now; ``size`` bytes are in the buffer, in segments of ``segment``."""
+        if not segment:
+            segment = size
+        packets: list[bytes] = []
+        at = 0
+        while at < size:
+            end = at + segment
+            if end > size:
+                end = size
+            if end - at < HEADER_SIZE:
+                self.bad += 1
+                break
+            magic, index, count, length, number = HEADER.unpack_from(buffer, at)
+            data_at = at + HEADER_SIZE
+            if magic != MAGIC or index >= count:
+                self.bad += 1
+            elif count == 1:
+                if length > end - data_at:
+                    self.bad += 1
+                else:
+                    packets.append(bytes(buffer[data_at : data_at + length]))
+            elif (
+                index == 0
+                and at + length + count * HEADER_SIZE <= size
+                and self._follow(buffer, at, segment, count, length)
+            ):
+                last = length - (count - 1) * (segment - HEADER_SIZE)
+                packets.append(b"".join(_parts(segment, count, last).unpack_from(buffer, at)))
+                end = at + count * segment
+            else:
+                packet = self._keep(index, count, length, number, bytes(buffer[data_at:end]))
+                if packet is not None:
+                    packets.append(packet)
+            at = end
+        return packets
+
+    @staticmethod
+    def _follow(buffer: bytearray, at: int, segment: int, count: int, length: int) -> bool:
+        """Whether all segments of the packet that begins here are in the buffer, one behind the other.
+
+        They are when their indexes count up and the numbers are the same in the two lowest bytes: a sender
+        makes 65,536 packets only in much more time than the kernel waits for a train.
+        """
+        if not (count - 1) * (segment - HEADER_SIZE) < length <= count * (segment - HEADER_SIZE):
+            return False
+        end = at + (count - 1) * segment + HEADER_SIZE
+        return (
+            buffer[at + 2 : end : segment] == _INDEXES[:count]
+            and buffer[at + 6 : end : segment] == buffer[at + 6 : at + 7] * count
+            and buffer[at + 7 : end : segment] == buffer[at + 7 : at + 8] * count
+        )
+
+    def _keep(self, index: int, count: int, length: int, number: int, part: bytes) -> bytes | None:
+        """Keep one segment; the packet, if it was the last one missing."""
+        partial = self._partial.get(number)
+        if partial is None:
+            if len(self._partial) >= MOST_PARTIAL:
+                del self._partial[next(iter(self._partial))]
+                self.given_up += 1
+            partial = self._partial[number] = _Partial(count, length)
+        if partial.count != count or partial.length != length or index in partial.parts:
+            self.bad += 1
+            return None
+        partial.parts[index] = part
+        if len(partial.parts) < count:
+            return None
+        del self._partial[number]
+        packet = b"".join([partial.parts[i] for i in range(count)])
+        if len(packet) < length:
+            self.bad += 1
+            return None
+        return packet[:length]

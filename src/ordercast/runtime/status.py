@@ -1,0 +1,147 @@
+"""How a node is doing: one document, for people, programs and metrics."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+from ordercast.core.identity import Configuration, NodeId
+from ordercast.runtime.driver import Driver
+from ordercast.runtime.links import Links, spell
+
+SLOW_US = 1_000
+"""Who keeps the token waiting for less than this is not called slow."""
+
+
+class Counted(Protocol):
+    """Where delivered bytes are counted."""
+
+    @property
+    def delivered_bytes(self) -> int:
+        """So far."""
+
+    @property
+    def unread(self) -> int:
+        """Bytes that wait for the application."""
+
+
+class Living(Protocol):
+    """What a status is made from."""
+
+    id: NodeId
+    incarnation: int
+    address: str
+    driver: Driver
+    links: Links
+    started: float
+
+    @property
+    def sealed(self) -> bool:
+        """Whether packets are encrypted and authenticated."""
+
+    @property
+    def session(self) -> Counted:
+        """The groups."""
+
+    @property
+    def rates(self) -> Rates:
+        """Figures of the last second."""
+
+    @property
+    def queued(self) -> int:
+        """Bytes that wait to be sent."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration installed last."""
+
+
+class Rates:
+    """Figures a second, from what was counted about a second apart."""
+
+    def __init__(self) -> None:
+        self._last = (time.monotonic(), 0, 0, 0, 0.0, 0.0)
+        self.delivered_per_s = self.sent_per_s = self.bytes_per_s = 0.0
+        self.rotation_us: float | None = None
+
+    def note(self, driver: Driver, counted: Counted) -> None:
+        """Called about once a second."""
+        stats = driver.machine.stats
+        now = (
+            time.monotonic(),
+            driver.delivered,
+            driver.sent,
+            counted.delivered_bytes,
+            stats.get("rotations", 0.0),
+            stats.get("rotation_us_total", 0.0),
+        )
+        elapsed, delivered, sent, size, rotations, took = (
+            new - old for new, old in zip(now, self._last, strict=True)
+        )
+        self._last = now
+        if elapsed > 0:
+            self.delivered_per_s = delivered / elapsed
+            self.sent_per_s = sent / elapsed
+            self.bytes_per_s = size / elapsed
+        self.rotation_us = took / rotations if rotations else None
+
+
+def status(node: Living) -> dict[str, Any]:
+    """Everything in it can be written as JSON."""
+    driver, rates = node.driver, node.rates
+    machine = driver.machine
+    stats = machine.stats
+    waits = {str(member): waited for member, waited in sorted(machine.waits.items())}
+    slowest = max(machine.waits.items(), key=lambda item: item[1], default=None)
+    configuration = node.configuration
+    wires = driver.wires
+    now = time.monotonic()
+    unsent = wires.data.unsent + wires.token.unsent
+    drops = dict(sorted(driver.drops.items()))
+    if unsent:
+        drops["kernel refused to send"] = unsent
+    return {
+        "node": node.id,
+        "incarnation": node.incarnation,
+        "address": node.address,
+        "state": driver.state,
+        "because": driver.because,
+        "sealed": node.sealed,
+        "uptime_s": round(now - node.started, 3),
+        "configuration": {
+            "seq": configuration.id.seq,
+            "rep": configuration.id.rep,
+            "kind": str(configuration.kind),
+            "members": list(configuration.members),
+        },
+        "peers": [
+            {
+                "node": peer.node,
+                "address": spell(peer.token),
+                "linked": peer.linked,
+                "silent_s": round(now - peer.heard, 3),
+            }
+            for peer in sorted(node.links.peers.values(), key=lambda peer: peer.node)
+        ],
+        "rotation_us": None if rates.rotation_us is None else round(rates.rotation_us, 1),
+        "rotation_us_max": stats.get("rotation_us_max", 0),
+        "throughput": {
+            "delivered_per_s": round(rates.delivered_per_s, 1),
+            "sent_per_s": round(rates.sent_per_s, 1),
+            "bytes_per_s": round(rates.bytes_per_s, 1),
+        },
+        "delivered": driver.delivered,
+        "sent": driver.sent,
+        "retransmissions": stats.get("retransmissions", 0),
+        "token_retransmissions": stats.get("token_retransmissions", 0),
+        "drops": drops,
+        "waits_us": waits,
+        "slow": {"node": slowest[0], "waits_us": slowest[1]} if slowest and slowest[1] > SLOW_US else None,
+        "held_up_by": machine.laggard,
+        "lag_us": round(driver.lag.us),
+        "stops": driver.lag.stops,
+        "buffers": {"asked": wires.data.asked, "granted": wires.data.granted},
+        "offload": {"send": wires.data.offload_send, "receive": wires.data.offload_receive},
+        "queued_bytes": node.queued,
+        "unread_bytes": node.session.unread,
+    }

@@ -1,0 +1,189 @@
+"""UDP sockets that send and receive many datagrams a system call.
+
+``UDP_SEGMENT`` and ``UDP_GRO`` are used where the kernel has them; where it, or the path, refuses, the same
+trains leave as single datagrams, and nobody above notices but for the speed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import struct
+import time
+from typing import NamedTuple, TypeAlias
+
+from ordercast.errors import AddressProblem
+from ordercast.runtime.segments import Train
+
+Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
+"""A socket address as the kernel gives it: IPv4 or IPv6."""
+
+UDP_SEGMENT = 103
+UDP_GRO = 104
+SO_TIMESTAMPNS = 35
+SO_RCVBUFFORCE = 33
+SO_SNDBUFFORCE = 32
+
+_SPACE = socket.CMSG_SPACE(4) + socket.CMSG_SPACE(16)
+_INT = struct.Struct("=i")
+_U16 = struct.Struct("=H")
+_TIME = struct.Struct("=qq")
+_FULL = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.ENOMEM})
+_NO_OFFLOAD = frozenset({errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.EMSGSIZE, errno.ENOPROTOOPT})
+
+
+class Arrival(NamedTuple):
+    """What one read found; the bytes are in the socket's buffer until the next read."""
+
+    size: int
+    source: Address
+    segment: int
+    """Bytes of each datagram but the last; 0 if it is a single one."""
+    waited_us: int
+    """How long the (last) datagram waited in the socket; 0 where nobody measures."""
+
+
+class Channel:
+    """One bound UDP socket."""
+
+    def __init__(self, address: Address, *, buffer: int, timed: bool = False, shared: bool = False) -> None:
+        """Bind. ``timed`` has the kernel note when a datagram arrived; ``shared`` lets others bind it too."""
+        family = socket.AF_INET6 if len(address) == 4 else socket.AF_INET
+        self.socket = sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            if shared:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
+            try:
+                sock.bind(address)
+            except OSError as error:
+                raise AddressProblem(_why_not_bound(address, error)) from error
+            self.asked = buffer
+            self.granted = _size_buffers(sock, buffer)
+            self.offload_receive = _try(sock, socket.IPPROTO_UDP, UDP_GRO)
+            self.offload_send = _try(sock, socket.IPPROTO_UDP, UDP_SEGMENT, 0)
+            if timed:
+                _try(sock, socket.SOL_SOCKET, SO_TIMESTAMPNS)
+        except BaseException:
+            sock.close()
+            raise
+        self.address: Address = sock.getsockname()
+        self.buffer = bytearray(65_536)
+        self._view = [memoryview(self.buffer)]
+        self.unsent = 0
+        """Datagrams or trains that the kernel had no room for."""
+
+    def fileno(self) -> int:
+        """For the event loop."""
+        return self.socket.fileno()
+
+    def receive(self) -> Arrival | None:
+        """Read once into `buffer`; None if nothing waits."""
+        try:
+            size, notes, _, source = self.socket.recvmsg_into(self._view, _SPACE)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except OSError:
+            # An ICMP error of an earlier send: it says nothing about what waits here.
+            return Arrival(0, ("", 0), 0, 0)
+        segment = waited_us = 0
+        for level, kind, data in notes:
+            if level == socket.IPPROTO_UDP and kind == UDP_GRO:
+                segment = _INT.unpack_from(data)[0]
+            elif level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
+                seconds, nanoseconds = _TIME.unpack_from(data)
+                waited_us = max(0, (time.time_ns() - seconds * 1_000_000_000 - nanoseconds) // 1000)
+        return Arrival(size, source, segment, waited_us)
+
+    def send(self, train: Train, to: Address) -> None:
+        """Send a train. What the kernel has no room for is lost, as on the way."""
+        data, segment = train
+        try:
+            if not segment:
+                self.socket.sendto(data, to)
+                return
+            if self.offload_send:
+                note = (socket.IPPROTO_UDP, UDP_SEGMENT, _U16.pack(segment))
+                self.socket.sendmsg((data,), (note,), 0, to)
+                return
+        except OSError as error:
+            if error.errno in _NO_OFFLOAD and segment:
+                self.offload_send = False
+            else:
+                self._count(error)
+                return
+        self._send_singly(train, to)
+
+    def _send_singly(self, train: Train, to: Address) -> None:
+        view = memoryview(train.data)
+        for at in range(0, len(view), train.segment):
+            try:
+                self.socket.sendto(view[at : at + train.segment], to)
+            except OSError as error:
+                self._count(error)
+
+    def _count(self, error: OSError) -> None:
+        """No room, no route, nobody there: for a datagram that is all the same. A closed socket is not."""
+        if error.errno == errno.EBADF:
+            raise error
+        self.unsent += 1
+
+    def join(self, group: str, interface: str | None) -> None:
+        """Receive what is sent to a multicast group."""
+        sock = self.socket
+        if sock.family == socket.AF_INET6:
+            index = socket.if_nametoindex(interface) if interface else 0
+            request = socket.inet_pton(socket.AF_INET6, group) + struct.pack("=I", index)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, request)
+        else:
+            here = socket.inet_aton(interface or "0.0.0.0")
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + here)
+
+    def send_multicast_from(self, interface: str | None) -> None:
+        """Multicasts leave by that interface, and reach the other nodes of this host."""
+        sock = self.socket
+        if sock.family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
+            if interface:
+                index = socket.if_nametoindex(interface)
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
+        else:
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+            if interface:
+                sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
+
+    def close(self) -> None:
+        """Give the port back."""
+        self.socket.close()
+
+
+def _try(sock: socket.socket, level: int, option: int, value: int = 1) -> bool:
+    try:
+        sock.setsockopt(level, option, value)
+    except OSError:
+        return False
+    return True
+
+
+def _size_buffers(sock: socket.socket, size: int) -> int:
+    """Ask for buffers, past the system's limit if we may; what the receive buffer really is."""
+    for force, plain in ((SO_RCVBUFFORCE, socket.SO_RCVBUF), (SO_SNDBUFFORCE, socket.SO_SNDBUF)):
+        if not _try(sock, socket.SOL_SOCKET, force, size):
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, plain, size)
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel reports twice what it gave
+
+
+def _why_not_bound(address: Address, error: OSError) -> str:
+    host, port = address[0], address[1]
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use by another program: give this node another port with `listen`"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{where} is not an address of this machine: `listen` names a local one, or 0.0.0.0 for all"
+    if error.errno == errno.EACCES:
+        return f"{where} needs privileges: choose a port above 1023"
+    return f"{where} cannot be bound ({error.strerror}): choose another address with `listen`"
