@@ -70,7 +70,7 @@ def test_a_changed_configuration_is_checked_again() -> None:
     assert config.with_changes(seeds=["b:2"], mtu=9000) == NodeConfig(id=3, seeds=("b:2",), mtu=9000)
     with pytest.raises(ConfigProblem, match="id is 0"):
         config.with_changes(id=0)
-    with pytest.raises(ConfigProblem, match="no field sedes: did you mean seeds?"):
+    with pytest.raises(ConfigProblem, match="no field sedes: did you mean seeds"):
         config.with_changes(sedes=[])
 
 

@@ -1,43 +1,74 @@
-"""The command line: one module per command, no logic."""
+"""The command line: one module per command, no logic. A module is loaded when its command is used."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 import ordercast
-from ordercast.cli.audit import audit
-from ordercast.cli.demo import demo
-from ordercast.cli.fuzz import fuzz
-from ordercast.cli.mutants import mutants
-from ordercast.cli.replay import replay
-from ordercast.cli.run import run
-from ordercast.cli.scenario import scenario
 from ordercast.cli.screen import ASIDE, Code
 from ordercast.sim.crew import WorkerDied
 
+
+class Commands(TyperGroup):
+    """Commands by name, in the order of the help. Each is the function of its name in its module."""
+
+    modules: ClassVar[dict[str, str]]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All of them, then groups of further ones."""
+        return [*self.modules, *(name for name in self.commands if name not in self.modules)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name. For a word that is none, all are loaded, to suggest the nearest."""
+        for name in (cmd_name,) if cmd_name in self.list_commands(ctx) else self.modules:
+            if name not in self.commands:
+                self.commands[name] = self._load(name)
+        return self.commands.get(cmd_name)
+
+    def _load(self, name: str) -> Any:
+        function = getattr(import_module(f"ordercast.cli.{self.modules[name]}"), name)
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, help=_flowing(function.__doc__))(function)
+        return get_command(alone)
+
+
+class _Real(Commands):
+    modules: ClassVar = {name: name for name in ("config", "keygen", "audit")}
+
+
+class _Simulated(Commands):
+    modules: ClassVar = {name: name for name in ("demo", "run", "fuzz", "replay", "scenario", "mutants")}
+
+
 app = typer.Typer(
     name="ordercast",
+    cls=_Real,
     help="Total-order multicast: the same messages, in the same order, at every member of a group.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
 sim = typer.Typer(
-    help="Simulate groups: measure them, torture them, and see what happened.", no_args_is_help=True
+    cls=_Simulated,
+    help="Simulate groups: measure them, torture them, and see what happened.",
+    no_args_is_help=True,
 )
 app.add_typer(sim, name="sim")
+
+
+@sim.callback()
+def _sim() -> None:
+    pass
 
 
 def _flowing(text: str | None) -> str:
     """A docstring whose lines may be broken anew where the terminal wants to."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in (text or "").split("\n\n"))
-
-
-app.command(help=_flowing(audit.__doc__))(audit)
-for command in (demo, run, fuzz, replay, scenario, mutants):
-    sim.command(help=_flowing(command.__doc__))(command)
 
 
 def _show_version(wanted: bool) -> None:
