@@ -20,6 +20,7 @@ from ordercast.sim.faults import (
     IT,
     Actions,
     At,
+    Brake,
     Burst,
     Clog,
     Crash,
@@ -33,6 +34,7 @@ from ordercast.sim.faults import (
     Resume,
     Send,
     Slow,
+    Unbrake,
     Unclog,
     Uncut,
     Unslow,
@@ -59,6 +61,8 @@ ALL: list[Actions] = [
     Slow(1, 1500),
     Unslow(1),
     Leave(3),
+    Brake(2),
+    Unbrake(2),
     Partition(((1, 2), (3,))),
     Heal(),
     Cut(1, 2),
@@ -111,6 +115,11 @@ def test_each_kind_of_fault_changes_the_world() -> None:
     assert host.slow_us == 30
     apply(group, Unslow(1))
     assert host.slow_us == 0
+    assert host.machine is not None
+    apply(group, Brake(1))
+    assert host.machine.laggard == 1
+    apply(group, Unbrake(1))
+    assert host.machine.laggard is None
     apply(group, Partition(((1,), (2, 3))))
     assert not links.reach(1, 2)
     apply(group, Heal())

@@ -8,6 +8,7 @@ from toy_sequencer import QUIET_US, Sequencer, sequencers
 
 from ordercast.core.contract import (
     Accept,
+    Brake,
     CancelTimer,
     Deliver,
     Effect,
@@ -44,6 +45,8 @@ class Script:
         self.answer = answer
         self.room = 1_000_000
         self.stats: Mapping[str, float] = {}
+        self.waits: Mapping[NodeId, int] = {}
+        self.laggard: NodeId | None = None
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         self.seen.append((now_us, event))
@@ -488,7 +491,7 @@ def test_a_pause_while_busy_keeps_the_packet_in_hand() -> None:
     assert group.seen(2, Packet) == []
     group.world.resume(2)
     group.world.run_until(1_000)
-    assert group.seen(2, Packet) == [(500, Packet(b"a")), (600, Packet(b"b"))]
+    assert group.seen(2, Packet) == [(500, Packet(b"a", 390)), (600, Packet(b"b", 490))]
 
 
 def test_a_short_pause_while_busy_changes_nothing() -> None:
@@ -500,7 +503,37 @@ def test_a_short_pause_while_busy_changes_nothing() -> None:
     group.world.run_until(60)
     group.world.resume(2)
     group.world.run_until(1_000)
-    assert group.seen(2, Packet) == [(110, Packet(b"a")), (210, Packet(b"b"))]
+    assert group.seen(2, Packet) == [(110, Packet(b"a")), (210, Packet(b"b", 100))]
+
+
+def test_a_packet_says_how_long_it_waited_and_what_handling_always_takes_is_no_waiting() -> None:
+    group = Group({1: on_start(Multicast(b"a")), 2: quiet, 3: quiet, 4: quiet})
+    group.world.slow(3, 70)
+    group.world.start()
+    group.world.pause(4)
+    group.world.run_until(400)
+    group.world.resume(4)
+    assert [group.seen(node, Packet) for node in (2, 3, 4)] == [
+        [(100, Packet(b"a", 0))],
+        [(170, Packet(b"a", 70))],
+        [(400, Packet(b"a", 300))],
+    ]
+    costly = Group({1: on_start(Unicast(2, b"a")), 2: quiet}, Lan(base_us=10, tail_us=0, unicast_us=100))
+    costly.world.start()
+    costly.world.run_until(200)
+    assert costly.seen(2, Packet) == [(110, Packet(b"a", 0))]
+
+
+def test_a_brake_reaches_a_node_that_runs() -> None:
+    group = Group({1: quiet, 2: quiet, 3: quiet})
+    group.world.start(1, 2)
+    group.world.pause(2)
+    for node in (1, 2, 3):
+        group.world.brake(node, True)
+    group.world.brake(1, False)
+    assert group.seen(1, Brake) == [(0, Brake(True)), (0, Brake(False))]
+    assert group.seen(2, Brake) == []
+    assert group.lives[3] == []
 
 
 def test_a_crash_while_busy_drops_the_packet_in_hand() -> None:

@@ -26,6 +26,7 @@ from ordercast.totem.packets import (
     HURRY,
     JOIN,
     KIND_NAMES,
+    LONGEST_HOLD_US,
     MAX_MEMBERS,
     MAX_REQUESTS,
     RECOVERED,
@@ -89,6 +90,8 @@ def tokens(draw: st.DrawFn) -> Token:
     made.backlog = draw(st.integers(0, MOST_FLOW))
     made.retrans_flg = draw(st.booleans())
     made.idle = draw(st.booleans())
+    made.brake = draw(st.integers(0, MAX_NODE_ID))
+    made.holds = draw(st.lists(st.integers(0, LONGEST_HOLD_US), max_size=8))
     if made.seq:
         made.rtr = draw(st.lists(st.integers(1, made.seq), max_size=5))
     made.merge = tuple(draw(st.lists(nodes, max_size=5)))
@@ -167,6 +170,7 @@ SAMPLES: dict[str, bytes] = {
     "recovered": encode_recovered(RING, 2, 3, data(5, b"one", b"two", ring=ConfigurationId(4, 2))).raw,
     "token": token(token_seq=9, seq=7, aru=3, aru_id=2, rtr=[4, 6], fcc=3, backlog=1).encode(),
     "idle token": token().encode(),
+    "token of a slow ring": token(seq=7, rtr=[4], brake=3, holds=[200, 0, LONGEST_HOLD_US]).encode(),
     "commit": Commit(
         ConfigurationId(12, 1),
         (1, 2, 3),
@@ -411,12 +415,14 @@ def token_bytes(
     fcc: int = 0,
     backlog: int = 0,
     flags: int = 0,
+    brake: int = 0,
+    holds: int = 0,
     requests: int = 0,
     strangers: int = 0,
     lists: bytes = b"",
 ) -> bytes:
     head = struct.pack(
-        "<qiqqqiIIBHH",
+        "<qiqqqiIIBiHHH",
         ring_seq,
         rep,
         token_seq,
@@ -426,6 +432,8 @@ def token_bytes(
         fcc,
         backlog,
         flags,
+        brake,
+        holds,
         requests,
         strangers,
     )
@@ -443,12 +451,14 @@ def token_bytes(
         (token_bytes(seq=-1, aru=-1), "bad number"),
         (token_bytes(aru_id=-1), "bad number"),
         (token_bytes(flags=4), "bad number"),
+        (token_bytes(brake=-1), "bad number"),
         (token_bytes(ring_seq=MAX_COUNT), "bad number"),
         (token_bytes(token_seq=MAX_COUNT), "bad number"),
         (token_bytes(seq=MAX_COUNT), "bad number"),
         (token_bytes(fcc=MOST_FLOW + 1), "bad number"),
         (token_bytes(backlog=MOST_FLOW + 1), "bad number"),
         (token_bytes(fcc=2**32 - 1, backlog=2**32 - 1), "bad number"),
+        (token_bytes(holds=1), "lists do not fit"),
         (token_bytes(requests=1), "lists do not fit"),
         (token_bytes(lists=bytes(4)), "lists do not fit"),
         (token_bytes(requests=1, lists=struct.pack("<q", 0)), "bad request"),
@@ -456,6 +466,7 @@ def token_bytes(
         (token_bytes(strangers=1, lists=struct.pack("<i", 0)), "bad node id"),
         (token_bytes(strangers=1, lists=struct.pack("<i", -5)), "bad node id"),
         (token_bytes(requests=MAX_REQUESTS + 1, lists=bytes(8 * MAX_REQUESTS + 8)), "too many entries"),
+        (token_bytes(holds=MAX_MEMBERS + 1, lists=bytes(4 * MAX_MEMBERS + 4)), "too many entries"),
         (token_bytes(strangers=MAX_MEMBERS + 1, lists=bytes(4 * MAX_MEMBERS + 4)), "too many entries"),
     ],
 )
@@ -469,6 +480,7 @@ def test_a_token_no_holder_forwards_is_refused(raw: bytes, reason: str) -> None:
 def test_the_fullest_token_fits_a_datagram() -> None:
     full = token(seq=MAX_REQUESTS, rtr=range(1, MAX_REQUESTS + 1))
     full.merge = tuple(range(1, MAX_MEMBERS + 1))
+    full.holds = [LONGEST_HOLD_US] * MAX_MEMBERS
     assert fields(decode(full.encode())) == fields(full)
 
 
@@ -631,6 +643,7 @@ def test_with_the_defaults_tokens_are_smaller_than_packet_size() -> None:
     """Except for what TotemConfig.packet_size names: many members, or very many requests."""
     config = TotemConfig()
     full = token(seq=config.max_requests, rtr=range(1, config.max_requests + 1))
+    full.holds = [LONGEST_HOLD_US] * 30
     assert len(full.encode()) <= config.packet_size
     group = tuple(range(1, 31))
     entries = tuple(Entry(node, RING, 0, 0, False) for node in group)

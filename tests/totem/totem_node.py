@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from ordercast.core.contract import (
+    Brake,
     CancelTimer,
     Drop,
     Effect,
@@ -67,15 +68,23 @@ class Node:
     def starts(self, stored: bytes | None = None, incarnation: int = 0) -> list[Effect]:
         return self.does(Start(incarnation, stored))
 
-    def hears(self, *packets: AnyPacket | bytes) -> list[Effect]:
+    def hears(self, *packets: AnyPacket | bytes, waited_us: int = 0) -> list[Effect]:
         """These packets arrive, one after the other."""
-        return [effect for packet in packets for effect in self.does(Packet(raw(packet)))]
+        return [effect for packet in packets for effect in self.does(Packet(raw(packet), waited_us))]
 
     def timeout(self, name: str) -> list[Effect]:
         return self.does(Timer(name))
 
     def submits(self, *payloads: bytes, safe: bool = False) -> list[Effect]:
         return self.does(Submit(payloads, Guarantee.SAFE if safe else Guarantee.AGREED))
+
+    def brakes(self) -> list[Effect]:
+        """The application here does not keep up."""
+        return self.does(Brake(True))
+
+    def lets_go(self) -> list[Effect]:
+        """The application here has caught up."""
+        return self.does(Brake(False))
 
     def stops(self) -> list[Effect]:
         return self.does(Stop())
@@ -95,6 +104,8 @@ class Node:
         retrans_flg: bool | None = None,
         idle: bool = False,
         merge: tuple[NodeId, ...] | None = None,
+        brake: NodeId | None = None,
+        holds: Iterable[int] | None = None,
     ) -> Token:
         """The token that this node forwarded last, come round again, and what the others changed on it."""
         made, last = Token(self.forwarded.ring), self.forwarded
@@ -107,6 +118,8 @@ class Node:
         made.retrans_flg = last.retrans_flg if retrans_flg is None else retrans_flg
         made.idle = idle
         made.merge = last.merge if merge is None else merge
+        made.brake = last.brake if brake is None else brake
+        made.holds = list(last.holds if holds is None else holds)
         return made
 
     @property
@@ -122,9 +135,23 @@ class Node:
         aru_id: NodeId | None = None,
         rtr: Iterable[int] = (),
         retrans_flg: bool | None = None,
+        idle: bool = False,
+        brake: NodeId | None = None,
+        holds: Iterable[int] | None = None,
+        waited_us: int = 0,
     ) -> list[Effect]:
-        """The token visits."""
-        return self.hears(self.next_token(seq=seq, aru=aru, aru_id=aru_id, rtr=rtr, retrans_flg=retrans_flg))
+        """The token visits; it lay in this node's buffers for ``waited_us``."""
+        token = self.next_token(
+            seq=seq,
+            aru=aru,
+            aru_id=aru_id,
+            rtr=rtr,
+            retrans_flg=retrans_flg,
+            idle=idle,
+            brake=brake,
+            holds=holds,
+        )
+        return self.hears(token, waited_us=waited_us)
 
     # --- how a ring is formed ---------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ def token(
     fcc: int = 0,
     backlog: int = 0,
     retrans_flg: bool = False,
+    brake: NodeId = NOBODY,
+    holds: Iterable[int] = (),
 ) -> Token:
     """A regular token on which, unless told otherwise, everyone has everything."""
     made = Token(ring)
@@ -57,6 +59,8 @@ def token(
     made.fcc = fcc
     made.backlog = backlog
     made.retrans_flg = retrans_flg
+    made.brake = brake
+    made.holds = list(holds)
     return made
 
 

@@ -154,6 +154,28 @@ def _share_of_nothing(right: Any) -> Any:
     return new_packets
 
 
+# --- braking ---------------------------------------------------------------------------------------
+
+
+@_mutant("flow control", machine.TotemMachine, "_heed_brake", "a brake is never taken off the token")
+def _brake_never_let_go(right: Any) -> Any:
+    def heed_brake(self: Any, token: Token) -> None:
+        self._braking = self._braking or token.brake == self.me
+        right(self, token)
+
+    return heed_brake
+
+
+@_mutant("flow control", formation.Formation, "_install", "a brake outlasts its ring in who has seen it")
+def _brake_outlasts_its_ring(right: Any) -> Any:
+    def install(self: Any, now_us: int, exchange: Exchange, effects: list[Effect]) -> None:
+        closed = self.outbox.closed
+        right(self, now_us, exchange, effects)
+        self.outbox.closed = closed
+
+    return install
+
+
 # --- persistence -----------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ the one of scenario files: ``str(fault)`` writes it and `parse_action` reads it.
     crash s                  crash s after 3 effects      restart s        restart s without disk
     pause s                  resume s                     slow s 500us     unslow s
     partition p q | r s      heal                         leave s
+    brake s                  unbrake s
     cut p -> q               uncut p -> q                 burst 0.3 for 20ms
     clog p -> q              clog p -> q by 5ms           unclog p -> q
     p sends a                p sends a x*50 size 1000 safe
@@ -108,6 +109,18 @@ class Leave(Action, frozen=True):
     node: NodeId
 
 
+class Brake(Action, frozen=True):
+    """The node's application stops reading, and says so."""
+
+    node: NodeId
+
+
+class Unbrake(Action, frozen=True):
+    """The node's application has caught up."""
+
+    node: NodeId
+
+
 class Partition(Action, frozen=True):
     """Only nodes of one group reach each other; those in no group make up one more."""
 
@@ -182,6 +195,10 @@ def apply(world: World, action: Action) -> None:
             world.slow(node, 0)
         case Leave(node):
             world.leave(node)
+        case Brake(node):
+            world.brake(node, True)
+        case Unbrake(node):
+            world.brake(node, False)
         case Partition(groups):
             links.partition(groups)
         case Heal():
@@ -238,6 +255,8 @@ def action_text(action: Action, name: Names = _plain_name) -> str:
         case Burst(loss, duration_us):
             return f"burst {loss} for {time_text(duration_us)}"
         case Crash(node) | Restart(node) | Pause(node) | Resume(node) | Unslow(node) | Leave(node):
+            return f"{verb} {name(node)}"
+        case Brake(node) | Unbrake(node):
             return f"{verb} {name(node)}"
         case Send(node, names, size, guarantee):
             return f"{name(node)} sends {' '.join(names)} size {size}{_SAFELY[guarantee]}"
@@ -298,6 +317,8 @@ Actions: TypeAlias = (
     | Slow
     | Unslow
     | Leave
+    | Brake
+    | Unbrake
     | Partition
     | Heal
     | Cut
@@ -424,6 +445,8 @@ _FORMS: dict[str, tuple[str, Callable[..., Actions]]] = {
     "unclog": (_LINK, lambda find, a, b: Unclog(find(a), find(b))),
     "burst": (r"(0(?:\.\d+)?|1(?:\.0)?) for (\S+)", lambda find, p, d: Burst(float(p), parse_time(d))),
     "leave": (_NODE, lambda find, node: Leave(find(node))),
+    "brake": (_NODE, lambda find, node: Brake(find(node))),
+    "unbrake": (_NODE, lambda find, node: Unbrake(find(node))),
 }
 """How each action is written behind its verb, and what makes it of the parts."""
 
@@ -435,6 +458,6 @@ _EXAMPLE = {
     "heal": "heal",
     "clog": "clog p -> q, or clog p -> q by 5ms",
     "burst": "burst 0.3 for 20ms",
-    **{verb: f"{verb} p" for verb in ("pause", "resume", "unslow", "leave")},
+    **{verb: f"{verb} p" for verb in ("pause", "resume", "unslow", "leave", "brake", "unbrake")},
     **{verb: f"{verb} p -> q" for verb in ("cut", "uncut", "unclog")},
 }

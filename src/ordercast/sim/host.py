@@ -27,6 +27,14 @@ class Offer(NamedTuple):
     since_us: int
 
 
+class Arrival(NamedTuple):
+    """A packet that waits at a host."""
+
+    packet: Packet
+    due_us: int
+    """When a host with nothing else to do would have handled it."""
+
+
 class Alarm:
     """A timer of one name. It has at most one live entry on the heap, at or before its deadline.
 
@@ -105,14 +113,14 @@ class Host:
         self.slow_us = 0
         """Processor time each packet takes on top of the network's figures."""
         # input
-        self.arrivals: deque[Packet] = deque()
+        self.arrivals: deque[Arrival] = deque()
         self.arrivals_bytes = 0
-        self.tokens: deque[Packet] = deque()
+        self.tokens: deque[Arrival] = deque()
         """Unicasts: they wait until `arrivals` is empty (000 §5.2)."""
         self.tokens_bytes = 0
         self.busy = False
         """The processor works on `serving`, or still sends."""
-        self.serving: Packet | None = None
+        self.serving: Arrival | None = None
         self.in_hand = Packet(b"")
         """What the machine was given last; kept up to date where packets are traced."""
         self.departs_us = 0

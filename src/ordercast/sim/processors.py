@@ -12,7 +12,7 @@ from heapq import heappush
 from ordercast.core.contract import CancelTimer, Event, Packet, SetTimer, Timer
 from ordercast.core.identity import NodeId
 from ordercast.sim.clock import Clock
-from ordercast.sim.host import Alarm, Host
+from ordercast.sim.host import Alarm, Arrival, Host
 from ordercast.sim.network import NetworkConfig
 from ordercast.trace.recorder import Recorder
 
@@ -89,10 +89,10 @@ class Processors(Clock):
             self._lose(host, packet, "overflow")
             return
         if unicast:
-            host.tokens.append(packet)
+            host.tokens.append(Arrival(packet, self.now + self._config.unicast_us))
             host.tokens_bytes += size
         else:
-            host.arrivals.append(packet)
+            host.arrivals.append(Arrival(packet, self.now + self._config.receive_us))
             host.arrivals_bytes += size
         if not host.paused and not host.busy:
             self._work(host)
@@ -104,27 +104,27 @@ class Processors(Clock):
             if host.overdue and (host.guard <= 0 or not (host.arrivals or host.tokens)):
                 self._ring_overdue(host)
             elif host.arrivals:
-                packet = host.arrivals.popleft()
-                host.arrivals_bytes -= len(packet.data)
-                if self._takes_time(host, packet, self._config.receive_us):
+                arrival = host.arrivals.popleft()
+                host.arrivals_bytes -= len(arrival.packet.data)
+                if self._takes_time(host, arrival, self._config.receive_us):
                     return
             elif host.tokens:
-                packet = host.tokens.popleft()
-                host.tokens_bytes -= len(packet.data)
-                if self._takes_time(host, packet, self._config.unicast_us):
+                arrival = host.tokens.popleft()
+                host.tokens_bytes -= len(arrival.packet.data)
+                if self._takes_time(host, arrival, self._config.unicast_us):
                     return
             else:
                 self._refresh(host)
                 return
 
-    def _takes_time(self, host: Host, packet: Packet, cost_us: int) -> bool:
+    def _takes_time(self, host: Host, arrival: Arrival, cost_us: int) -> bool:
         """Handle a packet now if it costs nothing; otherwise the processor is busy with it."""
         cost_us += host.slow_us
         if cost_us:
-            host.serving = packet
+            host.serving = arrival
             self._occupy(host, self.now + cost_us)
             return True
-        self._receive(host, packet)
+        self._receive(host, arrival)
         return self._still_sending(host)
 
     def _occupy(self, host: Host, until_us: int) -> None:
@@ -144,16 +144,19 @@ class Processors(Clock):
         host.busy = False
         if host.paused:
             return
-        packet, host.serving = host.serving, None
-        if packet is not None:
-            self._receive(host, packet)
+        arrival, host.serving = host.serving, None
+        if arrival is not None:
+            self._receive(host, arrival)
             if epoch != host.epoch or self._still_sending(host):
                 return
         self._work(host)
         if host.appetite and epoch == host.epoch:
             self._feed(host)
 
-    def _receive(self, host: Host, packet: Packet) -> None:
+    def _receive(self, host: Host, arrival: Arrival) -> None:
+        packet, due_us = arrival
+        if self.now > due_us:
+            packet = Packet(packet.data, self.now - due_us)
         host.guard -= 1
         self.receptions += 1
         host.in_hand = packet

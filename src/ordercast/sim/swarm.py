@@ -19,6 +19,7 @@ from ordercast.sim.faults import (
     Action,
     Actions,
     At,
+    Brake,
     Burst,
     Clog,
     Crash,
@@ -32,6 +33,7 @@ from ordercast.sim.faults import (
     Resume,
     Send,
     Slow,
+    Unbrake,
     Unclog,
     Uncut,
     Unslow,
@@ -87,9 +89,9 @@ def ending(
 ) -> list[Fault]:
     """What ends at `at_us` all that `faults` may have begun, so that liveness can be required.
 
-    Partitions heal, cuts and clogs end, everybody resumes at full speed, and every node that is down
-    restarts; the `dead` are down for good, if anybody ever was. Bursts end by themselves. A shrunk list
-    of faults gets its own ending: drop what is at the end and call this again.
+    Partitions heal, cuts and clogs end, everybody resumes at full speed, nobody brakes any more, and
+    every node that is down restarts; the `dead` are down for good, if anybody ever was. Bursts end by
+    themselves. A shrunk list of faults gets its own ending: drop what is at the end and call this again.
     """
     begun = [fault.do for fault in faults]
     down = any(isinstance(action, Crash | Leave) for action in begun)
@@ -104,6 +106,8 @@ def ending(
             actions.append(Resume(node))
         if any(isinstance(action, Slow) for action in begun):
             actions.append(Unslow(node))
+        if any(isinstance(action, Brake) for action in begun):
+            actions.append(Unbrake(node))
         if down:
             actions.append(Crash(node) if node in stay_dead else Restart(node))
     return [At(at_us, action) for action in actions]
@@ -244,6 +248,16 @@ def _leaves(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[in
             yield At(at_us + 5_000 + _length(stream), Restart(node))
 
 
+def _brakes(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    """Applications that stop reading for a while, one or several, some for as long as there are faults."""
+    for moment in moments:
+        for node in _victims(stream, nodes):
+            at_us = moment + _gap(stream)
+            yield At(at_us, Brake(node))
+            if stream.random() < 0.8:
+                yield At(at_us + _length(stream), Unbrake(node))
+
+
 _KINDS: dict[str, tuple[float, Draw]] = {
     "crash": (0.5, _crashes),
     "torn": (0.35, _torn),
@@ -254,6 +268,7 @@ _KINDS: dict[str, tuple[float, Draw]] = {
     "clog": (0.25, _clogs),
     "burst": (0.35, _bursts),
     "leave": (0.15, _leaves),
+    "brake": (0.25, _brakes),
 }
 """Each kind: how likely a seed has it, and how it is drawn."""
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from ordercast.core.contract import (
     Accept,
+    Brake,
     CancelTimer,
     Deliver,
     Drop,
@@ -193,6 +194,12 @@ class World(Processors):
         host = self.hosts[node]
         if host.up and not host.paused:
             self._step(host, Stop())
+
+    def brake(self, node: NodeId, on: bool) -> None:
+        """The application of a node that runs stops reading, or has caught up (`Brake`)."""
+        host = self.hosts[node]
+        if host.up and not host.paused:
+            self._step(host, Brake(on))
 
     def _begin(self, host: Host) -> None:
         if host.up:

@@ -72,6 +72,8 @@ class Formation:
         """From when, and from which token_seq, strangers may disturb the ring; see `_settled`."""
         self._visited_us: int | None = None
         self._waits = Waits()
+        self._braking = False
+        """The application here does not keep up."""
         self._brake = NOBODY
         """Who brakes, by the token that came last."""
         self._laggard = NOBODY
@@ -320,6 +322,8 @@ class Formation:
     def _visit_recovery(self, now_us: int, token: Token, exchange: Exchange, effects: list[Effect]) -> None:
         """One visit of the token on a ring that is being recovered (000 Fig. 6)."""
         ring = exchange.ring
+        if self._braking or token.brake:
+            self._mark_brake(ring, token)
         arrived_seq = token.seq
         visit = work(ring, token, exchange, 0, self.config.fail_to_receive, effects)
         self._stats["retransmissions"] += visit.resent
@@ -334,6 +338,16 @@ class Formation:
                 self._install(now_us, exchange, effects)
             else:
                 self._abandon(now_us, "failure to receive", effects)
+
+    def _mark_brake(self, ring: Ring, token: Token) -> None:
+        """Put this node's brake on the token, or take it off.
+
+        One brake at a time: who comes first keeps it, and only who set it takes it off. It cannot outlast
+        that node: without it there is another ring, whose token starts without a brake. A ring that is
+        being recovered does not heed it, but hands it on, so that nobody sends in between.
+        """
+        if token.brake == self.me or token.brake not in ring.members:
+            token.brake = self.me if self._braking else NOBODY
 
     def _on_recovered(self, packet: Recovered, effects: list[Effect]) -> None:
         """A message of some old ring, retransmitted on the new one (Fig. 6)."""

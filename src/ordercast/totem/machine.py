@@ -70,8 +70,6 @@ class TotemMachine(Formation):
         self._accelerated = config.accelerated_window
         self._patience = config.fail_to_receive
         self._max_outstanding = config.max_outstanding
-        self._braking = False
-        """The application here does not keep up."""
 
     # --- the contract ---------------------------------------------------------------------------
 
@@ -188,13 +186,8 @@ class TotemMachine(Formation):
             self._custody.ask_to_hurry(self.ring, effects)
 
     def _heed_brake(self, token: Token) -> None:
-        """Put this node's brake on the token, or take it off; and see whether somebody brakes.
-
-        One brake at a time: who comes first keeps it, and only who set it takes it off. It cannot outlast
-        him: without him there is another ring, whose token starts without a brake.
-        """
-        if token.brake == self.me or token.brake not in self.ring.members:
-            token.brake = self.me if self._braking else NOBODY
+        """See whether somebody brakes: then nothing new goes out."""
+        self._mark_brake(self.ring, token)
         self._brake = token.brake
         self.outbox.closed = token.brake != NOBODY
 
@@ -327,7 +320,7 @@ class TotemMachine(Formation):
     # --- a ring that is idle, or has one member -------------------------------------------------
 
     def _hold(self, ring: Ring, token: Token, effects: list[Effect]) -> bool:
-        """Whether the representative keeps the token for a while, since nobody has anything to send or may."""
+        """Whether the representative keeps the token for a while: there is nothing that may be sent."""
         if self._braking or token.brake or self._brake:
             self._heed_brake(token)
         if self.outbox.queue.waiting:

@@ -158,7 +158,7 @@ class Token:
         """Strangers that every member asked so far hears and is heard by."""
         self.holds: list[int] = []
         """Microseconds for which the token last waited at each member before it was handled, in ring order.
-        A list that does not fit the ring says nothing."""
+        Empty where it waited nowhere; a list that does not fit the ring says nothing."""
 
     def encode(self) -> bytes:
         """For the wire."""

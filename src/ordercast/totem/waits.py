@@ -38,15 +38,18 @@ class Waits:
     def enter(self, ring: Ring, token: Token, waited_us: int) -> None:
         """The token is here, and waited for so long."""
         if len(token.holds) != len(ring.members):
-            token.holds = [0] * len(ring.members)
-        token.holds[ring.place] = min(max(waited_us, 0), LONGEST_HOLD_US)
+            token.holds = [0] * len(ring.members) if waited_us > 0 else []
+        if token.holds:
+            token.holds[ring.place] = min(max(waited_us, 0), LONGEST_HOLD_US)
+            if not any(token.holds):
+                token.holds = []
 
     def learn(self, now_us: int, holds: list[int]) -> None:
         """Take note of what the token says of everybody."""
         if now_us - self._since_us >= SPAN_US:
-            self._before, self._now = self._now, list(holds)
+            self._before, self._now = self._now, list(holds) or [0] * len(self._members)
             self._since_us = now_us
-        elif self._now != holds:
+        elif holds:
             self._now = [max(pair) for pair in zip(self._now, holds, strict=True)]
 
     @property
