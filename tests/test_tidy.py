@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "mutants": frozenset({"core", *MACHINES}),
     "errors": frozenset(),
     "runtime": frozenset({"core", "trace", "errors"}),  # drives any machine: it is handed one
-    "groups": frozenset({"core", "errors", "runtime", "protocols"}),
+    "groups": frozenset({"core", "trace", "errors", "runtime", "protocols"}),
     "threads": frozenset({"core", "errors", "runtime", "groups"}),
     "measure": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
     "cli": frozenset(

@@ -1,8 +1,8 @@
 """The group a message is for, in front of its payload.
 
-One byte says what it is (today: a message; others are kept for what groups will tell each other), one how long the
-group's name is, then the name and the message. Everything in front of the message is its *tag*, the same for all
-messages of a group, so that telling groups apart is comparing prefixes.
+One byte says what it is (today: a message; others are kept for what groups will tell each other), one how
+long the group's name is, then the name and the message. Everything in front of the message is its *tag*, the
+same for all messages of a group, so that telling groups apart is comparing prefixes.
 """
 
 from __future__ import annotations

@@ -1,20 +1,16 @@
-"""One life of a node: storage, keys, sockets, links, machine and groups, put together and taken apart again."""
+"""One life of a node: storage, keys, sockets, links, machine and groups, put together and taken apart."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import random
-import socket
 import time
-from collections import deque
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
 from ordercast.errors import (
-    AddressProblem,
     ConfigProblem,
     DuplicateNode,
     Evicted,
@@ -24,18 +20,19 @@ from ordercast.errors import (
     SendTimeout,
 )
 from ordercast.groups.envelope import describe
+from ordercast.groups.rooms import Rooms
 from ordercast.groups.session import ENTRY_OVERHEAD, Session
 from ordercast.protocols import protocol
-from ordercast.runtime.config import NodeConfig, Place, parse_address
+from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.control import SOCKET, Control
-from ordercast.runtime.driver import Driver, Wires
+from ordercast.runtime.driver import Driver
 from ordercast.runtime.keys import Keyring
 from ordercast.runtime.links import Links, spell
 from ordercast.runtime.seal import OVERHEAD, Cipher, Seal, new_session
 from ordercast.runtime.segments import HEADER_SIZE
 from ordercast.runtime.status import Rates, status
 from ordercast.runtime.storage import DataDirectory, Memory, Storage
-from ordercast.runtime.udp import Address, Channel
+from ordercast.runtime.wires import open_wires, resolve
 from ordercast.trace.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -45,13 +42,12 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("ordercast")
 
 SEGMENTS_A_PACKET = 6
-"""Datagrams that a full packet of the protocol fills: large enough to do little work a byte, small enough that
-one lost datagram costs little."""
-PORTS_TRIED = 200
+"""Datagrams that a full packet of the protocol fills: enough to do little work a byte, and few enough that
+a lost datagram costs little."""
 GREETED_S = 0.5
 """How long a starting node waits for an answer of the others before it begins alone."""
 REFUSED_S = 2.0
-"""How long a starting node goes on asking although it is refused: an earlier life of its own may just have ended."""
+"""How long a starting node goes on asking when refused: its own earlier life may just have ended."""
 LEAVING_S = 3.0
 """How long a leaving node waits for the others."""
 LOOK_S = 1.0
@@ -303,7 +299,7 @@ class Member:
         if state != "operational":
             why = f"the group is forming a new ring ({state}: {self.driver.because})"
         elif holder == self.id:
-            why = f"this node's own application does not read what is delivered to it ({self.session.unread:,} bytes wait)"
+            why = f"the application of this node itself does not read ({self.session.unread:,} bytes wait)"
         elif holder is not None:
             why = f"node {holder} does not keep up"
         else:
@@ -331,8 +327,8 @@ class Member:
             return
         self.driver.leave_at_once(
             Evicted(
-                f"the application read nothing for {limit:g} s while {self.session.unread:,} bytes waited, so "
-                "this node left the group (evict_after): read faster, or start the node again"
+                f"the application left {self.session.unread:,} bytes unread for {limit:g} s, so this node "
+                "left the group (evict_after): read faster, or start the node again"
             )
         )
 
@@ -401,105 +397,6 @@ class Member:
     def status(self) -> dict[str, Any]:
         """Everything a person might want to know."""
         return status(self)
-
-
-class Rooms:
-    """Senders that wait for room, first come first served."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    async def wait(self) -> None:
-        """Wait for one's turn."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        try:
-            await future
-        except asyncio.CancelledError:
-            if future in self._waiting:
-                self._waiting.remove(future)
-            else:
-                self.next()  # it was this one's turn: the next one's then
-            raise
-
-    def next(self) -> None:
-        """There is room for one."""
-        while self._waiting:
-            future = self._waiting.popleft()
-            if not future.done():
-                future.set_result(None)
-                return
-
-    def end(self, error: BaseException) -> None:
-        """There will be no room any more."""
-        while self._waiting:
-            future = self._waiting.popleft()
-            if not future.done():
-                future.set_exception(error)
-
-
-# --- sockets and addresses ----------------------------------------------------------------------
-
-
-async def resolve(addresses: Sequence[str], host: str) -> list[Address]:
-    """Socket addresses of the family that ``host`` belongs to."""
-    loop = asyncio.get_running_loop()
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found: list[Address] = []
-    for text in addresses:
-        name, port = parse_address(text)
-        flags = socket.AI_V4MAPPED if family == socket.AF_INET6 else 0
-        try:
-            answers = await loop.getaddrinfo(name, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
-        except socket.gaierror as error:
-            raise AddressProblem(
-                f"{text!r} cannot be resolved ({error.strerror}): check the name, or write the address"
-            ) from error
-        found.append(cast(Address, answers[0][4]))
-    return found
-
-
-def open_wires(place: Place, config: NodeConfig) -> Wires:
-    """The node's sockets: two neighbouring ports, and the multicast group's if there is one."""
-    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    host = socket.getaddrinfo(place.host, 0, family, socket.SOCK_DGRAM)[0][4]
-    tries = PORTS_TRIED if not place.exact or not place.port else 1
-    stream = random.Random()
-    for attempt in range(tries):
-        port = (place.port + 2 * attempt) if place.port else stream.randrange(20_000, 60_000, 2)
-        opened: list[Channel] = []
-        try:
-            for offset in (0, 1):
-                address = cast(Address, (host[0], port + offset, *host[2:]))
-                opened.append(Channel(address, buffer=config.socket_buffer, timed=offset == 0))
-            return _with_multicast(Wires(token=opened[0], data=opened[1]), config)
-        except AddressProblem:
-            for channel in opened:
-                channel.close()
-            if attempt == tries - 1:
-                raise
-    raise AssertionError("the last attempt raises")
-
-
-def _with_multicast(wires: Wires, config: NodeConfig) -> Wires:
-    if config.multicast is None:
-        return wires
-    group, port = parse_address(config.multicast)
-    where: Address = (group, port, 0, 0) if ":" in group else (group, port)
-    channel = Channel(where, buffer=config.socket_buffer, shared=True)
-    try:
-        channel.join(group, config.interface)
-        wires.data.send_multicast_from(config.interface)
-    except OSError as error:
-        channel.close()
-        raise AddressProblem(
-            f"multicast to {config.multicast} does not work here ({error.strerror}): name the `interface`, "
-            "or leave `multicast` out"
-        ) from error
-    return wires._replace(multicast=channel, group=where)
 
 
 def _stamp(config: NodeConfig) -> tuple[int, int] | None:

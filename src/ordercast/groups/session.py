@@ -78,7 +78,7 @@ class Session:
     # --- joining --------------------------------------------------------------------------------
 
     def open(self, tag: bytes, group: str) -> Inbox:
-        """From now on the group's messages are kept for a reader, and the configuration there is comes first."""
+        """Keep the group's messages for a reader from now on; the present configuration comes first."""
         inbox = Inbox(self._freed)
         self._inboxes.setdefault(tag, []).append((group, inbox))
         if self.configuration is not None:

@@ -1,9 +1,9 @@
 """Drives a machine with real sockets, a real clock and a real disk.
 
-Effects are carried out in list order; packets of one turn leave together. A *turn* reads what waits: data first,
-and a token only when no data waits (000 §5.2); a bounded amount, so that the application's own tasks on the
-same event loop go on. Timers run out only when the sockets are dry: a process that was stopped, or late, reads
-what the others sent meanwhile before it believes that they fell silent.
+Effects are carried out in list order; packets of one turn leave together. A *turn* reads what waits: data
+first, and a token only when no data waits (000 §5.2); a bounded amount, so that the application's own tasks
+on the same event loop go on. Timers run out only when the sockets are dry: a process that was stopped, or
+late, reads what the others sent meanwhile before it believes that they fell silent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ordercast.core.contract import (
     Brake,
@@ -48,6 +48,7 @@ from ordercast.runtime.seal import Refused, Seal
 from ordercast.runtime.segments import Cutter, Train
 from ordercast.runtime.storage import Storage
 from ordercast.runtime.udp import Address, Arrival, Channel
+from ordercast.runtime.wires import Wires
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
 
@@ -80,17 +81,6 @@ class Sink(Protocol):
 
     def ended(self, error: BaseException | None) -> None:
         """The node's life is over; None if it left of its own accord."""
-
-
-class Wires(NamedTuple):
-    """The sockets of a node."""
-
-    token: Channel
-    data: Channel
-    multicast: Channel | None = None
-    """Where the group's multicasts arrive, if it uses IP multicast."""
-    group: Address | None = None
-    """Where they are sent to."""
 
 
 class Driver:

@@ -1,9 +1,9 @@
 """Who is out there: nodes greet each other, and a link is what comes of it.
 
-A node knows some addresses (`seeds`, or the full list of peers). It greets them; who answers tells which others
-it knows, and they are greeted too. A greeting carries a *challenge*, and a link exists once a greeting came
-that echoes mine: so what was recorded earlier, in another life of either side, makes no link. Linked nodes
-greet each other twice a second; who is silent for `SILENT_S` is sent nothing but greetings until it speaks.
+A node knows some addresses (`seeds`, or the full list of peers). It greets them; who answers tells which
+others it knows, and they are greeted too. A greeting carries a *challenge*, and a link exists once a greeting
+came that echoes mine: so what was recorded earlier, in another life of either side, makes no link. Linked
+nodes greet each other twice a second; who is silent for `SILENT_S` is sent only greetings until it speaks.
 
 A node identifier belongs to whoever has it: a second node that comes with it from another address is refused,
 and told so, while the first one is alive.

@@ -1,4 +1,4 @@
-"""Packets as datagrams: a protocol's packet may be larger than the network carries, and many are sent at once.
+"""Packets as datagrams: a packet may be larger than the network carries, and many are sent at once.
 
 A packet is cut into *segments* of at most one datagram each. All segments of a buffer have the same size, the
 last one alone may be shorter, so that the kernel can be handed the whole buffer in one call and send it as
@@ -25,8 +25,7 @@ LARGEST_BUFFER = 65_507
 MOST_SEGMENTS = 64
 """What every kernel with `UDP_SEGMENT` takes in one call."""
 MOST_PARTIAL = 64
-"""Packets of one sender and channel that may be incomplete at a time; the oldest is given up for a new one."""
-LARGEST_PACKET = 65_535
+"""Packets of one sender and channel that may be incomplete; the oldest is given up for a new one."""
 
 _INDEXES = bytes(range(256))
 _NUMBERS = 2**64
