@@ -82,6 +82,9 @@ def test_a_word_that_is_no_command_is_corrected() -> None:
 
 
 def test_a_command_loads_no_more_than_it_needs() -> None:
-    code = "import sys; from ordercast.cli import main\ntry: main()\nfinally: assert 'pyarrow' not in sys.modules"
+    code = (
+        "import sys\nfrom ordercast.cli import main\n"
+        "try: main()\nfinally: assert not {'pyarrow', 'ordercast.cli.run'} & set(sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code, "config"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
