@@ -13,6 +13,8 @@ import pytest
     [
         "ordercast.protocols",
         "ordercast.audit.properties",
+        "ordercast.runtime.storage",
+        "ordercast.trace.journal",
         "ordercast.trace.recorder",
         "ordercast.trace.schema",
     ],

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import strategies as st
 
+from ordercast.trace.files import file_stem
 from ordercast.trace.reader import read_runs
 from ordercast.trace.schema import SCHEMA, Row, TraceError
 from ordercast.trace.writer import ROW_GROUP, TraceWriter
@@ -137,9 +138,7 @@ def test_a_run_that_goes_wrong_keeps_its_trace(tmp_path: Path) -> None:
 
 @hypothesis.given(st.lists(st.text(min_size=1, max_size=20), min_size=2, max_size=2, unique=True))
 def test_no_two_runs_share_a_file(names: list[str]) -> None:
-    from ordercast.trace.writer import _file_stem
-
-    one, other = map(_file_stem, names)
+    one, other = map(file_stem, names)
     assert one != other
     assert not {"/", "\\", "\0"} & set(one + other)
     assert one[0] not in "._"

@@ -11,36 +11,49 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ordercast.trace.blocks import open_journal
+from ordercast.trace.files import JOURNAL, PARQUET
 from ordercast.trace.schema import EVENTS, SCHEMA, Row, TraceError
+from ordercast.trace.writer import BATCH, record_batch
 
 _ALWAYS = ("run", "node", "incarnation", "step", "time_us", "event")
 """Columns that every row has a value in."""
 
+_IN_ORDER = [("node", "ascending"), ("step", "ascending")]
+
 
 def read_runs(path: Path) -> Iterator[tuple[str, list[Row]]]:
-    """Yield each run with all of its rows, from a directory of Parquet files or from one file.
+    """Yield each run with all of its rows, from a directory of Parquet files and journals or from one file.
 
     A run may lie in several files and a file may hold several runs. No more is held at a time than
-    the runs that the files read so far have begun and not finished.
+    the runs that the files read so far have begun and not finished. The rows of a run in one file come as
+    they lie there; those of several files by node and step.
+
+    The nodes may still be writing: what they had written when their files were opened is read.
     """
-    files = _parquet_files(path)
+    files = _files(path)
     last = {run: file for file in files for run in _run_names(file)}
     begun: dict[str, list[pa.Table]] = {}
     for file in files:
         for run, table in _by_run(_read(file)):
             begun.setdefault(run, []).append(table)
         for run in [run for run in begun if last[run] == file]:
-            yield run, _rows(pa.concat_tables(begun.pop(run)))
+            tables = begun.pop(run)
+            table = pa.concat_tables(tables)
+            yield run, _rows(table if len(tables) == 1 else table.sort_by(_IN_ORDER))
 
 
-def _parquet_files(path: Path) -> list[Path]:
+def _files(path: Path) -> list[Path]:
     if not path.exists():
         raise TraceError(f"{path} does not exist: give the directory that holds the trace's Parquet files.")
     if path.is_file():
         return [path]
-    files = sorted(path.glob("*.parquet"))
+    # Journals first: one that becomes Parquet between the two looks is seen twice, and not never.
+    journals = {file.stem: file for file in path.glob(f"*{JOURNAL}")}
+    converted = {file.stem: file for file in path.glob(f"*{PARQUET}")}
+    files = journals | converted
     if files:
-        return files
+        return [files[stem] for stem in sorted(files)]
     if any(path.glob("*.parquet.partial")):
         raise TraceError(
             f"{path} holds only unfinished files (*.parquet.partial): "
@@ -48,12 +61,20 @@ def _parquet_files(path: Path) -> list[Path]:
         )
     raise TraceError(
         f"{path} holds no Parquet file: give the directory that the run wrote its trace to "
-        "(the files end in .parquet)."
+        "(the files end in .parquet or .journal)."
     )
 
 
 def _run_names(file: Path) -> list[str]:
     """Check a file's columns and say whose rows it holds, without reading the rest of it."""
+    if file.suffix == JOURNAL:
+        try:
+            with open_journal(file) as (run, _):
+                return [] if run is None else [run]
+        except FileNotFoundError:  # it became Parquet meanwhile
+            return _run_names(file.with_suffix(PARQUET))
+        except OSError as error:
+            raise _unreadable(file, error) from error
     try:
         with pq.ParquetFile(file) as parquet:
             _check_columns(file, parquet.schema_arrow)
@@ -94,6 +115,14 @@ def _same_sort(found: pa.DataType, expected: pa.DataType) -> bool:
 
 
 def _read(file: Path) -> pa.Table:
+    table = _read_journal(file) if file.suffix == JOURNAL else _read_parquet(file)
+    for event in pc.unique(table.column("event")).to_pylist():
+        if event not in EVENTS:
+            raise TraceError(f"{file}: {event!r} is no event of a trace: they are {', '.join(EVENTS)}.")
+    return table
+
+
+def _read_parquet(file: Path) -> pa.Table:
     try:
         with pq.ParquetFile(file) as parquet:
             table = parquet.read(SCHEMA.names).select(SCHEMA.names)
@@ -102,11 +131,26 @@ def _read(file: Path) -> pa.Table:
     for name in _ALWAYS:
         if table.column(name).null_count:
             raise TraceError(f"{file}: column {name!r} has rows without a value: every event needs one.")
-    table = pa.table([_cast(file, field, table.column(field.name)) for field in SCHEMA], schema=SCHEMA)
-    for event in pc.unique(table.column("event")).to_pylist():
-        if event not in EVENTS:
-            raise TraceError(f"{file}: {event!r} is no event of a trace: they are {', '.join(EVENTS)}.")
-    return table
+    return pa.table([_cast(file, field, table.column(field.name)) for field in SCHEMA], schema=SCHEMA)
+
+
+def _read_journal(file: Path) -> pa.Table:
+    batches: list[pa.RecordBatch] = []
+    rows: list[Row] = []
+    try:
+        with open_journal(file) as (run, blocks):
+            for block in blocks:
+                rows += block
+                if len(rows) >= BATCH:
+                    batches.append(record_batch(run or "", rows))
+                    rows = []
+    except FileNotFoundError:
+        return _read_parquet(file.with_suffix(PARQUET))
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    if rows:
+        batches.append(record_batch(run or "", rows))
+    return pa.Table.from_batches(batches, schema=SCHEMA)
 
 
 def _cast(file: Path, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -119,6 +163,12 @@ def _cast(file: Path, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArr
             f"{file}: column {field.name!r} should be {field.type} and is {column.type}, "
             f"and not every value fits ({error}): write it with the type of ordercast.trace.schema.SCHEMA."
         ) from error
+
+
+def _unreadable(file: Path, error: OSError) -> TraceError:
+    return TraceError(
+        f"{file} cannot be read ({error.strerror}): see that the file is there and may be read."
+    )
 
 
 def _not_parquet(file: Path, error: Exception) -> TraceError:

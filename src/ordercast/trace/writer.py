@@ -7,17 +7,17 @@ from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ordercast.trace.files import file_stem, partial
 from ordercast.trace.schema import SCHEMA, Row
 
 ROW_GROUP = 65_536
 """Rows of a row group. Cut by count alone, so that how rows were handed over leaves no mark."""
 
-_BATCH = 4_096
+BATCH = 4_096
 """Rows turned into Arrow arrays at a time: few enough to stay in the processor's cache."""
 
 _TYPES = SCHEMA.types[1:]
@@ -56,9 +56,8 @@ class TraceWriter:
         self.run = run
         self.paths: list[Path] = []
         """The finished files."""
-        self._name = pa.scalar(run, pa.string())
         self._directory = directory
-        self._stem = _file_stem(stem or run)
+        self._stem = file_stem(stem or run)
         self._groups_per_file = None if rows_per_file is None else max(1, -(-rows_per_file // ROW_GROUP))
         self._rows: list[Row] = []
         self._batches: list[pa.RecordBatch] = []
@@ -80,11 +79,11 @@ class TraceWriter:
             raise ValueError(f"the trace of run {self.run!r} is closed: open another TraceWriter")
         held = self._rows
         held += rows
-        if len(held) < _BATCH:
+        if len(held) < BATCH:
             return
-        whole = len(held) - len(held) % _BATCH
-        for start in range(0, whole, _BATCH):
-            self._encode(held[start : start + _BATCH])
+        whole = len(held) - len(held) % BATCH
+        for start in range(0, whole, BATCH):
+            self._encode(held[start : start + BATCH])
         del held[:whole]
 
     def close(self) -> None:
@@ -102,20 +101,13 @@ class TraceWriter:
     # --- rows to arrays, arrays to row groups, row groups to files ------------------------------
 
     def _encode(self, rows: Sequence[Row]) -> None:
-        # Laid end to end and picked out again by stride: twice as fast as zip(*rows).
-        width = len(_TYPES)
-        values = list(chain.from_iterable(rows))
-        if len(values) != width * len(rows):
-            raise ValueError(f"a trace row has {width} columns: see ordercast.trace.schema.Row")
-        arrays = [pa.repeat(self._name, len(rows))]
-        arrays += [_array(values[column::width], kind) for column, kind in enumerate(_TYPES)]
-        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
-        if len(self._batches) * _BATCH >= ROW_GROUP:
+        self._batches.append(record_batch(self.run, rows))
+        if len(self._batches) * BATCH >= ROW_GROUP:
             self._write_group()
 
     def _write_group(self) -> None:
         if self._file is None:
-            self._file = pq.ParquetWriter(_partial(self._path(len(self.paths))), SCHEMA, **_PARQUET)
+            self._file = pq.ParquetWriter(partial(self._path(len(self.paths))), SCHEMA, **_PARQUET)
         table = pa.Table.from_batches(self._batches, schema=SCHEMA)
         self._file.write_table(table.combine_chunks(), row_group_size=ROW_GROUP)
         self._batches.clear()
@@ -128,7 +120,7 @@ class TraceWriter:
             return
         self._file.close()
         path = self._path(len(self.paths))
-        _partial(path).replace(path)
+        partial(path).replace(path)
         self.paths.append(path)
         self._file = None
         self._groups = 0
@@ -145,6 +137,18 @@ class TraceWriter:
                 return
 
 
+def record_batch(run: str, rows: Sequence[Row]) -> pa.RecordBatch:
+    """Rows of a run as Arrow has them. There has to be one."""
+    # Laid end to end and picked out again by stride: twice as fast as zip(*rows).
+    width = len(_TYPES)
+    values = list(chain.from_iterable(rows))
+    if len(values) != width * len(rows):
+        raise ValueError(f"a trace row has {width} columns: see ordercast.trace.schema.Row")
+    arrays = [pa.repeat(pa.scalar(run, pa.string()), len(rows))]
+    arrays += [_array(values[column::width], kind) for column, kind in enumerate(_TYPES)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Many columns hold one value throughout, most of them null: that is cheap to see and to say."""
     first = values[0]
@@ -153,13 +157,3 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if first is None:
         return pa.nulls(len(values), kind)
     return pa.repeat(pa.scalar(first, kind), len(values))
-
-
-def _file_stem(name: str) -> str:
-    """A file name no other name shares; not hidden, which Spark would pass over."""
-    stem = quote(name, safe=" +,=@")
-    return f"%{ord(stem[0]):02X}{stem[1:]}" if stem[0] in "._" else stem
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(f"{path.name}.partial")

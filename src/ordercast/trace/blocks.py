@@ -1,0 +1,104 @@
+"""The form of a journal: blocks of rows, one behind the other, each with its length and checksum.
+
+A block is written by one system call and belongs to the kernel from then on: it survives the process,
+however it ends, and not the machine. A process killed while it writes leaves a block cut off, and only
+as the last one; reading stops there.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from ordercast.trace.schema import Row, TraceError
+
+MAGIC = b"OCJ1"
+_HEAD = struct.Struct("<II")
+_ROWS = msgspec.msgpack.Decoder(list[Row])
+_RUN = msgspec.msgpack.Decoder(str)
+
+
+class BlockEncoder:
+    """Makes blocks, in one buffer that is used again and again."""
+
+    def __init__(self) -> None:
+        self._encode_into = msgspec.msgpack.Encoder().encode_into
+        self._buffer = bytearray(64 * 1024)
+
+    def opening(self, run: str) -> bytes:
+        """How a journal begins: what it is, and whose rows follow."""
+        return MAGIC + self._block(run)
+
+    def block(self, rows: Sequence[Row]) -> bytearray:
+        """A block of rows. Good until the next one is asked for."""
+        return self._block(rows)
+
+    def _block(self, content: object) -> bytearray:
+        buffer = self._buffer
+        self._encode_into(content, buffer, _HEAD.size)
+        with memoryview(buffer) as whole:
+            _HEAD.pack_into(buffer, 0, len(buffer) - _HEAD.size, zlib.crc32(whole[_HEAD.size :]))
+        return buffer
+
+
+@contextmanager
+def open_journal(path: Path) -> Iterator[tuple[str | None, Iterator[list[Row]]]]:
+    """A journal's run, None if it was cut off before that, and its rows, block by block."""
+    with path.open("rb") as file:
+        yield read_blocks(file, path)
+
+
+def read_blocks(file: BinaryIO, path: Path) -> tuple[str | None, Iterator[list[Row]]]:
+    """The same of a file that is open; `path` is what it is called if something is wrong with it."""
+    blocks = _contents(file, path)
+    try:
+        begin = next(blocks, None)
+        run = None if begin is None else _RUN.decode(begin)
+    except msgspec.DecodeError as error:
+        raise _no_journal(path) from error
+    return run, _decoded(blocks, path)
+
+
+def _decoded(blocks: Iterator[bytes], path: Path) -> Iterator[list[Row]]:
+    for block in blocks:
+        try:
+            yield _ROWS.decode(block)
+        except msgspec.DecodeError as error:
+            raise TraceError(
+                f"{path} holds rows of another form than ordercast.trace.schema.Row ({error}): read it with "
+                "the version that wrote it."
+            ) from error
+
+
+def _contents(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    magic = file.read(len(MAGIC))
+    if not MAGIC.startswith(magic):
+        raise _no_journal(path)
+    at = len(MAGIC)
+    while True:
+        head = file.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            return
+        length, checksum = _HEAD.unpack(head)
+        block = file.read(length)
+        if len(block) < length:
+            return
+        if not length or zlib.crc32(block) != checksum:
+            if not any((*head, *block)) and not any(file.read()):
+                return  # room that a machine which lost its power had reserved and not filled
+            raise TraceError(
+                f"{path} is damaged at byte {at}: restore it from a copy, or take it away and audit without "
+                "the rows of that node."
+            )
+        at += _HEAD.size + length
+        yield block
+
+
+def _no_journal(path: Path) -> TraceError:
+    return TraceError(f"{path} is no journal of ordercast: take it away if it is no part of the trace.")
