@@ -10,8 +10,11 @@ header says everything once (001 §4: packing decides the throughput of small me
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from ordercast.core.contract import QueueFull
@@ -26,11 +29,26 @@ LENGTH_SIZE = 2
 
 MAX_CHUNKS = 65_535
 
-_TABLES = [struct.Struct(f"<{count}H") for count in range(65)]
+MOST_EQUAL = 1_024
+"""Chunks of one length that are cut out in one call."""
 
 
+RUN_SIZE = 256 * 1024
+"""Bytes of waiting messages that are kept together: what was packed of them is given up together, too."""
+
+NEARLY = 8
+"""A packet with less than this fraction of its space left is nearly full."""
+
+
+@lru_cache(maxsize=4096)
 def _table(count: int) -> struct.Struct:
-    return _TABLES[count] if count < len(_TABLES) else struct.Struct(f"<{count}H")
+    return struct.Struct(f"<{count}H")
+
+
+@lru_cache(maxsize=1024)
+def _equal(count: int, length: int) -> struct.Struct:
+    """Cuts out chunks of one length in one call."""
+    return struct.Struct(f"{length}s" * count)
 
 
 def join_chunks(chunks: Sequence[bytes]) -> bytes:
@@ -54,12 +72,11 @@ def split_chunks(data: bytes, at: int, count: int) -> list[bytes]:
     lengths = _table(count).unpack_from(data, at)
     if start + sum(lengths) != len(data):
         raise Malformed("chunk lengths do not fit")
-    chunks = []
-    for length in lengths:
-        end = start + length
-        chunks.append(data[start:end])
-        start = end
-    return chunks
+    length = lengths[0]
+    if count <= MOST_EQUAL and lengths.count(length) == count:
+        return list(_equal(count, length).unpack_from(data, start))
+    places = list(accumulate(lengths, initial=start))
+    return [data[begin:end] for begin, end in pairwise(places)]
 
 
 class Packed(NamedTuple):
@@ -77,13 +94,43 @@ class Packed(NamedTuple):
     """The last chunk is continued in a later packet."""
 
 
+class _Run:
+    """Waiting messages of one guarantee, with running totals of what they take in a packet."""
+
+    __slots__ = ("at", "guarantee", "payloads", "totals")
+
+    def __init__(self, guarantee: Guarantee) -> None:
+        self.guarantee = guarantee
+        self.payloads: list[bytes] = []
+        self.totals: list[int] = []
+        """Bytes of all messages up to and with each, lengths included."""
+        self.at = 0
+        """How many of them have been packed whole."""
+
+    def add(self, payloads: Sequence[bytes]) -> None:
+        """Messages behind those that are here."""
+        if len(payloads) == 1:
+            total = self.totals[-1] if self.totals else 0
+            self.totals.append(total + LENGTH_SIZE + len(payloads[0]))
+        else:
+            sizes = [len(payload) + LENGTH_SIZE for payload in payloads]
+            if self.totals:
+                sizes[0] += self.totals[-1]
+            self.totals += accumulate(sizes)
+        self.payloads += payloads
+
+
 class SendQueue:
-    """Accepted messages waiting to be broadcast, bounded in bytes; hands them out packet by packet."""
+    """Accepted messages waiting to be broadcast, bounded in bytes; hands them out packet by packet.
+
+    They wait in runs, so that a packet's worth is cut out of a list and not picked up one by one.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.waiting: deque[tuple[bytes, Guarantee]] = deque()
-        """What was accepted and is not packed whole, with the guarantee each asks for."""
+        self.waiting: deque[_Run] = deque()
+        """What was accepted and is not packed whole; empty when nothing waits."""
+        self._count = 0
         self._used = 0
         self._bytes = 0
         self._offset = 0
@@ -92,7 +139,7 @@ class SendQueue:
         """How many messages were ever accepted; the next one gets this number plus one."""
 
     def __len__(self) -> int:
-        return len(self.waiting)
+        return self._count
 
     @property
     def room(self) -> int:
@@ -108,45 +155,83 @@ class SendQueue:
                 "wait until the queue drains and submit again"
             )
         first = self.accepted + 1
-        self.waiting.extend([(payload, guarantee) for payload in payloads])
-        self.accepted += len(payloads)
-        self._used += size + MESSAGE_OVERHEAD * len(payloads)
+        count = len(payloads)
+        if count:
+            last = self.waiting[-1] if self.waiting else None
+            if last is None or last.guarantee is not guarantee or last.totals[-1] > RUN_SIZE:
+                last = _Run(guarantee)
+                self.waiting.append(last)
+            last.add(payloads)
+        self.accepted += count
+        self._count += count
+        self._used += size + MESSAGE_OVERHEAD * count
         self._bytes += size
         return first
 
     def backlog(self, space: int) -> int:
         """About how many packets of ``space`` bytes the waiting messages fill (000 §8.1, my_tbl)."""
-        return -(-(self._bytes - self._offset + LENGTH_SIZE * len(self.waiting)) // space)
+        return -(-(self._bytes - self._offset + LENGTH_SIZE * self._count) // space)
 
     def next_packet(self, space: int) -> Packed | None:
-        """The next packet's worth of chunks, filling at most ``space`` bytes; None if nothing waits."""
+        """The next packet's worth of chunks, filling at most ``space`` bytes; None if nothing waits.
+
+        A message that does not fit is begun here and continued in the next packet; not so if this packet is
+        nearly full and the next one could take the message whole, which spares everybody a fragment.
+        """
         waiting = self.waiting
         if not waiting:
             return None
-        number = self.accepted - len(waiting) + 1
-        guarantee = waiting[0][1]
-        continues = self._offset > 0
+        number = self.accepted - self._count + 1
+        run = waiting[0]
+        guarantee = run.guarantee
+        whole = space
         chunks: list[bytes] = []
         ends: list[bytes] = []
-        while waiting and space > LENGTH_SIZE and len(chunks) < MAX_CHUNKS:
-            payload, wanted = waiting[0]
-            if wanted is not guarantee:
-                break
-            offset = self._offset
-            left = len(payload) - offset
-            space -= LENGTH_SIZE
-            if left > space:
-                chunks.append(payload[offset : offset + space])
-                self._offset = offset + space
-                return Packed(number, guarantee, chunks, ends, continues, True)
-            chunks.append(payload[offset:] if offset else payload)
+        continues = self._offset > 0
+        if continues:
+            payload = run.payloads[run.at]
+            rest = payload[self._offset : self._offset + space - LENGTH_SIZE]
+            chunks.append(rest)
+            self._offset += len(rest)
+            if self._offset < len(payload):
+                return Packed(number, guarantee, chunks, ends, True, True)
             ends.append(payload)
-            space -= left
-            waiting.popleft()
-            self._offset = 0
-            self._bytes -= len(payload)
-            self._used -= len(payload) + MESSAGE_OVERHEAD
+            space -= LENGTH_SIZE + len(rest)
+            self._took(run, run.at + 1)
+        while waiting and waiting[0].guarantee is guarantee and space > LENGTH_SIZE:
+            run = waiting[0]
+            at, totals = run.at, run.totals
+            before = totals[at - 1] if at else 0
+            fits = bisect_right(totals, before + space, at, min(len(totals), at + MAX_CHUNKS - len(chunks)))
+            if fits > at:
+                some = run.payloads[at:fits]
+                chunks += some
+                ends += some
+                space -= totals[fits - 1] - before
+                self._took(run, fits)
+            if len(chunks) == MAX_CHUNKS:
+                break
+            if fits < len(totals):
+                payload = run.payloads[fits]
+                nearly_full = chunks and space * NEARLY < whole
+                if space > LENGTH_SIZE and not (nearly_full and len(payload) + LENGTH_SIZE <= whole):
+                    self._offset = space - LENGTH_SIZE
+                    chunks.append(payload[: self._offset])
+                    return Packed(number, guarantee, chunks, ends, continues, True)
+                break
         return Packed(number, guarantee, chunks, ends, continues, False)
+
+    def _took(self, run: _Run, upto: int) -> None:
+        """Messages of the first run were packed whole."""
+        count = upto - run.at
+        size = run.totals[upto - 1] - (run.totals[run.at - 1] if run.at else 0) - LENGTH_SIZE * count
+        run.at = upto
+        self._offset = 0
+        self._count -= count
+        self._bytes -= size
+        self._used -= size + MESSAGE_OVERHEAD * count
+        if upto == len(run.payloads):
+            self.waiting.popleft()
 
     def rewind(self) -> None:
         """Start the message that is partly packed again: its first fragments belong to a ring that ended."""

@@ -159,12 +159,12 @@ class TotemMachine(Formation):
     ) -> None:
         if self.incarnation < 0 or self.leaving:
             raise RuntimeError(f"node {self.me} takes no messages: it is not started, or it is leaving")
-        for payload in payloads:
-            if len(payload) > self.config.max_message_size:
-                raise ValueError(
-                    f"a message of {len(payload)} bytes is larger than max_message_size "
-                    f"({self.config.max_message_size}); split it, or raise the limit at every node"
-                )
+        largest = max(map(len, payloads), default=0)
+        if largest > self.config.max_message_size:
+            raise ValueError(
+                f"a message of {largest} bytes is larger than max_message_size "
+                f"({self.config.max_message_size}); split it, or raise the limit at every node"
+            )
         effects.append(Accept(self.outbox.queue.accept(payloads, guarantee)))
         if self.state is State.OPERATIONAL:
             self._run_alone(now_us, effects)
