@@ -13,9 +13,8 @@ it raises false alarms: what a node did before the first install that is left is
 (``deliver-place``, ``deliver-originated``), messages whose origination was deleted were never originated
 (``deliver-originated``), members whose install was deleted never installed (``safe``), and a node left in the
 middle of a change begins with a transitional configuration (``config-chain``). So an audit of a trimmed trace
-needs a bound: a configuration from which on every node has all its rows. Without the rows before, it is a
-trace like any other. A group that stays in one configuration for longer than its files are kept has no such
-bound; choose `keep_files` so that what is kept covers what is to be audited.
+needs a bound from which on every node has all its rows: `ordercast.trace.trimmed.common_part` finds the
+earliest, and leaves the rest out.
 """
 
 from __future__ import annotations

@@ -1,0 +1,109 @@
+"""What can be audited of a trace whose oldest parts were deleted: all from one common point on.
+
+The auditor takes a trace for a whole one, and a node's beginning that is missing for a beginning that never
+was. So the nodes' rows are cut where all of them still have everything that follows:
+
+- the *bound* is the latest configuration that a node with a missing beginning is found in, or comes to next
+  if it is found in none or in a transitional one. Ring sequence numbers rise at every node; so from its first
+  regular configuration with the bound's number, or a higher one, each node has all its rows;
+- a node found in the middle of a configuration at the bound has no install of it. It gets one, and that
+  configuration's messages are left out, at all nodes, up to the first position that everyone still has
+  whole: each delivery, and the origination.
+
+What is left is a trace like any other, and any violation in it is one. Violations that show only together
+with the rows before it are not found: a second delivery of a message, say, whose first was deleted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import TypeAlias
+
+from ordercast.core.identity import NodeId
+from ordercast.trace.schema import Row
+
+_Ring: TypeAlias = tuple[int | None, int | None]
+_Position: TypeAlias = tuple[int | None, int | None]
+
+_NOWHERE = 2**63
+_NO_MESSAGE = (None,) * 11
+
+
+def common_part(rows: Iterable[Row], whole: Iterable[NodeId] = ()) -> list[Row]:
+    """The rows that can be audited, by node and step; empty if the nodes have no point in common.
+
+    A node is known to have its beginning if it is among the `whole`, or if its first row is step 0.
+    """
+    known = frozenset(whole)
+    by_node: defaultdict[NodeId, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_node[row[0]].append(row)
+    for its in by_node.values():
+        its.sort(key=itemgetter(2))
+    cut = [node for node, its in by_node.items() if its[0][2] and node not in known]
+    bound = max((_found_in(by_node[node]) for node in cut), default=0)
+    amid = {node for node in cut if _is_amid(by_node[node][0]) and by_node[node][0][5] == bound}
+    first = _first_positions(by_node, amid)
+    kept: list[Row] = []
+    for node in sorted(by_node):
+        its = by_node[node]
+        if node in amid:
+            kept.append(_install(its[0], by_node))
+        else:
+            its = _from(its, bound)
+        kept += (row for row in its if row[14] is None or row[14:16] >= first.get(row[12:14], (-1, -1)))
+    return kept
+
+
+def _is_amid(row: Row) -> bool:
+    """Whether a node that begins with this row is in a regular configuration already."""
+    return row[7] == "regular" and row[4] != "install"
+
+
+def _found_in(its: list[Row]) -> int:
+    """The ring sequence number from which on a node has all its rows."""
+    if _is_amid(its[0]):
+        return its[0][5] or 0
+    return next((row[5] or 0 for row in its if _installs_regular(row)), _NOWHERE)
+
+
+def _installs_regular(row: Row) -> bool:
+    return row[4] == "install" and row[7] == "regular"
+
+
+def _from(its: list[Row], bound: int) -> list[Row]:
+    for place, row in enumerate(its):
+        if _installs_regular(row) and (row[5] or 0) >= bound:
+            return its[place:]
+    return []
+
+
+def _first_positions(by_node: dict[NodeId, list[Row]], amid: set[NodeId]) -> dict[_Ring, _Position]:
+    """For each configuration that somebody is found amid, the first position that all have whole."""
+    rings = {by_node[node][0][5:7] for node in amid}
+    first: dict[_Ring, _Position] = dict.fromkeys(rings, (-1, -1))
+    if not rings:
+        return first
+    originated = {row[9:12] for its in by_node.values() for row in its if row[4] == "originate"}
+    for node, its in by_node.items():
+        delivered = [row for row in its if row[4] == "deliver" and row[12:14] in rings]
+        if node in amid:
+            ring = its[0][5:7]
+            begin = next((row[14:16] for row in delivered if row[12:14] == ring), (_NOWHERE, 0))
+            first[ring] = max(first[ring], begin)
+        for row in delivered:
+            if row[9] in amid and row[9:12] not in originated:
+                first[row[12:14]] = max(first[row[12:14]], (row[14], (row[15] or 0) + 1))
+    return first
+
+
+def _install(row: Row, by_node: dict[NodeId, list[Row]]) -> Row:
+    """The install that a node found amid a configuration has lost; members as others tell, or as found."""
+    ring = row[5:8]
+    told = (r[8] for its in by_node.values() for r in its if r[4] == "install" and r[5:8] == ring)
+    members = next(told, None) or tuple(
+        sorted(node for node, its in by_node.items() if any(r[5:8] == ring for r in its))
+    )
+    return (*row[:2], row[2] - 1, row[3], "install", *ring, members, *_NO_MESSAGE)
