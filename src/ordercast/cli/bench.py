@@ -1,0 +1,126 @@
+"""``ordercast bench``: a real group under load, measured, its order checked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ordercast.cli import options
+from ordercast.cli.options import Json, ProtocolName, Settings
+from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
+from ordercast.measure.bench import MOST_NODES, Plan, Result, WorkerFailed, measure
+from ordercast.measure.netns import NoNamespaces
+from ordercast.protocols import protocol as protocol_called
+
+
+def bench(
+    nodes: Annotated[int, typer.Option(min=1, max=MOST_NODES, help="How many nodes, a process each.")] = 3,
+    size: Annotated[int, typer.Option(min=0, help="Bytes a message.")] = 100,
+    seconds: Annotated[float, typer.Option(help="How long the load lasts.")] = 5.0,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Messages/s that each node sends; 0 is an idle group. Not given: flat out."),
+    ] = None,
+    safe: Annotated[bool, typer.Option("--safe", help="Deliver only what every member has.")] = False,
+    sealed: Annotated[
+        bool, typer.Option("--sealed", help="Encrypt and authenticate, with a new key.")
+    ] = False,
+    kill_one: Annotated[
+        bool, typer.Option("--kill-one", help="Kill the last node halfway (-9); look at longest_gap_ms.")
+    ] = False,
+    netns: Annotated[
+        bool, typer.Option("--netns", help="Each node in a network namespace of its own. Needs root.")
+    ] = False,
+    uvloop: Annotated[
+        bool | None,
+        typer.Option("--uvloop/--no-uvloop", help="The event loop. Not given: uvloop if installed."),
+    ] = None,
+    protocol: ProtocolName = "totem",
+    settings: Settings = None,
+    json: Json = False,
+) -> None:
+    """Measure a real group under load, in real processes on this machine.
+
+    Throughput, latency (from send to the sender's own delivery), the longest time without a delivery and
+    the processor's share, node by node; and whether all delivered the same messages in the same order.
+    Exit code 1 if they did not.
+    """
+    with blaming("--protocol"):
+        chosen = protocol_called(protocol)
+    with blaming("--set"):
+        values = options.fields(settings or ())
+        chosen.make(values)
+    try:
+        plan = Plan(
+            nodes=nodes,
+            size=size,
+            seconds=seconds,
+            rate=rate,
+            safe=safe,
+            sealed=sealed,
+            kill_one=kill_one,
+            netns=netns,
+            uvloop=uvloop,
+            protocol=protocol,
+            settings=values,
+        )
+    except ValueError as error:
+        refuse(str(error))
+    try:
+        result = measure(plan, tell=lambda text: ASIDE.print(f"[bright_black]{text}[/]"))
+    except NoNamespaces as error:
+        refuse(str(error))
+    except WorkerFailed as error:
+        ASIDE.print(f"[bold red]error:[/] {error}", markup=True, soft_wrap=True)
+        raise typer.Exit(Code.BROKEN) from None
+    if json:
+        answer(result.as_dict())
+    else:
+        _show(result)
+    raise typer.Exit(Code.OK if result.good else Code.FAILED)
+
+
+def _show(result: Result) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bright_black")
+    for name in ("node", "sent/s", "delivered/s", "p50", "p99", "longest gap", "cpu", "memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for node in result.nodes:
+        table.add_row(
+            str(node.node),
+            f"{node.sent_per_s:,.0f}",
+            f"{node.delivered_per_s:,.0f}",
+            _time(node.p50_us),
+            _time(node.p99_us),
+            f"{node.longest_gap_ms:,.1f} ms",
+            f"{node.cpu:.1%}",
+            f"{node.rss_mb[0]:.0f} → {node.rss_mb[1]:.0f} MB",
+        )
+    SAY.print()
+    SAY.print(table)
+    SAY.print()
+    plan = result.plan
+    megabytes = result.delivered_per_s * plan.size / 1e6
+    shown = {
+        "throughput": f"{result.delivered_per_s:,.0f} messages/s, {megabytes:,.1f} MB/s, at each node",
+        "event loop": result.loop,
+    }
+    changes = {tuple(map(tuple, installed)) for installed in result.configurations.values()}
+    for installed in sorted(changes):
+        if installed:
+            shown["configurations"] = ", then ".join(
+                f"{len(members)} members ({', '.join(map(str, members))})" for members in installed
+            )
+    SAY.print(facts(shown))
+    agreement = result.agreement
+    same = (
+        f"the same order at every node: {agreement.messages:,} messages, {agreement.marks:,} places compared"
+    )
+    SAY.print(verdict(agreement.equal, agreement.difference or same))
+    if result.lost:
+        SAY.print(verdict(False, f"{result.lost:,} messages were taken and never delivered everywhere"))
+
+
+def _time(us: float) -> str:
+    return f"{us:,.0f} µs" if us < 10_000 else f"{us / 1e3:,.1f} ms"

@@ -1,0 +1,294 @@
+"""Real groups under load: starts a process a node, measures them, and compares what they delivered."""
+
+from __future__ import annotations
+
+import importlib.util
+import queue
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+
+from ordercast.errors import OrdercastError
+from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
+from ordercast.measure.netns import Namespaces
+from ordercast.measure.order import Agreement, compare
+from ordercast.runtime.config import DEFAULT_PORT
+from ordercast.runtime.keys import create
+
+MOST_NODES = 64
+STARTING_S = 60.0
+"""How long processes have to start and to find each other."""
+ENDING_S = 60.0
+"""How long they may take after the load has ended."""
+HEAD_START_S = 0.3
+"""From the word to begin until the load begins at all nodes in the same instant."""
+
+Tell = Callable[[str], None]
+Word = TypeVar("Word", bound=msgspec.Struct)
+
+
+class WorkerFailed(OrdercastError):
+    """A process that was measured ended before its time, or fell silent."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be measured."""
+
+    nodes: int = 3
+    size: int = 100
+    """Bytes a message."""
+    seconds: float = 5.0
+    rate: float | None = None
+    """Messages/s a node; None: flat out; 0: none at all, an idle group."""
+    safe: bool = False
+    sealed: bool = False
+    kill_one: bool = False
+    """Kill the process of the last node halfway, with -9."""
+    netns: bool = False
+    """Each node in its own network namespace; else all on loopback."""
+    uvloop: bool | None = None
+    """Whether to run in uvloop; None: if it is installed."""
+    protocol: str = "totem"
+    settings: dict[str, object] = {}
+    """Settings of the protocol."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise ValueError(f"{self.nodes} nodes: between 1 and {MOST_NODES} can be measured")
+        if self.kill_one and self.nodes < 2:
+            raise ValueError("one node alone cannot lose another: take at least 2 nodes")
+        if not 0.1 <= self.seconds <= 86_400:
+            raise ValueError(f"{self.seconds:g} seconds: measure for 0.1 to 86,400")
+        if self.rate is not None and not 0 <= self.rate <= 1e6:
+            raise ValueError(
+                f"{self.rate:g} messages/s: between 0 and 1,000,000, or leave it out for flat out"
+            )
+        if self.size < 0:
+            raise ValueError(f"{self.size} bytes: a message has 0 or more")
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What was measured."""
+
+    plan: Plan
+    loop: str
+    nodes: list[Figures]
+    """Of the nodes that were there to the end."""
+    agreement: Agreement
+    killed: int | None
+    lost: int
+    """Messages that were taken from a node, and never delivered at one; both lived to the end."""
+    configurations: dict[int, list[list[int]]]
+    """Members of the configurations that each node installed under load."""
+    statuses: dict[int, dict[str, object]]
+
+    @property
+    def good(self) -> bool:
+        """Nothing was lost, and nothing was reordered."""
+        return self.agreement.equal and not self.lost
+
+    @property
+    def delivered_per_s(self) -> float:
+        """Messages that a node delivers in a second: the median over the nodes."""
+        return statistics.median(node.delivered_per_s for node in self.nodes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: the names are part of the interface of `ordercast bench`."""
+        plan = msgspec.to_builtins(self.plan)
+        return {
+            "nodes": msgspec.to_builtins(self.nodes),
+            "order_equal": self.agreement.equal,
+            "order": {
+                "messages": self.agreement.messages,
+                "marks": self.agreement.marks,
+                "difference": self.agreement.difference,
+            },
+            "lost": self.lost,
+            "killed": self.killed,
+            "delivered_per_s": self.delivered_per_s,
+            "p50_us": statistics.median(node.p50_us for node in self.nodes),
+            "p99_us": max(node.p99_us for node in self.nodes),
+            "longest_gap_ms": max(node.longest_gap_ms for node in self.nodes),
+            "configurations": {str(node): installed for node, installed in self.configurations.items()},
+            "loop": self.loop,
+            **{name: value for name, value in plan.items() if name not in ("nodes", "kill_one", "uvloop")},
+        }
+
+
+def measure(plan: Plan, tell: Tell = lambda _: None) -> Result:
+    """Start the group, load it, compare; `tell` hears what happens."""
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ordercast-bench-")))
+        network = stack.enter_context(Namespaces(plan.nodes)) if plan.netns else None
+        crew = Crew(plan, work, network)
+        stack.callback(crew.end)
+        return _conduct(plan, crew, tell)
+
+
+def _conduct(plan: Plan, crew: Crew, tell: Tell) -> Result:
+    tell(f"starting {plan.nodes} nodes {'in network namespaces' if plan.netns else 'on loopback'}")
+    workers = crew.start()
+    for worker in workers:
+        worker.hear(Ready, STARTING_S)
+    load = "flat out" if plan.rate is None else f"at {plan.rate:g} messages/s a node"
+    tell(f"the ring has formed; {plan.size} bytes a message, {load}, for {plan.seconds:g} s")
+    begin_ns = time.monotonic_ns() + int(HEAD_START_S * 1e9)
+    for worker in workers:
+        worker.say(Begin(begin_ns))
+    killed = None
+    if plan.kill_one:
+        time.sleep(max(0.0, (begin_ns - time.monotonic_ns()) / 1e9 + plan.seconds / 2))
+        killed = workers.pop()
+        killed.process.send_signal(signal.SIGKILL)
+        tell(f"killed node {killed.node}")
+    sent = {worker.node: worker.hear(Sent, plan.seconds + ENDING_S).messages for worker in workers}
+    tell(f"{sum(sent.values()):,} messages sent; waiting for the last to arrive")
+    for worker in workers:
+        worker.say(Await(sent))
+    stories = {worker.node: worker.hear(Story, ENDING_S) for worker in workers}
+    for worker in workers:
+        worker.dismiss()
+    return Result(
+        plan=plan,
+        loop="uvloop" if crew.uvloop else "asyncio",
+        nodes=[story.figures for story in stories.values()],
+        agreement=compare({node: story.marks for node, story in stories.items()}),
+        killed=None if killed is None else killed.node,
+        lost=max(sum(map(abs, story.missing.values())) for story in stories.values()),
+        configurations={node: story.configurations for node, story in stories.items()},
+        statuses={node: story.status for node, story in stories.items()},
+    )
+
+
+class Crew:
+    """The processes of a measurement."""
+
+    def __init__(self, plan: Plan, work: Path, network: Namespaces | None) -> None:
+        self._plan = plan
+        self._work = work
+        self._network = network
+        self._workers: list[Worker] = []
+        self.uvloop = plan.uvloop
+        if self.uvloop is None:
+            self.uvloop = importlib.util.find_spec("uvloop") is not None
+
+    def start(self) -> list[Worker]:
+        """A process a node. The first one's address is what the others begin with."""
+        plan, network = self._plan, self._network
+        key = None
+        if plan.sealed:
+            key = self._work / "group.key"
+            create(key)
+        numbers = range(1, plan.nodes + 1)
+        self._workers = [Worker(node, self._work / f"stderr{node}", network) for node in numbers]
+        seeds: tuple[str, ...] = ()
+        for worker in self._workers:
+            host = "127.0.0.1:0" if network is None else f"{network.address(worker.node)}:{DEFAULT_PORT}"
+            worker.say(
+                Job(
+                    node=worker.node,
+                    nodes=plan.nodes,
+                    listen=host,
+                    seeds=seeds,
+                    data=str(self._work / f"data{worker.node}"),
+                    key=None if key is None else str(key),
+                    size=plan.size,
+                    seconds=plan.seconds,
+                    rate=plan.rate,
+                    safe=plan.safe,
+                    uvloop=bool(self.uvloop),
+                    protocol=plan.protocol,
+                    settings=plan.settings,
+                )
+            )
+            if not seeds:
+                seeds = (worker.hear(Ready, STARTING_S).address,)
+        for worker in self._workers[1:]:
+            worker.hear(Ready, STARTING_S)
+        return list(self._workers)
+
+    def end(self) -> None:
+        """No process is left."""
+        for worker in self._workers:
+            worker.end()
+
+
+class Worker:
+    """A process that is a node, from outside."""
+
+    def __init__(self, node: int, errors: Path, network: Namespaces | None) -> None:
+        self.node = node
+        self._errors = errors
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        with errors.open("wb") as stderr:
+            self.process = _started(node, network, stderr)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(b"")
+
+    def say(self, what: msgspec.Struct) -> None:
+        """To the process."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(msgspec.json.encode(what) + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failed("ended before its time") from None
+
+    def hear(self, kind: type[Word], timeout: float) -> Word:
+        """What the process says next."""
+        try:
+            line = self._lines.get(timeout=timeout)
+        except queue.Empty:
+            raise self._failed(f"has said nothing for {timeout:g} s") from None
+        if not line:
+            raise self._failed("ended before its time")
+        return msgspec.json.decode(line, type=kind)
+
+    def dismiss(self) -> None:
+        """It may leave."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def end(self) -> None:
+        """It is given a moment if it was dismissed, and else ended at once."""
+        stdin = self.process.stdin
+        if stdin is not None and stdin.closed:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def _failed(self, how: str) -> WorkerFailed:
+        said = self._errors.read_text(errors="replace").strip()[-3000:]
+        return WorkerFailed(
+            f"the process of node {self.node} {how}" + (f"; it said:\n{said}" if said else "")
+        )
+
+
+def _started(node: int, network: Namespaces | None, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    command: Sequence[str] = [sys.executable, "-m", "ordercast.measure.worker"]
+    options: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": stderr,
+        "start_new_session": True,  # an interrupt is the coordinator's business
+    }
+    if network is None:
+        return subprocess.Popen(command, **options)
+    return network.start(node, command, **options)

@@ -1,0 +1,235 @@
+"""One node of a measurement, in a process of its own: ``python -m ordercast.measure.worker``.
+
+The coordinator (`ordercast.measure.bench`) talks to it over stdin and stdout, a JSON object a line: see
+`ordercast.measure.job`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ordercast.core.identity import Configuration, Kind
+from ordercast.groups.api import Group, Node
+from ordercast.groups.events import Delivery
+from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
+from ordercast.measure.order import Ledger
+
+GROUP = "bench"
+MEETING_S = 30.0
+"""How long the nodes have to find each other."""
+DRAINING_S = 20.0
+"""How long messages may take to arrive after the last was sent."""
+BATCH_BYTES = 50_000
+"""Flat out, about so many bytes are handed over at a time..."""
+LARGEST_BATCH = 500
+"""...but no more messages than this."""
+SAMPLE = 16
+"""Flat out, the bytes of the messages count in one packet of so many; at a given rate, in each."""
+MOST_SAMPLES = 1_000_000
+
+Told = TypeVar("Told")
+
+
+class Worker:
+    """A member of the group, its load, and what it sees."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.ledger = Ledger(sample=SAMPLE if job.rate is None else 1)
+        self.latencies: list[int] = []
+        self.configurations: list[list[int]] = []
+        self.sent = 0
+        self._stamps: deque[tuple[int, int]] = deque()
+        """Numbers of own messages under way, and when they were sent; in order."""
+        self._last_ns = 0
+        self._gap_ns = 0
+        self._under_load = False
+
+    async def run(self) -> None:
+        """All of it, from the first word to the last."""
+        job = self.job
+        node = Node(
+            id=job.node,
+            listen=job.listen,
+            seeds=job.seeds,
+            data=job.data,
+            key=None if job.key is None else Path(job.key),
+            insecure=job.key is None,
+            protocol=job.protocol,
+            protocol_settings=job.settings,
+        )
+        async with node:
+            say(Ready(node.address, 1))
+            group = await node.join(GROUP)
+            reading = asyncio.create_task(self._read(group))
+            await node.wait_for(job.nodes, MEETING_S)
+            say(Ready(node.address, job.nodes))
+            begin = await hear(Begin)
+            load = asyncio.create_task(self._load(node, group, begin.at_ns))
+            await asyncio.wait((load, reading), return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                await reading  # raises what ended the node
+            figures, status = await load
+            say(Sent(self.sent))
+            missing = await self._arrival((await hear(Await)).messages)
+            self.ledger.mark()
+            say(
+                Story(
+                    figures=figures,
+                    marks=self.ledger.marks,
+                    missing=missing,
+                    configurations=self.configurations,
+                    status=status,
+                )
+            )
+            await asyncio.to_thread(sys.stdin.readline)  # the others may still need this node
+
+    # --- receiving -----------------------------------------------------------------------------
+
+    async def _read(self, group: Group) -> None:
+        me, stamps, latencies, add = self.job.node, self._stamps, self.latencies, self.ledger.add
+        async for entry in group.batches():
+            if isinstance(entry, Delivery):
+                now = time.monotonic_ns()
+                if now - self._last_ns > self._gap_ns and self._under_load:
+                    self._gap_ns = now - self._last_ns
+                self._last_ns = now
+                add(entry)
+                if entry.sender == me:
+                    after = entry.numbers.stop
+                    while stamps and stamps[0][0] < after:
+                        latencies.append(now - stamps.popleft()[1])
+            elif self._under_load:
+                self._note(entry)
+
+    def _note(self, configuration: Configuration) -> None:
+        if configuration.kind is Kind.REGULAR:
+            self.configurations.append(list(configuration.members))
+
+    async def _arrival(self, expected: dict[int, int]) -> dict[int, int]:
+        """Wait for so many messages of each sender; how many never came."""
+        until = time.monotonic() + DRAINING_S
+        while True:
+            there = self.ledger.by_sender
+            missing = {
+                sender: count - there.get(sender, 0)
+                for sender, count in expected.items()
+                if there.get(sender, 0) != count
+            }
+            if not missing or time.monotonic() > until:
+                return missing
+            await asyncio.sleep(0.01)
+
+    # --- sending -------------------------------------------------------------------------------
+
+    async def _load(self, node: Node, group: Group, begin_ns: int) -> tuple[Figures, dict[str, object]]:
+        job = self.job
+        await asyncio.sleep((begin_ns - time.monotonic_ns()) / 1e9)
+        before = (time.monotonic_ns(), time.process_time(), self.ledger.count, _memory_mb())
+        self._last_ns, self._under_load = before[0], True
+        end_ns = begin_ns + int(job.seconds * 1e9)
+        sending = asyncio.create_task(
+            self._send_flat_out(group, end_ns)
+            if job.rate is None
+            else self._send_paced(group, begin_ns, end_ns)
+        )
+        await asyncio.sleep((end_ns - time.monotonic_ns()) / 1e9)
+        now, cpu_s, count, memory = time.monotonic_ns(), time.process_time(), self.ledger.count, _memory_mb()
+        self._under_load = False
+        gap_ns = max(self._gap_ns, now - self._last_ns) if job.rate != 0 else 0
+        sent, status = self.sent, node.status()
+        latencies = sorted(self.latencies[:MOST_SAMPLES])
+        await sending
+        elapsed = (now - before[0]) / 1e9
+        figures = Figures(
+            node=job.node,
+            sent_per_s=round(sent / elapsed, 1),
+            delivered_per_s=round((count - before[2]) / elapsed, 1),
+            p50_us=_quantile_us(latencies, 0.5),
+            p99_us=_quantile_us(latencies, 0.99),
+            longest_gap_ms=round(gap_ns / 1e6, 3),
+            cpu=round((cpu_s - before[1]) / elapsed, 4),
+            rss_mb=(before[3], memory),
+            samples=len(latencies),
+        )
+        return figures, status
+
+    async def _send_flat_out(self, group: Group, end_ns: int) -> None:
+        """As much as is taken. The first message of each batch is timed."""
+        size, safe = self.job.size, self.job.safe
+        payloads = [os.urandom(size)] * max(1, min(LARGEST_BATCH, BATCH_BYTES // max(1, size)))
+        stamps, now = self._stamps, time.monotonic_ns
+        while (begun := now()) < end_ns:
+            stamps.append((self.sent + 1, begun))
+            await group.send_many(payloads, safe=safe)
+            self.sent += len(payloads)
+
+    async def _send_paced(self, group: Group, begin_ns: int, end_ns: int) -> None:
+        """On a schedule that does not drift; every message is timed from its own `send`."""
+        rate, size, safe = self.job.rate, self.job.size, self.job.safe
+        if not rate:
+            return
+        payload, every_ns = os.urandom(size), 1e9 / rate
+        stamps, now = self._stamps, time.monotonic_ns
+        while (due_ns := begin_ns + int(self.sent * every_ns)) < end_ns:
+            if (early_ns := due_ns - now()) > 0:
+                await asyncio.sleep(early_ns / 1e9)
+                continue
+            stamps.append((self.sent + 1, now()))
+            await group.send(payload, safe=safe)
+            self.sent += 1
+
+
+def _quantile_us(ordered: list[int], share: float) -> float:
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1e3, 1) if ordered else 0.0
+
+
+def _memory_mb() -> float:
+    """Memory that the process has in use now."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+
+# --- words with the coordinator ----------------------------------------------------------------
+
+
+def say(what: msgspec.Struct) -> None:
+    """To the coordinator."""
+    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+async def hear(kind: type[Told]) -> Told:
+    """From the coordinator; without one there is nothing left to do."""
+    line = await asyncio.to_thread(sys.stdin.readline)
+    if not line:
+        raise SystemExit("the coordinator is gone")
+    return msgspec.json.decode(line, type=kind)
+
+
+def main() -> None:
+    """Read the job, do it."""
+    job = msgspec.json.decode(sys.stdin.readline(), type=Job)
+    factory: Any = None
+    if job.uvloop:
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(Worker(job).run())
+
+
+if __name__ == "__main__":
+    main()
