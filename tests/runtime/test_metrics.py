@@ -39,7 +39,9 @@ STATUS: dict[str, Any] = {
     "drops": {"bad seal": 7, "replayed": 2},
     "slow": {"node": 3, "waits_us": 1200},
     "waits_us": {"1": 30, "3": 1200},
-    "braked_by": 2,
+    "held_up_by": 2,
+    "stops": 4,
+    "unread_bytes": 11,
     "lag_us": 120,
     "buffers": {"asked": 4194304, "granted": 425984},
     "offload": {"send": True, "receive": True},
@@ -109,7 +111,9 @@ def test_the_status_is_what_prometheus_reads(address: str) -> None:
         ("ordercast_rotation_max_seconds", ""): 900e-6,
         ("ordercast_waits_seconds", "3"): 1200e-6,
         ("ordercast_slow", "3"): 1,
-        ("ordercast_braked", "2"): 1,
+        ("ordercast_held_up", "2"): 1,
+        ("ordercast_stops_total", ""): 4,
+        ("ordercast_unread_bytes", ""): 11,
         ("ordercast_lag_seconds", ""): 120e-6,
         ("ordercast_queued_bytes", ""): 10,
         ("ordercast_receive_buffer_bytes", "granted"): 425984,
@@ -120,7 +124,7 @@ def test_the_status_is_what_prometheus_reads(address: str) -> None:
 
 
 def test_a_status_that_tells_little_is_told_as_far_as_it_goes() -> None:
-    little = {"node": 1, "configuration": None, "rotation_us": None, "slow": None, "braked_by": None}
+    little = {"node": 1, "configuration": None, "rotation_us": None, "slow": None, "held_up_by": None}
     names = {sample.name for family in families(little) for sample in family.samples}
     assert names == {"ordercast_node_info"}
 

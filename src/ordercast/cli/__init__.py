@@ -38,7 +38,9 @@ class Commands(TyperGroup):
 
 
 class _Real(Commands):
-    modules: ClassVar = {name: name for name in ("config", "keygen", "audit")}
+    modules: ClassVar = {
+        name: name for name in ("node", "send", "listen", "status", "config", "keygen", "audit")
+    }
 
 
 class _Simulated(Commands):

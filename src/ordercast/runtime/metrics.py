@@ -104,6 +104,7 @@ COUNTERS: tuple[tuple[str, str, str], ...] = (
     ("sent", "sent_messages", "Messages that this node broadcast."),
     ("retransmissions", "retransmissions", "Packets that this node sent again because a member missed them."),
     ("token_retransmissions", "token_retransmissions", "Tokens that this node sent again."),
+    ("stops", "stops", "Times that the process was found to have been stopped."),
 )
 GAUGES: tuple[tuple[str, str, str, float], ...] = (
     ("uptime_s", "uptime_seconds", "Since the node was started.", 1),
@@ -111,6 +112,7 @@ GAUGES: tuple[tuple[str, str, str, float], ...] = (
     ("rotation_us_max", "rotation_max_seconds", "Of the token, at most of late.", 1e-6),
     ("lag_us", "lag_seconds", "How late the node's event loop is.", 1e-6),
     ("queued_bytes", "queued_bytes", "Accepted from the application and not yet broadcast.", 1),
+    ("unread_bytes", "unread_bytes", "Delivered to the application and not yet read.", 1),
 )
 
 
@@ -168,14 +170,10 @@ def _others(status: Status) -> Iterator[Metric]:
     slow = GaugeMetricFamily("ordercast_slow", "1 for the node that holds the others up.", labels=["node"])
     if status.get("slow"):
         slow.add_metric([str(status["slow"]["node"])], 1)
-    braked = GaugeMetricFamily(
-        "ordercast_braked",
-        "1 for the node whose application does not read, so that all wait.",
-        labels=["node"],
-    )
-    if status.get("braked_by") is not None:
-        braked.add_metric([str(status["braked_by"])], 1)
-    yield from (linked, silent, waits, slow, braked)
+    holder = GaugeMetricFamily("ordercast_held_up", "1 for the node that all wait for.", labels=["node"])
+    if status.get("held_up_by") is not None:
+        holder.add_metric([str(status["held_up_by"])], 1)
+    yield from (linked, silent, waits, slow, holder)
 
 
 def _text(value: object) -> str:

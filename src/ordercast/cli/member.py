@@ -1,0 +1,172 @@
+"""What `node`, `send` and `listen` share: their options, and being a member until somebody interrupts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from ordercast.cli.screen import ASIDE, Code, refuse
+from ordercast.errors import ConfigProblem, KeyProblem, OrdercastError
+from ordercast.groups.api import Node
+from ordercast.runtime.config import (
+    DEFAULT_PORT,
+    NodeConfig,
+    format_address,
+    is_loopback,
+    load,
+    parse_address,
+)
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="Configuration; see `ordercast config`."),
+]
+Seeds = Annotated[
+    list[str] | None,
+    typer.Option("--seed", metavar="HOST:PORT", help="Address of a node of the group; may be repeated."),
+]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key", metavar="FILE", help="The group key; see `ordercast keygen`.")
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Allow other machines to be reached without a key.")
+]
+Patience = Annotated[
+    float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to try to reach the group.")
+]
+
+
+class NotReached(OrdercastError):
+    """No member of the group answered."""
+
+
+def configured(file: Path | None, **changes: Any) -> NodeConfig:
+    """The configuration of a file, or the default, with what the options change."""
+    try:
+        base = NodeConfig() if file is None else load(file)
+        return base.with_changes(**{name: value for name, value in changes.items() if value is not None})
+    except OrdercastError as error:
+        refuse(str(error))
+
+
+def passing(file: Path | None, seeds: Sequence[str] | None, key: Path | None, insecure: bool) -> NodeConfig:
+    """For a member that comes and goes: it takes from the file how to reach the group, and no more."""
+    base = configured(file, key=key, insecure=insecure or None)
+    if base.peers is not None and not seeds:
+        refuse(
+            f"{file} lists all peers, so that no further member is let in: use the API in one of them, or "
+            "let nodes be discovered with seeds in the place of peers"
+        )
+    try:
+        there = tuple(seeds or ()) or (*base.seeds, _own(base))
+        config = base.with_changes(seeds=there, peers=None, id=None, data=None, trace=None, metrics=None)
+        config.place()
+        return config.with_changes(listen=_any_port(base, there))
+    except OrdercastError as error:
+        refuse(f"{error}; options for it are --seed, --key and --insecure")
+
+
+def _own(config: NodeConfig) -> str:
+    """Where the node of this configuration is reached from its own machine."""
+    place = config.place()
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(place.host, place.host)
+    return format_address(host, place.port or DEFAULT_PORT)
+
+
+def _any_port(base: NodeConfig, seeds: Sequence[str]) -> str:
+    """Any free port, where all of the seeds can be reached from."""
+    if base.listen is not None:
+        host, _ = parse_address(base.listen)
+        return format_address(host, 0)
+    hosts = [parse_address(seed)[0] for seed in seeds]
+    six = ":" in hosts[0]
+    if all(map(is_loopback, hosts)):
+        return "[::1]:0" if six else "127.0.0.1:0"
+    return "[::]:0" if six else "0.0.0.0:0"
+
+
+@asynccontextmanager
+async def among_others(config: NodeConfig, timeout: float) -> AsyncIterator[Node]:
+    """A member that shares a ring with at least one other."""
+    async with Node(config=config) as node:
+        try:
+            await node.wait_for(2, timeout)
+        except TimeoutError:
+            raise _not_reached(config, node, timeout) from None
+        yield node
+
+
+def _not_reached(config: NodeConfig, node: Node, timeout: float) -> NotReached:
+    addresses = ", ".join(config.seeds)
+    port = parse_address(config.seeds[0])[1]
+    checks = [
+        "that a node runs there (`ordercast status` asks one on its own machine)",
+        "that it has the same key" if config.sealed else "that the group has no key, or name it with --key",
+        f"that firewalls let UDP through, to the ports {port} and {port + 1} and back",
+    ]
+    drops = node.status()["drops"]
+    seen = ", ".join(f"{count:,} {reason}" for reason, count in sorted(drops.items()))
+    heard = f" Packets came but could not be used: {seen}." if seen else ""
+    return NotReached(
+        f"nobody at {addresses} shared a ring with this node within {timeout:g} s.{heard} "
+        f"Check {'; '.join(checks)}"
+    )
+
+
+def live(main: Coroutine[Any, Any, None]) -> None:
+    """Run until it is done; or until a signal, for which it has time to leave the group with a word."""
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_interruptible(main))
+    except asyncio.CancelledError:
+        raise typer.Exit(Code.INTERRUPTED) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads any more
+        raise typer.Exit(Code.OK) from None
+    except (ConfigProblem, KeyProblem) as error:
+        refuse(str(error))
+    except OrdercastError as error:
+        fail(str(error))
+
+
+async def _interruptible(main: Coroutine[Any, Any, None]) -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    await main
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def fail(sentence: str) -> NoReturn:
+    """End because the work could not be done."""
+    ASIDE.print("[bold red]error:[/]", end=" ")
+    ASIDE.print(sentence, soft_wrap=True, markup=False)
+    raise typer.Exit(Code.BROKEN)
+
+
+def log_to_stderr(level: str) -> None:
+    """Lines that a person can follow: when, how bad, and a sentence."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)-7s %(message)s", "%F %T"))
+    handler.set_name("ordercast")
+    logger = logging.getLogger("ordercast")
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(level.upper())

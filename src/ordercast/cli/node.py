@@ -1,0 +1,85 @@
+"""``ordercast node``: a member of a group, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ordercast.cli.member import ConfigFile, Insecure, KeyFile, Seeds, configured, live, log_to_stderr
+from ordercast.cli.screen import Code
+from ordercast.groups.api import Node
+from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.notices import Notices
+
+LOG = logging.getLogger("ordercast")
+LOOK_S = 1.0
+
+
+def node(
+    config: ConfigFile = None,
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where to receive, at this port and the next.")
+    ] = None,
+    seed: Seeds = None,
+    id: Annotated[int | None, typer.Option(help="The node's number in the group.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What the node must not forget over restarts.")
+    ] = None,
+    key: KeyFile = None,
+    insecure: Insecure = False,
+    trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the trace in DIR.")] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics there.")
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error. [default: info]")
+    ] = None,
+) -> None:
+    """Run a member of a group until SIGINT or SIGTERM; then it leaves with a word to the others.
+
+    Options override the configuration. Log lines go to stderr. Exit code 2 if something is wrong with the
+    configuration, 3 if the node ended for another reason than being told to.
+    """
+    chosen = configured(
+        config,
+        listen=listen,
+        seeds=tuple(seed) if seed else None,
+        id=id,
+        data=data,
+        key=key,
+        insecure=insecure or None,
+        trace=trace,
+        metrics=metrics,
+        log=log,
+    )
+    log_to_stderr(chosen.log)
+    live(_run(chosen))
+    raise typer.Exit(Code.OK)
+
+
+async def _run(config: NodeConfig) -> None:
+    node = Node(config=config)
+    await node.start()
+    watch = asyncio.create_task(_watch(node))
+    try:
+        await node.closed()
+    except asyncio.CancelledError:
+        LOG.info("stopping: node %d leaves the group", node.id)
+    finally:
+        watch.cancel()
+        await node.stop()
+    LOG.info("stopped")
+
+
+async def _watch(node: Node) -> None:
+    """Log what the status tells, as far as it is news."""
+    notices = Notices(time.monotonic())
+    while True:
+        await asyncio.sleep(LOOK_S)
+        for level, sentence in notices.look(time.monotonic(), node.status()):
+            LOG.log(level, "%s", sentence)

@@ -1,0 +1,194 @@
+"""``ordercast send``: messages to a group, from the command line or from stdin."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from itertools import chain, islice, repeat
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from rich.markup import escape
+
+from ordercast.cli.member import (
+    ConfigFile,
+    Insecure,
+    KeyFile,
+    NotReached,
+    Patience,
+    Seeds,
+    among_others,
+    live,
+    log_to_stderr,
+    passing,
+)
+from ordercast.cli.options import Json
+from ordercast.cli.screen import ASIDE, SAY, answer, verdict
+from ordercast.groups.api import Group, Receipt
+from ordercast.groups.events import Message
+from ordercast.runtime.config import NodeConfig
+
+AT_A_TIME = 1_000
+"""Messages handed over at a time."""
+LONGEST_LINE = 64 * 1024 * 1024
+"""No group takes messages that long: such a line is not read to its end."""
+
+
+def send(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")],
+    messages: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MESSAGE]…", help="What to send; without any, each line of stdin."),
+    ] = None,
+    config: ConfigFile = None,
+    seed: Seeds = None,
+    key: KeyFile = None,
+    insecure: Insecure = False,
+    safe: Annotated[
+        bool, typer.Option("--safe", help="Delivered only once every member is known to have it.")
+    ] = False,
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Send each message N times.")] = 1,
+    timeout: Patience = 10.0,
+    json: Json = False,
+) -> None:
+    """Send messages to a group: become a member, send, wait until they are ordered, leave.
+
+    How the group is reached is in --config, or told by --seed and --key; without either, a node on this
+    machine at the usual port is looked for. Exit code 3 if the group cannot be reached.
+    """
+    log_to_stderr("error")
+    chosen = passing(config, seed, key, insecure)
+    given = [os.fsencode(message) for message in messages or ()]
+    if not given and sys.stdin.isatty():
+        ASIDE.print("[bright_black]a message a line; Ctrl-D ends[/]")
+    live(_send(chosen, group, given, safe, count, timeout, json))
+
+
+async def _send(
+    config: NodeConfig, name: str, given: Sequence[bytes], safe: bool, times: int, timeout: float, json: bool
+) -> None:
+    async with among_others(config, timeout) as node:
+        group = await node.join(name)
+        reading = asyncio.create_task(_read_away(group))
+        begun = time.monotonic()
+        count = 0
+        receipts: list[Receipt] = []  # of the first message and of the last
+        async for some in _repeated(given, times):
+            count += len(some)
+            if not receipts:
+                receipts.append(await _hand_over(group, some[:1], safe, timeout))
+                some = some[1:]
+            if some:
+                receipts[1:] = [await _hand_over(group, some, safe, timeout)]
+        ordered = [await receipt for receipt in receipts]
+        took_s, members = time.monotonic() - begun, node.members
+        reading.cancel()
+    document = {
+        "group": name,
+        "messages": count,
+        "safe": safe,
+        "first": _position(ordered[0]) if ordered else None,
+        "last": _position(ordered[-1]) if ordered else None,
+        "members": list(members),
+        "took_s": round(took_s, 6),
+    }
+    if json:
+        answer(document)
+    else:
+        _show(document)
+    if len(members) == 1:
+        raise NotReached(
+            "the other members were lost on the way, and the last messages may have been ordered by this "
+            "node alone: send them again"
+        )
+
+
+async def _repeated(given: Sequence[bytes], times: int) -> AsyncIterator[list[bytes]]:
+    """What was given, or else what stdin tells, each message so many times; a bounded number at once."""
+    async for batch in _once(given) if given else lines(sys.stdin.buffer):
+        messages = chain.from_iterable(repeat(message, times) for message in batch)
+        while some := list(islice(messages, AT_A_TIME)):
+            yield some
+
+
+async def _once(given: Sequence[bytes]) -> AsyncIterator[Sequence[bytes]]:
+    yield given
+
+
+async def _hand_over(group: Group, some: list[bytes], safe: bool, timeout: float) -> Receipt:
+    """Messages in order. A sender's messages keep their order, so the last one's receipt is for all."""
+    await group.send_many(some[:-1], safe=safe, timeout=timeout)
+    return await group.send(some[-1], safe=safe, timeout=timeout, receipt=True)
+
+
+async def _read_away(group: Group) -> None:
+    """What the group delivers does not matter here, and must not pile up."""
+    async for _ in group.batches():
+        pass
+
+
+async def lines(source: BinaryIO) -> AsyncIterator[list[bytes]]:
+    """The lines of a file, pipe or terminal, as many at once as there are. A thread of its own waits for
+    them, which may be left waiting at the end of the program."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[list[bytes] | None] = asyncio.Queue(maxsize=2)
+
+    def put(some: list[bytes] | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(some), loop).result()
+
+    def read() -> None:
+        rest = b""
+        with suppress(RuntimeError, concurrent.futures.CancelledError):  # nobody wants them any more
+            while chunk := source.read1(65_536):  # type: ignore[attr-defined]
+                *whole, rest = (rest + chunk).split(b"\n")
+                if len(rest) > LONGEST_LINE:
+                    whole.append(rest)
+                    rest = b""
+                if whole:
+                    put(whole)
+            if rest:
+                put([rest])
+            put(None)
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    while (some := await queue.get()) is not None:
+        yield some
+
+
+# --- what is said -------------------------------------------------------------------------------
+
+
+def _position(message: Message) -> dict[str, Any]:
+    return {
+        "configuration": message.configuration._asdict(),
+        "seq": message.seq,
+        "slot": message.slot,
+        "number": message.id.number,
+    }
+
+
+def _show(document: dict[str, Any]) -> None:
+    count, first, last = document["messages"], document["first"], document["last"]
+    group = escape(document["group"])
+    if not count:
+        SAY.print(f"nothing was sent to {group}: there was no message")
+        return
+    guarantee = "safe message" if document["safe"] else "message"
+    what = f"1 {guarantee}" if count == 1 else f"{count:,} {guarantee}s"
+    same = first["configuration"] == last["configuration"]
+    where = f"at {_place(first)}" if count == 1 else f"from {_place(first, not same)} to {_place(last)}"
+    SAY.print(verdict(True, f"{what} to {group}, ordered {where}"), soft_wrap=True)
+    members = ", ".join(map(str, document["members"]))
+    SAY.print(f"  [bright_black]delivered with the members {members}[/]", soft_wrap=True)
+
+
+def _place(position: dict[str, Any], in_full: bool = True) -> str:
+    configuration = position["configuration"]
+    within = f" of configuration {configuration['seq']}.{configuration['rep']}" if in_full else ""
+    return f"{position['seq']}.{position['slot']}{within}"

@@ -1,0 +1,186 @@
+"""``ordercast status``: how a running node is doing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ordercast.cli.member import ConfigFile, configured
+from ordercast.cli.options import Json
+from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse
+from ordercast.draw.words import duration
+from ordercast.runtime.control import SOCKET, NoNode, ask
+
+Status = dict[str, Any]
+
+
+def status(
+    config: ConfigFile = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Data directory of the node, instead.")
+    ] = None,
+    socket: Annotated[Path | None, typer.Option(metavar="PATH", help="Its control socket, instead.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it anew until interrupted.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often --watch asks.")] = 1.0,
+    json: Json = False,
+) -> None:
+    """Ask a running node on this machine: members, state, rates, losses, and who is slow.
+
+    A node is asked through its data directory. With --watch and --json, an object a line. Exit code 1 if no
+    node answers.
+    """
+    path = _socket(config, data, socket)
+    try:
+        if watch and json:
+            for found in _asked(path, every):
+                answer(found)
+        elif watch:
+            _watch(path, every)
+        elif json:
+            answer(ask(path))
+        else:
+            SAY.print(shown(ask(path)))
+    except NoNode as error:
+        ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(Code.FAILED) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(Code.OK) from None
+
+
+def _socket(config: Path | None, data: Path | None, socket: Path | None) -> Path:
+    named = [place for place in (config, data, socket) if place is not None]
+    if len(named) != 1:
+        refuse("say which node: -c FILE, its configuration; --data DIR; or --socket PATH; one of them")
+    if socket is not None:
+        return socket
+    if config is not None:
+        data = configured(config).data
+        if data is None:
+            refuse(
+                f"{config} names no data directory, so that its node cannot be asked: write data = DIR there"
+            )
+    assert data is not None
+    return data / SOCKET
+
+
+def _asked(path: Path, every: float) -> Iterator[Status]:
+    while True:
+        yield ask(path)
+        time.sleep(every)
+
+
+def _watch(path: Path, every: float) -> None:
+    """Until interrupted; a node that is restarted meanwhile is found again."""
+    ask(path)
+    with Live(console=SAY, auto_refresh=False) as live:
+        while True:
+            try:
+                live.update(shown(ask(path)), refresh=True)
+            except NoNode as error:
+                live.update(Text(str(error), style="red"), refresh=True)
+            time.sleep(every)
+
+
+# --- for people ---------------------------------------------------------------------------------
+
+
+def shown(status: Status) -> Group:
+    """A status, to be looked at."""
+    ring = status["configuration"]
+    sealed = "sealed" if status["sealed"] else "[yellow]not sealed[/]"
+    state = status["state"]
+    colour = "green" if state == "operational" else "yellow"
+    head = (
+        f"[bold]node {status['node']}[/] at {escape(status['address'])}, "
+        f"[{colour}]{escape(state)}[/], {sealed}, up {_time(status['uptime_s'])}"
+    )
+    members = ", ".join(
+        f"[bold]{member}[/]" if member == status["node"] else str(member) for member in ring["members"]
+    )
+    rows = {
+        "configuration": f"{ring['seq']}.{ring['rep']}, {ring['kind']}",
+        "members": f"{len(ring['members'])}: {members}",
+        **_figures(status),
+        **_troubles(status),
+    }
+    parts: list[Any] = [Text.from_markup(head), Text(), facts(rows)]
+    if _present(status):
+        parts += [Text(), _peers(status)]
+    return Group(*parts)
+
+
+def _present(status: Status) -> list[dict[str, Any]]:
+    """Peers that are there, or should be; not those that came and went."""
+    members = status["configuration"]["members"]
+    return [peer for peer in status["peers"] if peer["linked"] or peer["node"] in members]
+
+
+def _figures(status: Status) -> dict[str, str]:
+    rates = status["throughput"]
+    rotation = status["rotation_us"]
+    turning = "[bright_black]no token[/]" if rotation is None else duration(round(rotation))
+    return {
+        "rotation": f"{turning}, at most {duration(round(status['rotation_us_max']))}",
+        "delivered": f"{rates['delivered_per_s']:,.0f} messages/s, {rates['bytes_per_s'] / 1e6:,.3f} MB/s; "
+        f"{status['delivered']:,} so far",
+        "sent": f"{rates['sent_per_s']:,.0f} messages/s; {status['sent']:,} so far",
+        "waiting": f"{status['queued_bytes']:,} bytes to be sent, {status['unread_bytes']:,} to be read",
+        "sent again": f"{status['retransmissions']:,.0f} packets, "
+        f"{status['token_retransmissions']:,.0f} tokens",
+    }
+
+
+def _troubles(status: Status) -> dict[str, str]:
+    drops = ", ".join(f"{count:,} {escape(reason)}" for reason, count in status["drops"].items())
+    slow, holder, buffers = status["slow"], status["held_up_by"], status["buffers"]
+    offload = [name for name, works in status["offload"].items() if works]
+    granted = f"{buffers['granted']:,} bytes"
+    if buffers["granted"] < buffers["asked"]:
+        granted = f"[yellow]{granted}[/] of {buffers['asked']:,} asked for; raise net.core.rmem_max"
+    return {
+        "dropped": drops or "nothing",
+        "slow": f"[yellow]node {slow['node']}[/] keeps the token waiting for {duration(slow['waits_us'])}"
+        if slow
+        else "nobody",
+        "held up by": f"[yellow]node {holder}[/], which does not keep up" if holder is not None else "nobody",
+        "own lag": duration(status["lag_us"]),
+        "receive buffer": granted,
+        "offload": ", ".join(offload) or "none",
+    }
+
+
+def _peers(status: Status) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bright_black")
+    for name in ("node", "address", "link", "heard", "token waits"):
+        table.add_column(name, justify="right" if name in ("node", "heard", "token waits") else "left")
+    waits = status["waits_us"]
+    for peer in _present(status):
+        wait = waits.get(str(peer["node"]))
+        table.add_row(
+            str(peer["node"]),
+            escape(peer["address"]),
+            "linked" if peer["linked"] else "[red]silent[/]",
+            f"{_time(peer['silent_s'])} ago",
+            "" if wait is None else duration(wait),
+        )
+    return table
+
+
+def _time(seconds: float) -> str:
+    """``3.2 s``, ``5 min 20 s``, ``2 d 3 h``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    for size, unit, small, below in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // small} {below}"
+    raise AssertionError("a minute is the smallest")
