@@ -28,20 +28,21 @@ def _totem_config(settings: Mapping[str, object]) -> TotemConfig:
         raise ValueError(f"totem: {error}; its settings are {fields}") from error
 
 
-def _build_totem(settings: Mapping[str, object], node: NodeId) -> Machine:
-    return TotemMachine(node, _totem_config({**_TOTEM_ON_THE_WIRE, **settings}))
-
-
-_TOTEM_ON_THE_WIRE: dict[str, object] = {
-    "token_loss_us": 180_000,
-    "token_retransmission_us": 40_000,
-    "join_us": 5_000,
-    "consensus_us": 15_000,
-    "consensus_member_us": 1_000,
-    "window_size": 48,
-    "max_messages": 24,
-}
-"""What differs from a simulated network: processes are scheduled, and socket buffers are small."""
+def _build_totem(settings: Mapping[str, object], node: NodeId, in_flight: int) -> Machine:
+    window = max(32, min(128, in_flight))
+    on_the_wire: dict[str, object] = {
+        # Processes are scheduled, which a simulated network knows nothing of.
+        "token_loss_us": 180_000,
+        "token_retransmission_us": 40_000,
+        "join_us": 5_000,
+        "consensus_us": 15_000,
+        "consensus_member_us": 1_000,
+        # A full window has to fit into every socket's buffer.
+        "window_size": window,
+        "max_messages": window // 4,
+        "accelerated_window": window // 8,
+    }
+    return TotemMachine(node, _totem_config({**on_the_wire, **settings}))
 
 
 def _make_totem(settings: Mapping[str, object]) -> MachineFactory:

@@ -9,7 +9,9 @@ import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ordercast.core.contract import Machine
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
+from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import (
     ConfigProblem,
     DuplicateNode,
@@ -41,9 +43,10 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("ordercast")
 
-SEGMENTS_A_PACKET = 6
-"""Datagrams that a full packet of the protocol fills: enough to do little work a byte, and few enough that
-a lost datagram costs little."""
+SEGMENTS_A_PACKET = 24
+"""Datagrams that a full packet of the protocol fills: the more, the less work a byte."""
+FULL_BUFFERS = 12
+"""At least so many full packets fit into the socket's buffer: where it is small, packets are smaller."""
 GREETED_S = 0.5
 """How long a starting node waits for an answer of the others before it begins alone."""
 REFUSED_S = 2.0
@@ -111,16 +114,13 @@ class Member:
         else:
             seal = Seal(self._keyring, Cipher(config.cipher))
         self._seal = seal
-        settings = {
-            "packet_size": SEGMENTS_A_PACKET * (config.datagram_size - HEADER_SIZE) - OVERHEAD,
-            **config.protocol_settings,
-        }
-        try:
-            machine = protocol(config.protocol).build(settings, self.id)
-        except ValueError as error:
-            raise ConfigProblem(str(error)) from error
         seeds = await resolve(config.peers or config.seeds, self._place.host)
         wires = open_wires(self._place, config)
+        try:
+            machine = self._machine(wires.data.granted)
+        except ValueError as error:
+            wires.close()
+            raise ConfigProblem(str(error)) from error
         self.address = spell(wires.token.address)
         rows: list[Any] = []
         recorder = None
@@ -154,6 +154,15 @@ class Member:
             clock=time.monotonic,
         )
         self.links.know(seeds)
+
+    def _machine(self, buffer: int) -> Machine:
+        """The protocol's machine, with packets that fill whole datagrams and fit the socket's buffer."""
+        config = self.config
+        space = config.datagram_size - HEADER_SIZE
+        segments = max(1, min(SEGMENTS_A_PACKET, buffer // (FULL_BUFFERS * space), MAX_PACKET // space))
+        size = segments * space - OVERHEAD
+        settings = {"packet_size": size, **config.protocol_settings}
+        return protocol(config.protocol).build(settings, self.id, buffer // size)
 
     async def _begin(self, storage: Storage) -> None:
         self.driver.listen(self.links)

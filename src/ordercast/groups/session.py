@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import repeat
+from operator import getitem
 
 from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
 from ordercast.groups.envelope import tag_of
@@ -109,14 +111,10 @@ class Session:
         """Messages, in order. Those of a batch are mostly for one group."""
         _, _, slot, origin, _, number, _, payloads = batch
         tag = tag_of(payloads[0])
-        if tag is not None:
-            start = len(tag)
-            bodies = [payload[start:] for payload in payloads if payload.startswith(tag)]
-            count = len(bodies)
-            if count == len(payloads):
-                self._put(tag, batch, bodies, range(number, number + count), range(slot, slot + count))
-            else:
-                self._deliver_mixed(batch)
+        count = len(payloads)
+        if tag is not None and all(map(bytes.startswith, payloads, repeat(tag))):
+            bodies = list(map(getitem, payloads, repeat(slice(len(tag), None))))
+            self._put(tag, batch, bodies, range(number, number + count), range(slot, slot + count))
         else:
             self._deliver_mixed(batch)
         if origin == self._node and self._receipts and batch.incarnation == self._incarnation:

@@ -27,6 +27,9 @@ MOST_SEGMENTS = 64
 MOST_PARTIAL = 64
 """Packets of one sender and channel that may be incomplete; the oldest is given up for a new one."""
 
+_ONLY = MAGIC + bytes((0, 1))
+_TAIL = struct.Struct("<HQ")
+"""The part of the header that all segments of a packet share."""
 _INDEXES = bytes(range(256))
 _NUMBERS = 2**64
 
@@ -60,7 +63,7 @@ class Cutter:
         parts: list[bytes] = []
         total = slack = 0
         number = self._number
-        pack = HEADER.pack
+        pack = _TAIL.pack
         for packet in packets:
             length = len(packet)
             count = (length + space - 1) // space or 1
@@ -73,12 +76,13 @@ class Cutter:
                 elif slack:
                     parts.append(bytes(slack))
                     total += slack
+            tail = pack(length, number)
             if count == 1:
-                parts += (pack(MAGIC, 0, 1, length, number), packet)
+                parts += (_ONLY, tail, packet)
             else:
                 at = 0
-                for index in range(count):
-                    parts += (pack(MAGIC, index, count, length, number), packet[at : at + space])
+                for head in _heads(count):
+                    parts += (head, tail, packet[at : at + space])
                     at += space
             total += need
             slack = count * size - need
@@ -86,6 +90,12 @@ class Cutter:
         if parts:
             trains.append(Train(b"".join(parts), size if total > size else 0))
         return trains
+
+
+@lru_cache(maxsize=256)
+def _heads(count: int) -> list[bytes]:
+    """How the headers of a packet's segments begin."""
+    return [MAGIC + bytes((index, count)) for index in range(count)]
 
 
 @lru_cache(maxsize=1024)

@@ -26,6 +26,12 @@ class Wires(NamedTuple):
     group: Address | None = None
     """Where they are sent to."""
 
+    def close(self) -> None:
+        """Give the ports back."""
+        for channel in (self.token, self.data, self.multicast):
+            if channel is not None:
+                channel.close()
+
 
 async def resolve(addresses: Sequence[str], host: str) -> list[Address]:
     """Socket addresses of the family that ``host`` belongs to."""

@@ -19,8 +19,9 @@ class Protocol(NamedTuple):
     name: str
     make: Callable[[Mapping[str, object]], MachineFactory]
     """Machines for a simulation, with these settings; raises ValueError, in words, for wrong ones."""
-    build: Callable[[Mapping[str, object], NodeId], Machine]
-    """A machine for a real node, with these settings where they differ from what suits a real network."""
+    build: Callable[[Mapping[str, object], NodeId, int], Machine]
+    """A machine for a real node: settings that differ from what suits a real network, the node, and how many
+    full packets may be in flight before sockets overflow."""
     states: tuple[str, ...]
     """The states that its machines report, for faults that strike in each of them."""
     draw_settings: Callable[[random.Random, int, Lan], dict[str, object]]
