@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from toy_sequencer import sequencers
+from toy_sequencer import Sequencer, sequencers
 
 from ordercast.audit.explain import Violation
 from ordercast.audit.history import History
@@ -24,6 +24,7 @@ def objection(history: History) -> list[Violation]:
 TOY = Protocol(
     name="toy",
     make=lambda settings: sequencers((1, 2, 3)),
+    build=lambda settings, node: Sequencer(node, (1, 2, 3)),
     states=(),
     draw_settings=lambda stream, nodes, lan: {},
     kind_of=lambda data: None,

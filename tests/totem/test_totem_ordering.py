@@ -445,3 +445,35 @@ def test_every_member_delivers_the_same_messages_in_the_same_order(
         assert delivered(effects) == [b"%d" % seq for seq in range(1, sent + 1)]
         assert (made.delivered, made.safe, len(made.window)) == (sent, sent, 0)
         assert made.quiet(group.token)
+
+
+# --- requests for what was sent again already ---------------------------------------------------
+
+
+def asked_again(member: Ring, rotations: int, seq: int = 1) -> list[int]:
+    """At which of so many rotations a packet that is asked for each time is sent again."""
+    size = len(member.members)
+    sent = []
+    for rotation in range(rotations):
+        visiting = token(token_seq=1 + rotation * size, seq=3, aru=0, rtr=[seq])
+        if member.answer(visiting):
+            sent.append(rotation)
+        assert visiting.rtr == []
+    return sent
+
+
+def test_a_request_that_is_repeated_once_is_answered_again_at_once() -> None:
+    """000 §5.2: requests are answered at each visit; an answer can be lost like any packet."""
+    assert asked_again(ring(data(1)), 2) == [0, 1]
+
+
+def test_a_request_that_is_repeated_on_and_on_is_answered_less_and_less_often() -> None:
+    assert asked_again(ring(data(1)), 32) == [0, 1, 3, 7, 15, 23, 31]
+
+
+def test_what_was_answered_is_forgotten_when_all_have_it() -> None:
+    member = ring(data(1), data(2))
+    asked_again(member, 3)
+    member.window.discard(1)
+    assert asked_again(member, 1, seq=2) == [0]
+    assert set(member._answered) == {2}

@@ -17,6 +17,9 @@ from ordercast.totem.config import TotemConfig
 from ordercast.totem.flow import FlowControl
 from ordercast.totem.packets import CONTINUED, CONTINUES, NOBODY, SAFE, Data, Recovered, Token
 
+LONGEST_PAUSE = 8
+"""Rotations after which a repeated request is answered in any case."""
+
 
 class Ring:
     """A ring, as one of its members sees it."""
@@ -53,6 +56,8 @@ class Ring:
         self._reassembly = Reassembly(config.max_message_size)
         self._unstable: deque[Batch] = deque()
         self._max_requests = config.max_requests
+        self._answered: dict[int, tuple[int, int]] = {}
+        """What this node sent again: from which token_seq on it would once more, and the pause after that."""
         self._eager = config.eager_requests and config.accelerated_window == 0
 
     # --- the token (000 §5.2, Fig. 3) -----------------------------------------------------------
@@ -62,16 +67,29 @@ class Ring:
         return token.token_seq > self.token_seq
 
     def answer(self, token: Token) -> list[bytes]:
-        """The packets that others asked for and this node has; they are taken off the token."""
+        """The packets that others asked for and this node has; they are taken off the token.
+
+        What this node has answered twice is hardly lost: it lies in the buffers of who asks, and sending it
+        on every rotation would only add to what lies there. So from then on it is sent at the second,
+        fourth, eighth visit after the last, and in between the request is taken off the token only.
+        """
         found: list[bytes] = []
         unanswered: list[int] = []
         limit = self.flow.retransmissions(token)
+        gone = self.window.discarded
+        answered = {seq: pause for seq, pause in self._answered.items() if seq > gone}
+        visit = token.token_seq
         for seq in token.rtr:
+            due, pause = answered.get(seq, (visit, len(self.members)))
+            if visit < due:
+                continue
             packet = self.window.get(seq) if len(found) < limit else None
             if packet is None:
                 unanswered.append(seq)
             else:
                 found.append(packet.raw)
+                answered[seq] = (visit + pause, min(2 * pause, LONGEST_PAUSE * len(self.members)))
+        self._answered = answered
         token.rtr = unanswered
         return found
 
