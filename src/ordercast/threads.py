@@ -1,0 +1,242 @@
+"""Nodes for programs without an event loop: the same API, with calls that block instead of coroutines.
+
+    with ordercast.threads.Node(seeds=["10.0.0.1:4801"]) as node:
+        group = node.join("orders")
+        group.send(b"one more")
+        for event in group:
+            ...
+
+The node runs on an event loop in a thread of its own. Every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, overload
+
+from ordercast.core.identity import Configuration, NodeId
+from ordercast.errors import NodeClosed
+from ordercast.groups import api
+from ordercast.groups.events import Delivery, Message
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="ordercast", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have the loop do it, and wait for the result. Interrupted, it is given up there too."""
+        if not self._thread.is_alive():
+            work.close()
+            raise NodeClosed("the node has stopped: make a new Node for another life")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise NodeClosed("the node stopped meanwhile: make a new Node for another life") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def end(self) -> None:
+        """Stop the thread; what still waits for something on the loop is cancelled."""
+        if self._thread.is_alive():
+            with contextlib.suppress(NodeClosed):
+                self.do(_cancel_the_rest())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+
+async def _cancel_the_rest() -> None:
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+
+
+class Receipt:
+    """Ask it for the `result` to learn where the message was ordered."""
+
+    def __init__(self, loop: _Loop, receipt: api.Receipt) -> None:
+        self._loop = loop
+        self._receipt = receipt
+
+    @property
+    def done(self) -> bool:
+        """Whether the message was delivered here."""
+        return self._receipt.done
+
+    def result(self, timeout: float | None = None) -> Message:
+        """Wait until the sender itself has delivered the message."""
+        return self._loop.do(self._result(timeout))
+
+    async def _result(self, timeout: float | None) -> Message:
+        async with asyncio.timeout(timeout):
+            return await self._receipt
+
+
+class Group:
+    """A group: send to it, and iterate over what it delivers. See `ordercast.Group`."""
+
+    def __init__(self, loop: _Loop, group: api.Group) -> None:
+        self._loop = loop
+        self._group = group
+        self.name = group.name
+
+    @overload
+    def send(
+        self,
+        payload: bytes,
+        *,
+        safe: bool = False,
+        timeout: float | None = None,
+        receipt: Literal[False] = False,
+    ) -> None: ...
+
+    @overload
+    def send(
+        self, payload: bytes, *, safe: bool = False, timeout: float | None = None, receipt: Literal[True]
+    ) -> Receipt: ...
+
+    def send(
+        self, payload: bytes, *, safe: bool = False, timeout: float | None = None, receipt: bool = False
+    ) -> Receipt | None:
+        """Send a message to the group; blocks while the window is full."""
+        if receipt:
+            waiting = self._group.send(payload, safe=safe, timeout=timeout, receipt=True)
+            return Receipt(self._loop, self._loop.do(waiting))
+        self._loop.do(self._group.send(payload, safe=safe, timeout=timeout))
+        return None
+
+    def send_many(
+        self, payloads: Sequence[bytes], *, safe: bool = False, timeout: float | None = None
+    ) -> None:
+        """Send messages, in order: the fast path."""
+        self._loop.do(self._group.send_many(payloads, safe=safe, timeout=timeout))
+
+    def batches(self) -> Iterator[Delivery | Configuration]:
+        """What is delivered, as it came: the messages of a packet together."""
+        entries = self._group.batches()
+        try:
+            while (entry := self._loop.do(_next(entries))) is not None:
+                yield entry
+        finally:
+            with contextlib.suppress(NodeClosed):
+                self._loop.do(_close(entries))
+
+    def __iter__(self) -> Iterator[Message | Configuration]:
+        for entry in self.batches():
+            if isinstance(entry, Delivery):
+                yield from entry.messages()
+            else:
+                yield entry
+
+    def leave(self) -> None:
+        """Receive nothing more."""
+        self._loop.do(self._group.leave())
+
+
+async def _next(entries: AsyncIterator[T]) -> T | None:
+    return await anext(entries, None)
+
+
+async def _close(entries: AsyncIterator[object]) -> None:
+    await entries.aclose()  # type: ignore[attr-defined]
+
+
+class Node:
+    """One member of a ring. See `ordercast.Node`, which takes the same arguments."""
+
+    def __init__(self, **given: Any) -> None:
+        self._node = api.Node(**given)
+        self._loop: _Loop | None = None
+
+    def start(self) -> None:
+        """Bind, find the others, and install the first configuration."""
+        if self._loop is not None:
+            raise NodeClosed("this node was started before: make a new Node for another life")
+        self._loop = _Loop()
+        try:
+            self._loop.do(self._node.start())
+        except BaseException:
+            self._loop.end()
+            raise
+
+    def stop(self) -> None:
+        """Leave: what was accepted is sent first, and the others are told. Stopping again does nothing."""
+        if self._loop is not None:
+            with contextlib.suppress(NodeClosed):
+                self._loop.do(self._node.stop())
+            self._loop.end()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _running(self) -> _Loop:
+        if self._loop is None:
+            raise NodeClosed("the node is not started: use `with Node(…) as node`, or node.start()")
+        return self._loop
+
+    def join(self, group: str) -> Group:
+        """Receive a group's messages from now on, and be able to send to it."""
+        loop = self._running
+        return Group(loop, loop.do(self._node.join(group)))
+
+    @property
+    def id(self) -> NodeId:
+        """This node's identifier."""
+        return self._node.id
+
+    @property
+    def incarnation(self) -> int:
+        """Which of its lives this is."""
+        return self._node.incarnation
+
+    @property
+    def address(self) -> str:
+        """Where others reach it: a seed for them."""
+        return self._node.address
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration installed last."""
+        return self._node.configuration
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        """Who is in it."""
+        return self._node.members
+
+    def wait_for(self, members: int | Collection[NodeId], timeout: float | None = None) -> Configuration:
+        """Wait until so many members, or these, share a regular configuration with this node."""
+        return self._running.do(self._node.wait_for(members, timeout))
+
+    def status(self) -> dict[str, Any]:
+        """How the node is doing, for people and programs."""
+        return self._running.do(self._status())
+
+    async def _status(self) -> dict[str, Any]:
+        return self._node.status()
