@@ -227,7 +227,7 @@ class History:
 
     def _follow(self, node: NodeId, rows: list[Row]) -> None:
         """Walk through one node's rows. The loop that sees every row: it looks at little."""
-        rows.sort(key=itemgetter(2))
+        rows.sort(key=itemgetter(1, 2))
         self.events += len(rows)
         stays: list[Stay] = []
         self.stays[node] = stays

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ordercast.core.contract import Machine
@@ -20,6 +21,7 @@ from ordercast.errors import (
     NodeClosed,
     OrdercastError,
     SendTimeout,
+    StorageProblem,
 )
 from ordercast.groups.envelope import describe
 from ordercast.groups.rooms import Rooms
@@ -125,17 +127,8 @@ class Member:
         rows: list[Any] = []
         recorder = None
         if config.trace is not None:
-            from ordercast.trace.journal import Journal
-
             recorder = Recorder(self.id, rows, describe=describe)
-            self._journal = Journal(
-                config.trace,
-                config.trace.name or "trace",
-                self.id,
-                self.incarnation,
-                rows_per_file=config.trace_rows,
-                keep_files=config.trace_files,
-            )
+            self._journal = self._open_journal(config.trace)
         self.session = Session(self.id, self.incarnation, config.receive_buffer, self._brake)
         self.driver = Driver(
             self.id, machine, storage, wires, self, seal, config.datagram_size, recorder, rows, self._journal
@@ -154,6 +147,23 @@ class Member:
             clock=time.monotonic,
         )
         self.links.know(seeds)
+
+    def _open_journal(self, directory: Path) -> Journal:
+        from ordercast.trace.journal import Journal
+        from ordercast.trace.schema import TraceError
+
+        config = self.config
+        try:
+            return Journal(
+                directory,
+                directory.name or "trace",
+                self.id,
+                self.incarnation,
+                rows_per_file=config.trace_rows,
+                keep_files=config.trace_files,
+            )
+        except TraceError as error:
+            raise StorageProblem(str(error)) from error
 
     def _machine(self, buffer: int) -> Machine:
         """The protocol's machine, with packets that fill whole datagrams and fit the socket's buffer."""
@@ -397,6 +407,11 @@ class Member:
     def sealed(self) -> bool:
         """Whether packets are encrypted and authenticated."""
         return self._seal is not None
+
+    @property
+    def trace_problem(self) -> str | None:
+        """Why the trace broke off, if it did."""
+        return None if self._journal is None else self._journal.problem
 
     @property
     def queued(self) -> int:

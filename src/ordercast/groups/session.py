@@ -9,7 +9,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import repeat
-from operator import getitem
 
 from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
 from ordercast.groups.envelope import tag_of
@@ -113,7 +112,8 @@ class Session:
         tag = tag_of(payloads[0])
         count = len(payloads)
         if tag is not None and all(map(bytes.startswith, payloads, repeat(tag))):
-            bodies = list(map(getitem, payloads, repeat(slice(len(tag), None))))
+            start = len(tag)
+            bodies = [payload[start:] for payload in payloads]
             self._put(tag, batch, bodies, range(number, number + count), range(slot, slot + count))
         else:
             self._deliver_mixed(batch)

@@ -48,6 +48,10 @@ class Living(Protocol):
         """Figures of the last second."""
 
     @property
+    def trace_problem(self) -> str | None:
+        """Why the trace broke off, if it did."""
+
+    @property
     def queued(self) -> int:
         """Bytes that wait to be sent."""
 
@@ -142,6 +146,7 @@ def status(node: Living) -> dict[str, Any]:
         "stops": driver.lag.stops,
         "buffers": {"asked": wires.data.asked, "granted": wires.data.granted},
         "offload": {"send": wires.data.offload_send, "receive": wires.data.offload_receive},
+        "trace_problem": node.trace_problem,
         "queued_bytes": node.queued,
         "unread_bytes": node.session.unread,
     }
