@@ -1,24 +1,19 @@
 from __future__ import annotations
 
-from ordercast.core.identity import ConfigurationId
+from ordercast.core.identity import Configuration, ConfigurationId, Kind
 from ordercast.groups.events import Delivery
-from ordercast.measure.order import Ledger, Mark, compare
+from ordercast.measure.order import Chapter, Ledger, compare
 
-CONFIGURATION = ConfigurationId(4, 1)
+ALL = Configuration(ConfigurationId(4, 1), Kind.REGULAR, (1, 2, 3))
+CHANGE = Configuration(ConfigurationId(7, 1), Kind.TRANSITIONAL, (1, 2))
+TWO = Configuration(ConfigurationId(8, 1), Kind.REGULAR, (1, 2))
+ALONE = Configuration(ConfigurationId(8, 3), Kind.REGULAR, (3,))
 
 
 def packet(seq: int, sender: int, first: int, payloads: list[bytes]) -> Delivery:
     count = len(payloads)
     numbers = range(first, first + count)
-    return Delivery(payloads, sender, "bench", False, 0, numbers, CONFIGURATION, seq, range(count))
-
-
-def ledger(packets: list[Delivery], *, every: int = 2, sample: int = 1) -> Ledger:
-    kept = Ledger(every, sample)
-    for delivery in packets:
-        kept.add(delivery)
-    kept.mark()
-    return kept
+    return Delivery(payloads, sender, "bench", False, 0, numbers, ALL.id, seq, range(count))
 
 
 A1 = packet(1, 1, 1, [b"a", b"b"])
@@ -26,50 +21,75 @@ B1 = packet(2, 2, 1, [b"c", b"d"])
 A2 = packet(3, 1, 3, [b"e"])
 
 
-def marks(*packets: Delivery) -> list[Mark]:
-    return ledger(list(packets)).marks
+def ledger(*story: Delivery | Configuration, sample: int = 1) -> Ledger:
+    kept = Ledger(every=2, sample=sample)
+    kept.install(ALL)
+    for entry in story:
+        if isinstance(entry, Delivery):
+            kept.add(entry)
+        else:
+            kept.install(entry)
+    kept.mark()
+    return kept
+
+
+def chapters(*story: Delivery | Configuration, sample: int = 1) -> list[Chapter]:
+    return ledger(*story, sample=sample).chapters
 
 
 def test_the_same_packets_in_the_same_order_are_equal_to_the_last_message() -> None:
-    agreement = compare({1: marks(A1, B1, A2), 2: marks(A1, B1, A2), 3: marks(A1, B1, A2)})
+    agreement = compare({1: chapters(A1, B1, A2), 2: chapters(A1, B1, A2), 3: chapters(A1, B1, A2)})
     assert agreement == (True, 3, 5, None)
 
 
 def test_an_exchange_of_two_packets_is_seen_and_said_where() -> None:
-    agreement = compare({1: marks(A1, B1, A2), 2: marks(B1, A1, A2)})
+    agreement = compare({1: chapters(A1, B1, A2), 2: chapters(B1, A1, A2)})
     assert not agreement.equal
-    assert agreement.difference == "nodes 1 and 2 first differ between message 1 and message 2"
+    assert agreement.difference == (
+        "nodes 1 and 2 first differ between message 1 and message 2 in the regular 4.1 configuration"
+    )
 
 
 def test_the_first_difference_is_the_one_that_is_told() -> None:
     other = packet(3, 1, 4, [b"e"])
-    agreement = compare({1: marks(A1, B1, A2), 2: marks(A1, B1, A2), 3: marks(A1, B1, other)})
-    assert agreement.difference == "nodes 2 and 3 first differ between message 5 and message 5"
-    assert (agreement.marks, agreement.messages) == (2, 4)
+    agreement = compare({1: chapters(A1, B1, A2), 2: chapters(A1, B1, A2), 3: chapters(A1, B1, other)})
+    assert "nodes 1 and 3 first differ between message 5 and message 5" in str(agreement.difference)
 
 
-def test_a_node_that_got_less_is_equal_as_far_as_it_got() -> None:
-    """A node that was stopped a moment earlier delivered a prefix."""
-    assert compare({1: marks(A1, B1, A2), 2: marks(A1, B1)}) == (True, 2, 4, None)
+def test_a_node_that_misses_the_end_of_a_configuration_is_not_equal() -> None:
+    agreement = compare({1: chapters(A1, B1, A2), 2: chapters(A1, B1)})
+    assert agreement.difference == (
+        "nodes 1 and 2 delivered 5 and 4 messages in the regular 4.1 configuration"
+    )
+    agreement = compare({1: chapters(A1, B1, CHANGE, TWO), 2: chapters(A1, CHANGE, TWO)})
+    assert "delivered 4 and 2 messages" in str(agreement.difference)
+
+
+def test_nodes_that_parted_are_compared_while_they_were_together() -> None:
+    """000 §3: what is delivered at the end of a configuration may differ between those who part there."""
+    one, other = chapters(A1, B1, CHANGE, A2, TWO), chapters(A1, ALONE, packet(1, 3, 1, [b"x"]))
+    assert compare({1: one, 3: other}) == (True, 1, 2, None)
+    assert not compare({1: one, 3: chapters(B1, ALONE)}).equal
+
+
+def test_a_difference_after_a_change_is_seen() -> None:
+    one, other = chapters(A1, CHANGE, TWO, B1, A2), chapters(A1, CHANGE, TWO, A2, B1)
+    assert "regular 8.1" in str(compare({1: one, 2: other}).difference)
 
 
 def test_the_bytes_count_in_the_sampled_packets() -> None:
     forged = packet(2, 2, 1, [b"c", b"X"])
-    assert marks(A1, B1) != marks(A1, forged)
-    assert ledger([A1, B1], sample=2).marks != ledger([A1, forged], sample=2).marks
-    assert ledger([A1, B1], sample=3).marks == ledger([A1, forged], sample=3).marks
-
-
-def test_nodes_with_nothing_in_common_are_not_equal() -> None:
-    agreement = compare({1: marks(A2), 2: marks(A1)})
-    assert not agreement.equal
-    assert "no number of messages in common" in str(agreement.difference)
+    assert not compare({1: chapters(A1, B1), 2: chapters(A1, forged)}).equal
+    assert not compare({1: chapters(A1, B1, sample=2), 2: chapters(A1, forged, sample=2)}).equal
+    assert compare({1: chapters(A1, B1, sample=3), 2: chapters(A1, forged, sample=3)}).equal
 
 
 def test_nothing_delivered_is_equal() -> None:
-    assert compare({1: [], 2: []}) == (True, 0, 0, None)
-    assert compare({1: ledger([]).marks, 2: ledger([]).marks}).equal
+    assert compare({1: chapters(), 2: chapters()}) == (True, 0, 0, None)
+    assert compare({1: chapters(A1)}).equal
 
 
-def test_messages_are_counted_by_who_sent_them() -> None:
-    assert ledger([A1, B1, A2]).by_sender == {1: 3, 2: 2}
+def test_messages_are_counted_over_all_configurations_and_by_who_sent_them() -> None:
+    kept = ledger(A1, CHANGE, TWO, B1, A2)
+    assert kept.count == 5
+    assert kept.by_sender == {1: 3, 2: 2}

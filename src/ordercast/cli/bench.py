@@ -119,7 +119,8 @@ def _show(result: Result) -> None:
     )
     SAY.print(verdict(agreement.equal, agreement.difference or same))
     if result.lost:
-        SAY.print(verdict(False, f"{result.lost:,} messages were taken and never delivered everywhere"))
+        why = ": nodes lost sight of each other" if result.split else ""
+        SAY.print(verdict(False, f"{result.lost:,} messages were taken and not delivered everywhere{why}"))
 
 
 def _time(us: float) -> str:

@@ -21,7 +21,7 @@ import msgspec
 from ordercast.errors import OrdercastError
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
 from ordercast.measure.netns import Namespaces
-from ordercast.measure.order import Agreement, compare
+from ordercast.measure.order import Agreement, Chapter, compare
 from ordercast.runtime.config import DEFAULT_PORT
 from ordercast.runtime.keys import create
 
@@ -93,9 +93,19 @@ class Result(msgspec.Struct, kw_only=True):
     statuses: dict[int, dict[str, object]]
 
     @property
+    def split(self) -> bool:
+        """Whether nodes that were there to the end were ever apart: others' messages passed them by then."""
+        survivors = {figures.node for figures in self.nodes}
+        return any(
+            not survivors <= set(members)
+            for installed in self.configurations.values()
+            for members in installed
+        )
+
+    @property
     def good(self) -> bool:
-        """Nothing was lost, and nothing was reordered."""
-        return self.agreement.equal and not self.lost
+        """Nothing was reordered, and nothing was lost but in a split."""
+        return self.agreement.equal and (not self.lost or self.split)
 
     @property
     def delivered_per_s(self) -> float:
@@ -114,6 +124,7 @@ class Result(msgspec.Struct, kw_only=True):
                 "difference": self.agreement.difference,
             },
             "lost": self.lost,
+            "split": self.split,
             "killed": self.killed,
             "delivered_per_s": self.delivered_per_s,
             "p50_us": statistics.median(node.p50_us for node in self.nodes),
@@ -162,12 +173,16 @@ def _conduct(plan: Plan, crew: Crew, tell: Tell) -> Result:
         plan=plan,
         loop="uvloop" if crew.uvloop else "asyncio",
         nodes=[story.figures for story in stories.values()],
-        agreement=compare({node: story.marks for node, story in stories.items()}),
+        agreement=compare({node: story.chapters for node, story in stories.items()}),
         killed=None if killed is None else killed.node,
         lost=max(sum(map(abs, story.missing.values())) for story in stories.values()),
-        configurations={node: story.configurations for node, story in stories.items()},
+        configurations={node: _regular(story.chapters[1:]) for node, story in stories.items()},
         statuses={node: story.status for node, story in stories.items()},
     )
+
+
+def _regular(chapters: Sequence[Chapter]) -> list[list[int]]:
+    return [chapter.members for chapter in chapters if chapter.configuration.startswith("regular")]
 
 
 class Crew:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ordercast.measure.order import Mark
+from ordercast.measure.order import Chapter
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -75,10 +75,9 @@ class Story(msgspec.Struct, tag="story", kw_only=True):
     """From a worker, at its end: everything."""
 
     figures: Figures
-    marks: list[Mark]
+    chapters: list[Chapter]
+    """What it delivered, configuration by configuration, from the one that the load began in."""
     missing: dict[int, int]
     """Messages that never arrived, by sender."""
-    configurations: list[list[int]]
-    """Members of the regular configurations that were installed under load."""
     status: dict[str, object]
     """The node's own account of itself, at the end of the load."""

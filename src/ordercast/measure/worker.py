@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ordercast.core.identity import Configuration, Kind
 from ordercast.groups.api import Group, Node
 from ordercast.groups.events import Delivery
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
@@ -46,7 +45,6 @@ class Worker:
         self.job = job
         self.ledger = Ledger(sample=SAMPLE if job.rate is None else 1)
         self.latencies: list[int] = []
-        self.configurations: list[list[int]] = []
         self.sent = 0
         self._stamps: deque[tuple[int, int]] = deque()
         """Numbers of own messages under way, and when they were sent; in order."""
@@ -74,6 +72,7 @@ class Worker:
             await node.wait_for(job.nodes, MEETING_S)
             say(Ready(node.address, job.nodes))
             begin = await hear(Begin)
+            del self.ledger.chapters[:-1]  # how the ring was formed
             load = asyncio.create_task(self._load(node, group, begin.at_ns))
             await asyncio.wait((load, reading), return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
@@ -85,9 +84,8 @@ class Worker:
             say(
                 Story(
                     figures=figures,
-                    marks=self.ledger.marks,
+                    chapters=self.ledger.chapters,
                     missing=missing,
-                    configurations=self.configurations,
                     status=status,
                 )
             )
@@ -108,12 +106,8 @@ class Worker:
                     after = entry.numbers.stop
                     while stamps and stamps[0][0] < after:
                         latencies.append(now - stamps.popleft()[1])
-            elif self._under_load:
-                self._note(entry)
-
-    def _note(self, configuration: Configuration) -> None:
-        if configuration.kind is Kind.REGULAR:
-            self.configurations.append(list(configuration.members))
+            else:
+                self.ledger.install(entry)
 
     async def _arrival(self, expected: dict[int, int]) -> dict[int, int]:
         """Wait for so many messages of each sender; how many never came."""
