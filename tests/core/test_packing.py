@@ -16,6 +16,7 @@ from ordercast.core.packing import (
     LENGTH_SIZE,
     MAX_CHUNKS,
     MESSAGE_OVERHEAD,
+    NEARLY,
     Packed,
     Reassembly,
     SendQueue,
@@ -347,7 +348,9 @@ def test_every_message_arrives_whole_once_and_in_order(data: st.DataObject, spac
 
 @examples(100)
 @given(data=st.data(), space=spaces)
-def test_packets_are_full_and_the_backlog_never_promises_too_many(data: st.DataObject, space: int) -> None:
+def test_packets_are_nearly_full_and_the_backlog_never_promises_too_many(
+    data: st.DataObject, space: int
+) -> None:
     """000 §8.1: the backlog tells about how many packets wait: none only if nothing waits."""
     (_, own), *_ = data.draw(senders(space)).values()
     backlogs = [own.backlog(space)]
@@ -362,8 +365,9 @@ def test_packets_are_full_and_the_backlog_never_promises_too_many(data: st.DataO
         free = space - sum(map(len, packet.chunks)) - LENGTH_SIZE * len(packet.chunks)
         if packet.continued:
             assert free == 0
-        elif following.guarantee is packet.guarantee:
-            assert free <= LENGTH_SIZE
+        elif following.guarantee is packet.guarantee and free > LENGTH_SIZE:
+            assert free * NEARLY < space, "nearly full"
+            assert not following.continued or len(following.chunks) > 1, "and the next message is whole"
 
 
 @examples(100)

@@ -372,3 +372,23 @@ def test_retransmissions_stay_within_the_window_but_for_one_at_each_member(max_m
             answers.append(resent)
             assert resent == max(1, min(max_messages, 20 - others))
             assert visiting.fcc == sum(answers[-4:]) <= 20 + len(group) - 1
+
+
+def test_packets_are_filled_less_while_some_are_lost() -> None:
+    outbox = Outbox(TotemConfig(packet_size=20_000))
+    outbox.queue.accept([bytes(1_000)] * 200, Guarantee.AGREED)
+
+    def filled() -> int:
+        packed = outbox.next_packet(ring(), 1, [])
+        assert packed is not None
+        return len(packed.raw)
+
+    assert filled() > 19_000
+    for _ in range(10):
+        outbox.adapt(lossy=True)
+    assert filled() < 1_400, "one datagram"
+    outbox.adapt(lossy=False)
+    assert filled() < 3_000, "it grows step by step"
+    for _ in range(20):
+        outbox.adapt(lossy=False)
+    assert filled() > 19_000

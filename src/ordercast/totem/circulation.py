@@ -16,6 +16,10 @@ from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import CONTINUED, CONTINUES, SAFE, Data, Recovered, Token, encode_data
 
 
+SMALL_PACKET = 1_300
+"""Chunks, in bytes, that any network carries in one datagram, with all headers."""
+
+
 class Source(Protocol):
     """Where a visit's new packets come from."""
 
@@ -32,10 +36,21 @@ class Outbox:
 
     def __init__(self, config: TotemConfig) -> None:
         self.queue = SendQueue(config.send_queue)
-        self._space = config.chunk_space
+        self._most = config.chunk_space
+        self._least = min(config.chunk_space, SMALL_PACKET)
+        self._space = self._most
+        """Bytes of chunks that a packet takes now."""
         self.incarnation = 0
         self.closed = False
         """Somebody brakes: nothing new goes out, however much waits."""
+
+    def adapt(self, lossy: bool) -> None:
+        """Fill packets less while some are being lost: a large one travels as many datagrams, and is lost
+        with any of them. Halved at a visit whose token asks for retransmissions, grown again step by step."""
+        if lossy:
+            self._space = max(self._least, self._space // 2)
+        else:
+            self._space = min(self._most, self._space + self._least)
 
     @property
     def backlog(self) -> int:

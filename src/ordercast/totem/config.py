@@ -66,7 +66,8 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How often a ring shows itself to strangers, so that healed partitions find each other."""
 
     packet_size: int = 1_400
-    """Largest packet of messages, in bytes; what the network carries without splitting it. Tokens are
+    """Largest packet of messages, in bytes. One that the network splits is lost with any of its parts, so
+    packets are filled less while some are being lost, down to what any network carries whole. Tokens are
     smaller, except a Commit token of more than thirty members, and one with very many requests."""
 
     max_message_size: int = 16 * 1024 * 1024

@@ -282,6 +282,7 @@ class TotemMachine(Formation):
         self._laggard = token.aru_id if stuck else NOBODY
         verified = self.strangers.check(now_us, ring, token)
         arrived_seq = token.seq
+        self.outbox.adapt(bool(token.rtr))
         resent, fresh, late, failed = work(
             ring, token, self.outbox, self._accelerated, self._patience, effects
         )
