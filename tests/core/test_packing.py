@@ -348,9 +348,7 @@ def test_every_message_arrives_whole_once_and_in_order(data: st.DataObject, spac
 
 @examples(100)
 @given(data=st.data(), space=spaces)
-def test_packets_are_nearly_full_and_the_backlog_never_promises_too_many(
-    data: st.DataObject, space: int
-) -> None:
+def test_packets_are_nearly_full_and_backlogs_never_promise_too_many(data: st.DataObject, space: int) -> None:
     """000 §8.1: the backlog tells about how many packets wait: none only if nothing waits."""
     (_, own), *_ = data.draw(senders(space)).values()
     backlogs = [own.backlog(space)]
