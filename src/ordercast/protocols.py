@@ -31,9 +31,10 @@ def _totem_config(settings: Mapping[str, object]) -> TotemConfig:
 def _build_totem(settings: Mapping[str, object], node: NodeId, in_flight: int) -> Machine:
     window = max(32, min(128, in_flight))
     on_the_wire: dict[str, object] = {
-        # Processes are scheduled, which a simulated network knows nothing of.
-        "token_loss_us": 180_000,
-        "token_retransmission_us": 40_000,
+        # Processes are scheduled, which a simulated network knows nothing of; those that ended are noticed
+        # by the driver, so that the timeouts are for what is slow, or cut off.
+        "token_loss_us": 800_000,
+        "token_retransmission_us": 60_000,
         "join_us": 5_000,
         "consensus_us": 15_000,
         "consensus_member_us": 1_000,

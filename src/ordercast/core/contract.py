@@ -67,7 +67,16 @@ class Brake(NamedTuple):
     on: bool
 
 
-Event: TypeAlias = Start | Submit | Packet | Timer | Stop | Brake
+class Gone(NamedTuple):
+    """The driver has reason to believe that this node's process has ended: its ports are closed.
+
+    No more than a hint, and it may be wrong or never come; it spares the group the wait for a timeout.
+    """
+
+    node: NodeId
+
+
+Event: TypeAlias = Start | Submit | Packet | Timer | Stop | Brake | Gone
 
 # --- effects: what a machine wants done --------------------------------------------------------
 

@@ -23,6 +23,7 @@ from ordercast.core.contract import (
     Drop,
     Effect,
     Event,
+    Gone,
     Halt,
     Install,
     Machine,
@@ -43,6 +44,7 @@ from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
 from ordercast.errors import OrdercastError, StorageProblem
 from ordercast.runtime.health import Lag
 from ordercast.runtime.links import GREET_S, GREETING_MAGIC, Links, Peer, spell
+from ordercast.runtime.probes import PROBE, Probes
 from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.seal import Refused, Seal
 from ordercast.runtime.segments import Cutter, Train
@@ -63,6 +65,9 @@ GUARDED_TURNS = 64
 """How often overdue timers wait for sockets that do not run dry."""
 _NODE = struct.Struct(">I")
 
+WATCH_S = 0.02
+MISSED_US = 40_000
+"""A token that has been away for this long makes a node look whether the others are still there."""
 MOST_REASONS = 64
 """Reasons for drops that are counted apart."""
 
@@ -134,6 +139,9 @@ class Driver:
         self._alarm_us = 0
         self._guarded = 0
         self._greeting: asyncio.TimerHandle | None = None
+        self._watching: asyncio.TimerHandle | None = None
+        self._probes = Probes()
+        self._token_seen_us = 0
 
     # --- a life ---------------------------------------------------------------------------------
 
@@ -148,6 +156,7 @@ class Driver:
         for channel in (*self._listening, self.wires.token):
             self._loop.add_reader(channel.fileno(), self._on_readable)
         self._greet()
+        self._watch()
 
     def start(self, incarnation: int, stored: bytes | None) -> None:
         """Begin the machine's life."""
@@ -176,9 +185,10 @@ class Driver:
         self.ended = True
         for channel in (*self._listening, self.wires.token):
             self._loop.remove_reader(channel.fileno())
-        for handle in (self._alarm, self._greeting):
+        for handle in (self._alarm, self._greeting, self._watching):
             if handle is not None:
                 handle.cancel()
+        self._probes.clear()
         self._note_rows()
         for channel in (*self._listening, self.wires.token):
             channel.close()
@@ -269,6 +279,10 @@ class Driver:
     def _on_token(self, arrival: Arrival) -> None:
         size, source, segment, waited_us = arrival
         buffer = self.wires.token.buffer
+        if size <= len(PROBE):
+            if buffer[:size] != PROBE:
+                self.drop("malformed segment")
+            return
         if buffer.startswith(GREETING_MAGIC):
             for at in range(0, size, segment or size):
                 self._links.on_greeting(bytes(buffer[at : min(size, at + (segment or size))]), source)
@@ -292,7 +306,7 @@ class Driver:
                     continue
             if self._pending:
                 self._submit_pending()
-            now = self.now_us()
+            self._token_seen_us = now = self.now_us()
             self._carry_out(now, self._handle(now, Packet(packet, waited_us)))
 
     # --- effects --------------------------------------------------------------------------------
@@ -438,6 +452,22 @@ class Driver:
         with self._ending_on_error():
             self._links.greet()
         self._greeting = self._loop.call_later(GREET_S, self._greet)
+
+    def _watch(self) -> None:
+        """Look at the peers' processes while no token comes."""
+        if self.ended:
+            return
+        self._watching = self._loop.call_later(WATCH_S, self._watch)
+        if self.now_us() - self._token_seen_us < MISSED_US:
+            if self._probes:
+                self._probes.clear()
+            return
+        peers = {peer.token: peer for peer in self._links.targets}
+        for address in self._probes.look(list(peers)):
+            peer = peers[address]
+            LOG.warning("node %d at %s is gone: nobody listens there any more", peer.node, spell(address))
+            self._links.part_with(peer)
+            self._event(Gone(peer.node))
 
     def post(self, packet: bytes, to: Address) -> None:
         """Send a greeting."""

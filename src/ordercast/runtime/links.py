@@ -301,6 +301,12 @@ class Links:
             )
         return peer
 
+    def part_with(self, peer: Peer) -> None:
+        """Its process has ended: nothing more is sent to it. A new life of the node greets anew."""
+        self._forget(peer)
+        self._retarget()
+        self._known.setdefault(peer.token, self._clock() + FORGET_S)
+
     def _forget(self, peer: Peer) -> None:
         del self.peers[peer.node]
         self._by_address.pop(peer.token, None)

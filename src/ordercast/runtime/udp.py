@@ -85,8 +85,9 @@ class Channel:
             size, notes, _, source = self.socket.recvmsg_into(self._view, _SPACE)
         except (BlockingIOError, InterruptedError):
             return None
-        except OSError:
-            # An ICMP error of an earlier send: it says nothing about what waits here.
+        except OSError as error:
+            # It is about something sent earlier, and says nothing about what waits here.
+            self._count(error)
             return Arrival(0, ("", 0), 0, 0)
         segment = waited_us = 0
         for level, kind, data in notes:

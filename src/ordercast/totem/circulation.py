@@ -15,7 +15,6 @@ from ordercast.totem.config import TotemConfig
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import CONTINUED, CONTINUES, SAFE, Data, Recovered, Token, encode_data
 
-
 SMALL_PACKET = 1_300
 """Chunks, in bytes, that any network carries in one datagram, with all headers."""
 

@@ -207,15 +207,20 @@ class Formation:
 
     def _on_leave(self, now_us: int, join: Join, effects: list[Effect]) -> None:
         """A node says that it goes: no need to wait until it is missed."""
-        concerned = self.forming.members if self.forming is not None else self.gathering.proc_set
-        if join.sender not in concerned or join.sender in self.gathering.fail_set:
+        if not self._part_with(now_us, join.sender, "member left", effects):
             effects.append(Drop("join of a stranger"))
-            return
-        self.gathering.fail({join.sender})
+
+    def _part_with(self, now_us: int, node: NodeId, because: str, effects: list[Effect]) -> bool:
+        """Form a ring without the node, if it is concerned in the one there is or is to be."""
+        concerned = self.forming.members if self.forming is not None else self.gathering.proc_set
+        if node == self.me or node not in concerned or node in self.gathering.fail_set:
+            return False
+        self.gathering.fail({node})
         if self.forming is not None:
-            self._abandon(now_us, "member left", effects)
+            self._abandon(now_us, because, effects)
         else:
-            self._gather(now_us, "member left", effects)
+            self._gather(now_us, because, effects)
+        return True
 
     # --- Commit ---------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from ordercast.core.contract import (
     Drop,
     Effect,
     Event,
+    Gone,
     Halt,
     Install,
     Multicast,
@@ -84,6 +85,8 @@ class TotemMachine(Formation):
                 self._on_timer(now_us, name, effects)
             case Submit(payloads, guarantee):
                 self._on_submit(now_us, payloads, guarantee, effects)
+            case Gone(node):
+                self._part_with(now_us, node, "member gone", effects)
             case Start(incarnation, stored):
                 self._on_start(now_us, incarnation, stored, effects)
             case Stop():

@@ -22,6 +22,7 @@ _ABANDON = {
     "token lost": State.GATHER,
     "join heard": State.GATHER,
     "member left": State.GATHER,
+    "member gone": State.GATHER,
 }
 _DEAF = {"failure to receive": State.GATHER}
 """Where the regular token goes round: in Commit it is discarded (Fig. 5), so nobody counts its visits."""
@@ -33,6 +34,7 @@ NEXT: dict[State, dict[str, State]] = {
         "no consensus": State.GATHER,
         "no commit token": State.GATHER,
         "member left": State.GATHER,
+        "member gone": State.GATHER,
         "consensus": State.COMMIT,
         "commit token": State.COMMIT,
     },
