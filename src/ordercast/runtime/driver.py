@@ -49,6 +49,7 @@ from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.seal import Refused, Seal
 from ordercast.runtime.segments import Cutter, Train
 from ordercast.runtime.storage import Storage
+from ordercast.runtime.timers import Timers
 from ordercast.runtime.udp import Address, Arrival, Channel
 from ordercast.runtime.wires import Wires
 from ordercast.trace.recorder import Recorder
@@ -134,9 +135,7 @@ class Driver:
         self._pending: list[bytes] = []
         self._pending_guarantee = Guarantee.AGREED
         self._submitting = False
-        self._timers: dict[str, int] = {}
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_us = 0
+        self._timers = Timers(self.lag, self.now_us, self._on_alarm)
         self._guarded = 0
         self._greeting: asyncio.TimerHandle | None = None
         self._watching: asyncio.TimerHandle | None = None
@@ -185,7 +184,8 @@ class Driver:
         self.ended = True
         for channel in (*self._listening, self.wires.token):
             self._loop.remove_reader(channel.fileno())
-        for handle in (self._alarm, self._greeting, self._watching):
+        self._timers.close()
+        for handle in (self._greeting, self._watching):
             if handle is not None:
                 handle.cancel()
         self._probes.clear()
@@ -328,7 +328,7 @@ class Driver:
             elif type(effect) is Multicast:
                 self._out.append(effect.data)
             elif type(effect) is SetTimer:
-                self._set_timer(now, effect.name, effect.delay_us)
+                self._timers.set(now, effect.name, effect.delay_us)
             elif type(effect) is Originate:
                 batch = effect.batch
                 if self._recorder is not None:
@@ -341,7 +341,7 @@ class Driver:
                 self._flush()
                 self._unicast(effect.to, effect.data)
             elif type(effect) is CancelTimer:
-                self._timers.pop(effect.name, None)
+                self._timers.cancel(effect.name)
             elif self.ended:
                 return
             else:
@@ -409,40 +409,23 @@ class Driver:
 
     # --- timers ---------------------------------------------------------------------------------
 
-    def _set_timer(self, now: int, name: str, delay_us: int) -> None:
-        deadline = now + delay_us + int(self.lag.us)
-        self._timers[name] = deadline
-        if self._alarm is None or deadline < self._alarm_us:
-            self._arm(now, deadline)
-
-    def _arm(self, now: int, deadline: int) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_us = deadline
-        self._alarm = self._loop.call_later(max(0, deadline - now) / 1_000_000, self._on_alarm)
-
     def _on_alarm(self) -> None:
-        self._alarm = None
+        """Timers may have run out: they have, if they still have when everything that waits was read."""
         if self.ended:
             return
         with self._ending_on_error():
             now = self.now_us()
-            self.lag.note(now - self._alarm_us)
-            if min(self._timers.values(), default=now + 1) <= now and not self._turn():
+            if self._timers.any_due(now) and not self._turn():
                 self._guarded += 1
                 if self._guarded < GUARDED_TURNS:
-                    self._arm(now, now)
+                    self._timers.arm(now, now)
                     return
             self._guarded = 0
-            for name, deadline in sorted(self._timers.items(), key=lambda item: item[1]):
-                if self.ended:
-                    return
-                if deadline <= now and self._timers.get(name) == deadline:
-                    del self._timers[name]
-                    self._carry_out(now, self._handle(now, Timer(name)))
+            while not self.ended and (name := self._timers.take_due(now)) is not None:
+                self._carry_out(now, self._handle(now, Timer(name)))
             self._flush()
-            if self._timers and self._alarm is None and not self.ended:
-                self._arm(now, min(self._timers.values()))
+            if not self.ended:
+                self._timers.rearm(now)
 
     # --- links ----------------------------------------------------------------------------------
 

@@ -1,0 +1,72 @@
+"""A machine's timers on an event loop: one alarm for the earliest of them.
+
+A timer is set anew far more often than it runs out. So setting it to a later time only moves its deadline, and
+the alarm, when it comes up too early, is put back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ordercast.runtime.health import Lag
+
+
+class Timers:
+    """Timers by name; each runs out once, later by as much as this node itself is late."""
+
+    def __init__(self, lag: Lag, now_us: Callable[[], int], on_alarm: Callable[[], None]) -> None:
+        self._lag = lag
+        self._now_us = now_us
+        self._on_alarm = on_alarm
+        self._deadlines: dict[str, int] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_us = 0
+
+    def set(self, now_us: int, name: str, delay_us: int) -> None:
+        """(Re)start a timer."""
+        deadline = now_us + delay_us + int(self._lag.us)
+        self._deadlines[name] = deadline
+        if self._alarm is None or deadline < self._alarm_us:
+            self.arm(now_us, deadline)
+
+    def cancel(self, name: str) -> None:
+        """Stop a timer, if it runs."""
+        self._deadlines.pop(name, None)
+
+    def arm(self, now_us: int, deadline_us: int) -> None:
+        """Have the alarm come up then."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_us = deadline_us
+        delay_s = max(0, deadline_us - now_us) / 1_000_000
+        self._alarm = asyncio.get_running_loop().call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._lag.note(self._now_us() - self._alarm_us)
+        self._on_alarm()
+
+    def any_due(self, now_us: int) -> bool:
+        """Whether a timer has run out."""
+        return min(self._deadlines.values(), default=now_us + 1) <= now_us
+
+    def take_due(self, now_us: int) -> str | None:
+        """The one that ran out first, which then runs no more; None if none has."""
+        if not self.any_due(now_us):
+            return None
+        name = min(self._deadlines, key=self._deadlines.__getitem__)
+        del self._deadlines[name]
+        return name
+
+    def rearm(self, now_us: int) -> None:
+        """Have the alarm come up for the earliest timer, if there is one."""
+        if self._deadlines and self._alarm is None:
+            self.arm(now_us, min(self._deadlines.values()))
+
+    def close(self) -> None:
+        """No timer runs out any more."""
+        self._deadlines.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
