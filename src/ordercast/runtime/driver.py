@@ -14,7 +14,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ordercast.core.contract import (
     Brake,
@@ -40,7 +40,7 @@ from ordercast.core.contract import (
     Timer,
     Unicast,
 )
-from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
+from ordercast.core.identity import Guarantee, NodeId
 from ordercast.errors import OrdercastError, StorageProblem
 from ordercast.runtime.health import Lag
 from ordercast.runtime.links import GREET_S, GREETING_MAGIC, Links, Peer, spell
@@ -48,6 +48,7 @@ from ordercast.runtime.probes import PROBE, Probes
 from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.seal import Refused, Seal
 from ordercast.runtime.segments import Cutter, Train
+from ordercast.runtime.sink import Sink
 from ordercast.runtime.storage import Storage
 from ordercast.runtime.timers import Timers
 from ordercast.runtime.udp import Address, Arrival, Channel
@@ -71,22 +72,6 @@ MISSED_US = 40_000
 """A token that has been away for this long makes a node look whether the others are still there."""
 MOST_REASONS = 64
 """Reasons for drops that are counted apart."""
-
-
-class Sink(Protocol):
-    """Who the driver works for."""
-
-    def deliver(self, batch: Batch) -> None:
-        """Messages, in order."""
-
-    def install(self, configuration: Configuration) -> None:
-        """A configuration, in its place among the messages."""
-
-    def originated(self, batch: Batch) -> None:
-        """Own messages left the queue."""
-
-    def ended(self, error: BaseException | None) -> None:
-        """The node's life is over; None if it left of its own accord."""
 
 
 class Driver:
@@ -120,7 +105,7 @@ class Driver:
         """The machine itself ended this life, with a word to the others."""
         self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
         self.lag = Lag(self.now_us)
-        self._handle = machine.handle
+        self._handle = _not_started
         self._storage = storage
         self._sink = sink
         self._seal = seal
@@ -131,6 +116,7 @@ class Driver:
         self._links: Links
         self._loop: asyncio.AbstractEventLoop
         self._listening = [wires.data, *([wires.multicast] if wires.multicast else [])]
+        self._watched: list[int] = []
         self._out: list[bytes] = []
         self._pending: list[bytes] = []
         self._pending_guarantee = Guarantee.AGREED
@@ -152,20 +138,24 @@ class Driver:
         """Read the sockets and greet; the machine is not started yet."""
         self._links = links
         self._loop = asyncio.get_running_loop()
-        for channel in (*self._listening, self.wires.token):
-            self._loop.add_reader(channel.fileno(), self._on_readable)
+        self._watched = [channel.fileno() for channel in (*self._listening, self.wires.token)]
+        for fd in self._watched:
+            self._loop.add_reader(fd, self._on_readable)
         self._greet()
         self._watch()
 
     def start(self, incarnation: int, stored: bytes | None) -> None:
-        """Begin the machine's life."""
+        """Begin the machine's life: packets that came before were not for it."""
+        self._handle = self.machine.handle
         self._event(Start(incarnation, stored))
 
     def stop(self) -> None:
         """Leave: the machine finishes what it accepted, then halts."""
-        if self._pending:
-            self._submit_pending()
-        self._event(Stop())
+        with self._ending_on_error():
+            if self._pending:
+                self._submit_pending()
+        if not self.ended:
+            self._event(Stop())
 
     def leave_at_once(self, error: OrdercastError) -> None:
         """End with an error. The others notice that this node fell silent."""
@@ -182,8 +172,8 @@ class Driver:
         if self.ended:
             return
         self.ended = True
-        for channel in (*self._listening, self.wires.token):
-            self._loop.remove_reader(channel.fileno())
+        for fd in self._watched:
+            self._loop.remove_reader(fd)
         self._timers.close()
         for handle in (self._greeting, self._watching):
             if handle is not None:
@@ -253,6 +243,9 @@ class Driver:
     def _on_data(self, channel: Channel, arrival: Arrival) -> None:
         size, source, segment, _ = arrival
         peer = self._links.peer_at(source)
+        if not size:
+            self.drop("empty")
+            return
         if peer is None:
             if source != self.wires.data.address:
                 self.drop("unknown sender")
@@ -283,10 +276,16 @@ class Driver:
             if buffer[:size] != PROBE:
                 self.drop("malformed segment")
             return
-        if buffer.startswith(GREETING_MAGIC):
-            for at in range(0, size, segment or size):
-                self._links.on_greeting(bytes(buffer[at : min(size, at + (segment or size))]), source)
+        if not size:
+            self.drop("empty")
             return
+        step = segment or size
+        greetings = [at for at in range(0, size, step) if buffer.startswith(GREETING_MAGIC, at)]
+        if greetings:  # the kernel may have put them and tokens of one sender into one train
+            for at in greetings:
+                self._links.on_greeting(bytes(buffer[at : min(size, at + step)]), source)
+            if len(greetings) * step >= size:
+                return
         peer = self._links.peer_at(source)
         if peer is None:
             self.drop("unknown sender")
@@ -294,9 +293,9 @@ class Driver:
         self.lag.note(waited_us)
         joiner = peer.token_joiner
         packets = joiner.join(buffer, size, segment)
-        if joiner.bad:
-            self.drop("malformed segment", joiner.bad)
-            joiner.bad = 0
+        if joiner.bad > len(greetings):
+            self.drop("malformed segment", joiner.bad - len(greetings))
+        joiner.bad = 0
         for packet in packets:
             if peer.opener is not None:
                 try:
@@ -481,6 +480,10 @@ class Driver:
 
     def _ending_on_error(self) -> _EndingOnError:
         return _EndingOnError(self)
+
+
+def _not_started(now: int, event: Event) -> Sequence[Effect]:
+    return (Drop("not started yet"),)
 
 
 class _EndingOnError:

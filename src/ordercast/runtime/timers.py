@@ -1,7 +1,7 @@
 """A machine's timers on an event loop: one alarm for the earliest of them.
 
-A timer is set anew far more often than it runs out. So setting it to a later time only moves its deadline, and
-the alarm, when it comes up too early, is put back.
+A timer is set anew far more often than it runs out. So setting it to a later time only moves its deadline,
+and the alarm, when it comes up too early, is put back.
 """
 
 from __future__ import annotations

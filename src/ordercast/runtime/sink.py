@@ -1,0 +1,23 @@
+"""Who a driver works for: what it tells, in the order in which it happened."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ordercast.core.identity import Batch, Configuration
+
+
+class Sink(Protocol):
+    """Who the driver works for."""
+
+    def deliver(self, batch: Batch) -> None:
+        """Messages, in order."""
+
+    def install(self, configuration: Configuration) -> None:
+        """A configuration, in its place among the messages."""
+
+    def originated(self, batch: Batch) -> None:
+        """Own messages left the queue."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """The node's life is over; None if it left of its own accord."""
