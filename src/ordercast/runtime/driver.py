@@ -13,7 +13,7 @@ import logging
 import struct
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ordercast.core.contract import (
@@ -105,7 +105,7 @@ class Driver:
         """The machine itself ended this life, with a word to the others."""
         self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
         self.lag = Lag(self.now_us)
-        self._handle = _not_started
+        self._handle: Callable[[int, Event], Sequence[Effect]] = _not_started
         self._storage = storage
         self._sink = sink
         self._seal = seal
