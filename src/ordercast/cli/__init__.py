@@ -39,7 +39,7 @@ class Commands(TyperGroup):
 
 class _Real(Commands):
     modules: ClassVar = {
-        name: name for name in ("node", "send", "listen", "status", "config", "keygen", "audit")
+        name: name for name in ("node", "send", "listen", "status", "config", "keygen", "bench", "audit")
     }
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -43,6 +43,9 @@ Insecure = Annotated[
 Patience = Annotated[
     float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to try to reach the group.")
 ]
+
+SETTLE_S = 2.0
+"""How long a member that was let in waits for the others that it has links to."""
 
 
 class NotReached(OrdercastError):
@@ -96,13 +99,21 @@ def _any_port(base: NodeConfig, seeds: Sequence[str]) -> str:
 
 @asynccontextmanager
 async def among_others(config: NodeConfig, timeout: float) -> AsyncIterator[Node]:
-    """A member that shares a ring with at least one other."""
+    """A member that shares a ring with at least one other, and with all it knows unless that takes long."""
     async with Node(config=config) as node:
         try:
             await node.wait_for(2, timeout)
         except TimeoutError:
             raise _not_reached(config, node, timeout) from None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_S):
+                while not _linked(node) <= set(node.members):
+                    await asyncio.sleep(0.01)
         yield node
+
+
+def _linked(node: Node) -> set[int]:
+    return {peer["node"] for peer in node.status()["peers"] if peer["linked"]}
 
 
 def _not_reached(config: NodeConfig, node: Node, timeout: float) -> NotReached:

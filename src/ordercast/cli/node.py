@@ -63,16 +63,16 @@ def node(
 
 
 async def _run(config: NodeConfig) -> None:
-    node = Node(config=config)
-    await node.start()
-    watch = asyncio.create_task(_watch(node))
     try:
-        await node.closed()
+        async with Node(config=config) as node:
+            watch = asyncio.create_task(_watch(node))
+            try:
+                await node.closed()
+            finally:
+                watch.cancel()
+                LOG.info("stopping: node %d leaves the group", node.id)
     except asyncio.CancelledError:
-        LOG.info("stopping: node %d leaves the group", node.id)
-    finally:
-        watch.cancel()
-        await node.stop()
+        pass  # that is how it is told to stop
     LOG.info("stopped")
 
 

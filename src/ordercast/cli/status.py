@@ -83,10 +83,15 @@ def _watch(path: Path, every: float) -> None:
     ask(path)
     with Live(console=SAY, auto_refresh=False) as live:
         while True:
+            found: Group | Text
             try:
-                live.update(shown(ask(path)), refresh=True)
+                found = shown(ask(path))
             except NoNode as error:
-                live.update(Text(str(error), style="red"), refresh=True)
+                found = Text(str(error), style="red")
+            if SAY.is_terminal:
+                live.update(found, refresh=True)
+            else:
+                SAY.print(found, "")
             time.sleep(every)
 
 
@@ -98,10 +103,10 @@ def shown(status: Status) -> Group:
     ring = status["configuration"]
     sealed = "sealed" if status["sealed"] else "[yellow]not sealed[/]"
     state = status["state"]
-    colour = "green" if state == "operational" else "yellow"
+    said = "[green]operational[/]" if state == "operational" else f"[yellow]{state} ({status['because']})[/]"
     head = (
-        f"[bold]node {status['node']}[/] at {escape(status['address'])}, "
-        f"[{colour}]{escape(state)}[/], {sealed}, up {_time(status['uptime_s'])}"
+        f"[bold]node {status['node']}[/] at {escape(status['address'])}, {said}, {sealed}, "
+        f"up {_time(status['uptime_s'])}"
     )
     members = ", ".join(
         f"[bold]{member}[/]" if member == status["node"] else str(member) for member in ring["members"]
@@ -134,8 +139,8 @@ def _figures(status: Status) -> dict[str, str]:
         f"{status['delivered']:,} so far",
         "sent": f"{rates['sent_per_s']:,.0f} messages/s; {status['sent']:,} so far",
         "waiting": f"{status['queued_bytes']:,} bytes to be sent, {status['unread_bytes']:,} to be read",
-        "sent again": f"{status['retransmissions']:,.0f} packets, "
-        f"{status['token_retransmissions']:,.0f} tokens",
+        "sent again": f"packets {status['retransmissions']:,.0f} times, "
+        f"tokens {status['token_retransmissions']:,.0f} times",
     }
 
 
