@@ -274,10 +274,7 @@ class Driver:
         buffer = self.wires.token.buffer
         if size <= len(PROBE):
             if buffer[:size] != PROBE:
-                self.drop("malformed segment")
-            return
-        if not size:
-            self.drop("empty")
+                self.drop("malformed segment" if size else "empty")
             return
         step = segment or size
         greetings = [at for at in range(0, size, step) if buffer.startswith(GREETING_MAGIC, at)]

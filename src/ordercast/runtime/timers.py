@@ -61,8 +61,9 @@ class Timers:
 
     def rearm(self, now_us: int) -> None:
         """Have the alarm come up for the earliest timer, if there is one."""
-        if self._deadlines and self._alarm is None:
-            self.arm(now_us, min(self._deadlines.values()))
+        first = min(self._deadlines.values(), default=None)
+        if first is not None and (self._alarm is None or first < self._alarm_us):
+            self.arm(now_us, first)
 
     def close(self) -> None:
         """No timer runs out any more."""
