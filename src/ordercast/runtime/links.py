@@ -11,6 +11,7 @@ and told so, while the first one is alive.
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -34,6 +35,8 @@ FORGET_S = 600.0
 """An address that was only heard of is forgotten after this long without an answer."""
 MOST_ADDRESSES = 1024
 """Addresses to try, and nodes to know, at a time."""
+MOST_ALIASES = 16
+"""Addresses that one node is heard from."""
 MOST_TOLD = 30
 """Peers named in a greeting, so that it fits a datagram; with more of them, each greeting names others."""
 
@@ -49,6 +52,8 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True):
     """Made at random in each life; to be echoed."""
     echo: bytes
     """The receiver's challenge, as far as the sender knows it."""
+    number: int
+    """Counts the sender's greetings in this life: an earlier one than the last was sent by somebody else."""
     linked: bool
     """The sender has a link to the receiver, and needs no answer."""
     data_port: int
@@ -66,9 +71,11 @@ class Peer:
     """A node there is, or was, a link to."""
 
     __slots__ = (
+        "addresses",
         "challenge",
         "data",
         "data_joiner",
+        "greeted",
         "heard",
         "incarnation",
         "linked",
@@ -85,6 +92,10 @@ class Peer:
         """Where its tokens and greetings go to, and come from."""
         self.data = data
         """The same for everything else."""
+        self.addresses = list(dict.fromkeys((token, data)))
+        """Where it was heard from: a machine with several addresses may use them all."""
+        self.greeted = 0
+        """Number of its latest greeting."""
         self.incarnation = 0
         self.session = b""
         self.challenge = b""
@@ -151,6 +162,7 @@ class Links:
         self._known: dict[Address, float] = {}
         """Addresses to try, and when to stop."""
         self._warned: set[NodeId] = set()
+        self._greetings = 0
         self._told = 0
 
     # --- addresses ------------------------------------------------------------------------------
@@ -192,12 +204,14 @@ class Links:
 
     def _send(self, to: Address, peer: Peer | None, echo: bytes = b"", refusal: str = "") -> None:
         linked = peer is not None and peer.linked
+        self._greetings += 1
         greeting = Greeting(
             node=self.node,
             incarnation=self.incarnation,
             session=self.session,
             challenge=self.challenge,
             echo=echo or (peer.challenge if peer is not None else b""),
+            number=self._greetings,
             linked=linked,
             data_port=self._data_port,
             counters=self._seal.counters if self._seal else (0, 0),
@@ -225,7 +239,7 @@ class Links:
         except Refused as error:
             self._post.drop(f"greeting: {error}")
             return
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             self._post.drop("greeting: malformed")
             return
         if not _sound(greeting):
@@ -253,11 +267,21 @@ class Links:
         if not proven:
             self._send(source, None, greeting.challenge)
             return
-        if peer is None or peer.session != greeting.session or peer.token != source:
+        if greeting.node == self.node:
+            self._post.drop("greeting: own id")
+            return
+        same_life = peer is not None and peer.session == greeting.session
+        if peer is not None and same_life and greeting.number <= peer.greeted:
+            self._post.drop("greeting: replayed")
+            return
+        if peer is not None and same_life and peer.token != source and self._alive(peer):
+            self._also_at(peer, source)
+        elif peer is None or not same_life or peer.token != source:
             if peer is None and len(self.peers) >= MOST_ADDRESSES:
                 self._post.drop("greeting: too many nodes")
                 return
             peer = self._meet(greeting, source, peer)
+        peer.greeted = greeting.number
         peer.heard = self._clock()
         if not peer.linked:
             self._link(peer)
@@ -274,9 +298,10 @@ class Links:
             return _TAKEN.format(node=self.node, where="the node you greeted")
         if peer is None or peer.session == greeting.session:
             return ""
-        if peer.token != source and peer.linked and self._clock() - peer.heard < ALIVE_S:
+        if peer.token != source and self._alive(peer):
             return _TAKEN.format(node=peer.node, where=spell(peer.token))
-        return "stale" if greeting.session < peer.session else ""
+        life, known = (greeting.incarnation, greeting.session), (peer.incarnation, peer.session)
+        return "stale" if life < known else ""
 
     def _meet(self, greeting: Greeting, source: Address, earlier: Peer | None) -> Peer:
         """A link to a life of a node that there was no link to before."""
@@ -291,8 +316,12 @@ class Links:
             peer.opener = earlier.opener  # it has moved; what it has opened stays opened
         elif self._seal is not None:
             peer.opener = self._seal.opener(greeting.session, greeting.counters)
+        for address in peer.addresses:
+            there = self._by_address.get(address)
+            if there is not None:
+                self._forget(there)  # it was there before this one was
+            self._by_address[address] = peer
         self.peers[peer.node] = peer
-        self._by_address[peer.token] = self._by_address[peer.data] = peer
         if greeting.settings != self._settings and peer.node not in self._warned:
             self._warned.add(peer.node)
             self._post.warn(
@@ -300,6 +329,16 @@ class Links:
                 f"{self._settings}: give all nodes the same settings"
             )
         return peer
+
+    def _also_at(self, peer: Peer, source: Address) -> None:
+        """It was heard from another of its addresses. It is still sent to where it was first met."""
+        for address in (source, (source[0], peer.data[1], *source[2:])):
+            if address not in self._by_address and len(peer.addresses) < MOST_ALIASES:
+                peer.addresses.append(address)
+                self._by_address[address] = peer
+
+    def _alive(self, peer: Peer) -> bool:
+        return peer.linked and self._clock() - peer.heard < ALIVE_S
 
     def part_with(self, peer: Peer) -> None:
         """Its process has ended: nothing more is sent to it. A new life of the node greets anew."""
@@ -309,8 +348,8 @@ class Links:
 
     def _forget(self, peer: Peer) -> None:
         del self.peers[peer.node]
-        self._by_address.pop(peer.token, None)
-        self._by_address.pop(peer.data, None)
+        for address in peer.addresses:
+            del self._by_address[address]
 
     def _link(self, peer: Peer) -> None:
         peer.linked = True
@@ -325,6 +364,8 @@ class Links:
         for node, host, port in others[:MOST_ADDRESSES]:
             known = self.peers.get(node)
             if node == self.node or (known is not None and known.linked) or not 0 < port < 65_536:
+                continue
+            if not _is_address(host, len(source) == 4):
                 continue
             address: Address = (host, port, *source[2:])
             if address not in self._by_address and len(self._known) < MOST_ADDRESSES:
@@ -343,12 +384,22 @@ def _sound(greeting: Greeting) -> bool:
     return (
         0 < greeting.node <= MAX_NODE_ID
         and greeting.incarnation >= 0
+        and greeting.number > 0
         and len(greeting.session) == 16
         and len(greeting.challenge) == 8
         and 0 < greeting.data_port < 65_536
         and min(greeting.counters) >= 0
         and len(greeting.refusal) < 1000
     )
+
+
+def _is_address(host: str, six: bool) -> bool:
+    """Whether it is an address, and of the right kind: a name would have to be looked up, and wait."""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return found.version == (6 if six else 4) and not found.is_multicast and not found.is_unspecified
 
 
 def spell(address: Address) -> str:

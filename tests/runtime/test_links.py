@@ -1,0 +1,687 @@
+"""Nodes find each other by greeting: links are proven, unique, bounded, and survive what strangers send."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ordercast.runtime import links as links_module
+from ordercast.runtime.keys import Keyring, generate
+from ordercast.runtime.links import (
+    ALIVE_S,
+    FORGET_S,
+    GREETING_MAGIC,
+    MOST_ADDRESSES,
+    MOST_ALIASES,
+    MOST_TOLD,
+    SILENT_S,
+    Greeting,
+    Links,
+    Peer,
+    spell,
+)
+from ordercast.runtime.seal import Seal
+from ordercast.runtime.udp import Address
+
+RING = Keyring((generate(),))
+SEALED = pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])
+
+
+class Net:
+    """Addresses, a clock, and what is on the way between the nodes there are."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.flying: deque[tuple[bytes, Address, Address]] = deque()
+        self.hosts: dict[Address, Host] = {}
+        self.seen: list[tuple[bytes, Address, Address]] = []
+        self._sessions = 0
+
+    def session(self) -> bytes:
+        self._sessions += 1
+        return self._sessions.to_bytes(8, "big") + bytes(8)
+
+    def run(self) -> None:
+        """Until nothing is on the way any more."""
+        for _ in range(100_000):
+            if not self.flying:
+                return
+            data, source, to = self.flying.popleft()
+            self.seen.append((data, source, to))
+            host = self.hosts.get(to)
+            if host is not None:
+                host.links.on_greeting(data, source)
+        raise AssertionError("they greet each other without end")
+
+    def pass_time(self, seconds: float) -> None:
+        """Greeting twice a second, as drivers do."""
+        for _ in range(int(seconds * 2)):
+            self.now += 0.5
+            for host in list(self.hosts.values()):
+                host.links.greet()
+            self.run()
+
+
+class Host:
+    """A node as far as links are concerned; also the `Post` of its links."""
+
+    def __init__(
+        self,
+        net: Net,
+        node: int,
+        port: int,
+        knows: Sequence[int] = (),
+        *,
+        sealed: bool = False,
+        closed: bool = False,
+        session: bytes | None = None,
+        incarnation: int = 0,
+        settings: str = "the same",
+    ) -> None:
+        self.net = net
+        self.address = at(port)
+        self.drops: Counter[str] = Counter()
+        self.made: list[int] = []
+        self.fell_silent: list[int] = []
+        self.refusals: list[str] = []
+        self.warnings: list[str] = []
+        session = session or net.session()
+        self.links = Links(
+            node=node,
+            incarnation=incarnation,
+            session=session,
+            data_port=port + 1,
+            settings=settings,
+            post=self,
+            seal=Seal(RING, session=session) if sealed else None,
+            closed=closed,
+            clock=lambda: net.now,
+        )
+        self.links.know(map(at, knows))
+        net.hosts[self.address] = self
+        self.links.greet()
+
+    def post(self, packet: bytes, to: Address) -> None:
+        self.net.flying.append((packet, self.address, to))
+
+    def linked(self, peer: Peer) -> None:
+        self.made.append(peer.node)
+
+    def silent(self, peer: Peer) -> None:
+        self.fell_silent.append(peer.node)
+
+    def refused(self, reason: str) -> None:
+        self.refusals.append(reason)
+
+    def drop(self, reason: str) -> None:
+        self.drops[reason] += 1
+
+    def warn(self, sentence: str) -> None:
+        self.warnings.append(sentence)
+
+    @property
+    def targets(self) -> list[int]:
+        return [peer.node for peer in self.links.targets]
+
+    def die(self) -> None:
+        del self.net.hosts[self.address]
+
+
+def at(port: int) -> Address:
+    return ("10.0.0.1", port)
+
+
+def greeting_of(
+    node: int,
+    *,
+    session: bytes = b"s" * 16,
+    echo: bytes = b"",
+    number: int = 1,
+    data_port: int = 9,
+    peers: Iterable[tuple[int, str, int]] = (),
+    **fields: object,
+) -> bytes:
+    """An open greeting of anybody."""
+    greeting = Greeting(
+        node=node,
+        incarnation=0,
+        session=session,
+        challenge=b"c" * 8,
+        echo=echo,
+        number=number,
+        linked=False,
+        data_port=data_port,
+        counters=(0, 0),
+        settings="the same",
+        peers=list(peers),
+    )
+    return GREETING_MAGIC + msgspec.msgpack.encode(msgspec.structs.replace(greeting, **fields))
+
+
+# --- finding each other -------------------------------------------------------------------------
+
+
+@SEALED
+def test_one_known_address_is_enough(sealed: bool) -> None:
+    net = Net()
+    hosts = [Host(net, node, 100 * node, [100] if node > 1 else [], sealed=sealed) for node in range(1, 6)]
+    net.run()
+    net.pass_time(1)
+    for host in hosts:
+        assert host.targets == [n for n in range(1, 6) if n != host.links.node]
+        assert not host.drops
+        assert sorted(host.made) == host.targets, "each link is made once"
+
+
+@SEALED
+def test_a_chain_of_seeds(sealed: bool) -> None:
+    net = Net()
+    hosts = [Host(net, node, 100 * node, [100 * (node - 1)], sealed=sealed) for node in range(1, 7)]
+    net.run()
+    net.pass_time(2)
+    assert all(len(host.targets) == 5 for host in hosts)
+
+
+def test_a_seed_that_comes_up_later() -> None:
+    net = Net()
+    late = Host(net, 2, 200, [100])
+    net.pass_time(FORGET_S * 1.5)
+    assert late.targets == []
+    first = Host(net, 1, 100)
+    net.pass_time(1)
+    assert late.targets == [1]
+    assert first.targets == [2]
+
+
+def test_the_own_address_among_the_seeds() -> None:
+    net = Net()
+    one = Host(net, 1, 100, [100, 200])
+    two = Host(net, 2, 200, [100, 200])
+    net.run()
+    net.pass_time(1)
+    assert one.targets == [2]
+    assert two.targets == [1]
+    assert not one.drops
+    net.seen.clear()
+    net.pass_time(2)
+    assert not any(source == to for _, source, to in net.seen), "nobody goes on greeting itself"
+
+
+def test_linked_nodes_send_one_greeting_a_turn_each() -> None:
+    net = Net()
+    Host(net, 1, 100)
+    Host(net, 2, 200, [100])
+    net.run()
+    net.pass_time(1)
+    net.seen.clear()
+    net.pass_time(5)
+    assert len(net.seen) == 2 * 10
+
+
+def test_all_peers_are_told_of_in_turn() -> None:
+    net = Net()
+    nodes = MOST_TOLD + 12
+    hosts = [Host(net, node, 100 * node, [100]) for node in range(1, nodes + 1)]
+    net.pass_time(2)
+    assert all(len(host.targets) == nodes - 1 for host in hosts)
+    assert max(len(data) for data, _, _ in net.seen) < 1452, "a greeting fits a datagram"
+
+
+def test_different_settings_are_told_once() -> None:
+    net = Net()
+    one = Host(net, 1, 100, settings="mtu 1500")
+    Host(net, 2, 200, [100], settings="mtu 9000")
+    net.pass_time(3)
+    assert len(one.warnings) == 1
+    assert "mtu 9000" in one.warnings[0]
+    assert "10.0.0.1:200" in one.warnings[0]
+
+
+# --- a list of peers ----------------------------------------------------------------------------
+
+
+def test_with_a_list_nobody_else_is_let_in() -> None:
+    net = Net()
+    ports = [100, 200, 300]
+    hosts = [Host(net, node, port, ports, closed=True) for node, port in enumerate(ports, 1)]
+    stranger = Host(net, 9, 900, [100])
+    net.pass_time(2)
+    for host in hosts:
+        assert len(host.targets) == 2
+        assert 9 not in host.links.peers
+    assert hosts[0].drops["greeting: not on the list of peers"] > 0
+    assert stranger.targets == []
+
+
+def test_with_a_list_nothing_is_discovered() -> None:
+    net = Net()
+    one = Host(net, 1, 100, [100, 200], closed=True)
+    Host(net, 2, 200, [300])
+    Host(net, 3, 300)
+    net.pass_time(2)
+    assert one.targets == [2]
+
+
+# --- lives --------------------------------------------------------------------------------------
+
+
+@SEALED
+def test_a_restart_at_the_same_address(sealed: bool) -> None:
+    net = Net()
+    one = Host(net, 1, 100, sealed=sealed)
+    two = Host(net, 2, 200, [100], sealed=sealed)
+    net.run()
+    two.die()
+    again = Host(net, 2, 200, [100], sealed=sealed, incarnation=1)
+    net.run()
+    assert one.targets == [2]
+    assert one.links.peers[2].session == again.links.session
+    assert one.links.peers[2].incarnation == 1
+    assert again.targets == [1]
+
+
+def test_a_restart_at_another_address_waits_until_the_earlier_life_is_surely_over() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    net.run()
+    two.die()
+    again = Host(net, 2, 400, [100], incarnation=1)
+    net.run()
+    assert again.refusals
+    net.pass_time(ALIVE_S + 1)
+    assert again.targets == [1]
+    assert one.links.peers[2].token == at(400)
+    assert one.links.peer_at(at(200)) is None
+
+
+def test_another_node_at_the_address_of_one_that_is_gone() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    net.run()
+    two.die()
+    three = Host(net, 3, 200, [100])
+    net.run()
+    assert one.targets == [3]
+    net.pass_time(FORGET_S + 10)
+    peer = one.links.peer_at(three.address)
+    assert peer is not None
+    assert peer.node == 3
+    assert one.links.peer_at(at(201)) is peer
+    assert list(one.links.peers) == [3]
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_later_life_out() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100], session=b"\xff" * 16, incarnation=4)
+    net.run()
+    two.die()
+    again = Host(net, 2, 200, [100], session=b"\x01" * 16, incarnation=5)
+    net.run()
+    assert again.targets == [1]
+    assert one.links.peers[2].incarnation == 5
+
+
+def test_an_earlier_life_makes_no_link() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    early = net.session()
+    Host(net, 2, 200, [100], incarnation=1)
+    net.run()
+    session = one.links.peers[2].session
+    one.links.on_greeting(greeting_of(2, session=early, echo=one.links.challenge, number=99), at(200))
+    assert one.drops["greeting: earlier life"] == 1
+    assert one.links.peers[2].session == session
+
+
+def test_silence_and_return() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    net.run()
+    two.die()
+    net.pass_time(SILENT_S + 1)
+    assert one.fell_silent == [2]
+    assert one.targets == []
+    net.hosts[two.address] = two
+    net.pass_time(1)
+    assert one.targets == [2]
+    assert two.targets == [1]
+
+
+def test_data_of_a_silent_peer_makes_the_link_again() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    net.run()
+    two.die()
+    net.pass_time(SILENT_S + 1)
+    assert one.targets == []
+    assert one.links.peer_at(at(201)) is one.links.peers[2]
+    assert one.targets == [2]
+
+
+def test_who_is_silent_for_long_is_forgotten_but_a_seed_is_tried_on() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    net.run()
+    one.die()
+    net.pass_time(FORGET_S + 10)
+    assert two.links.peers == {}
+    assert two.links.peer_at(at(100)) is None
+    net.hosts[one.address] = one
+    net.pass_time(1)
+    assert two.targets == [1]
+
+
+def test_a_process_that_ended_is_parted_with_and_may_come_back() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    net.run()
+    one.links.part_with(one.links.peers[2])
+    assert one.targets == []
+    assert one.links.peer_at(at(200)) is None
+    two.die()
+    again = Host(net, 2, 200, [100], incarnation=1)
+    net.pass_time(1)
+    assert one.targets == [2]
+    assert again.targets == [1]
+
+
+# --- one identifier, one node -------------------------------------------------------------------
+
+
+@SEALED
+def test_a_second_node_with_an_identifier_is_refused_by_the_first(sealed: bool) -> None:
+    net = Net()
+    one = Host(net, 1, 100, sealed=sealed)
+    second = Host(net, 1, 200, [100], sealed=sealed)
+    net.pass_time(3)
+    assert second.targets == one.targets == []
+    assert not one.refusals, "who was first stays"
+    assert "node id 1 is in use" in second.refusals[0]
+    assert "`id`" in second.refusals[0]
+
+
+def test_the_first_learns_of_the_second_by_its_own_seeds() -> None:
+    net = Net()
+    one = Host(net, 1, 100, [200])
+    second = Host(net, 1, 200)
+    net.pass_time(3)
+    assert second.refusals
+    assert not one.refusals
+    assert one.targets == second.targets == []
+
+
+def test_a_second_node_is_refused_by_others_that_know_the_first() -> None:
+    net = Net()
+    Host(net, 1, 100)
+    third = Host(net, 3, 300, [100])
+    net.run()
+    second = Host(net, 1, 200, [300])
+    net.pass_time(5)
+    assert "10.0.0.1:100" in second.refusals[0]
+    assert third.links.peers[1].token == at(100)
+    assert third.drops["greeting: id in use"] > 0
+    assert second.targets == []
+
+
+def test_a_refusal_that_nobody_asked_for_is_none() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    one.links.on_greeting(greeting_of(2, refusal="go away"), at(200))
+    assert one.refusals == []
+    one.links.on_greeting(greeting_of(2, refusal="go away", echo=one.links.challenge), at(200))
+    assert one.refusals == ["go away"]
+
+
+def test_nobody_links_with_itself_under_another_session() -> None:
+    net = Net()
+    net.session()
+    one = Host(net, 1, 100)
+    one.links.on_greeting(greeting_of(1, session=bytes(16), echo=one.links.challenge), at(200))
+    assert one.links.peers == {}
+
+
+# --- machines with several addresses ------------------------------------------------------------
+
+
+def other(address: Address) -> Address:
+    return ("192.168.0.1", address[1])
+
+
+def test_a_node_heard_from_two_addresses_stays_at_the_first() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    net.run()
+    peer = one.links.peers[2]
+    for number in range(50, 60):
+        one.links.on_greeting(
+            greeting_of(2, session=two.links.session, echo=one.links.challenge, number=number, data_port=201),
+            other(two.address),
+        )
+        assert one.links.peers[2] is peer
+    assert peer.token == two.address
+    assert one.links.peer_at(other(two.address)) is peer
+    assert one.links.peer_at(other(at(201))) is peer
+    two.die()
+    net.pass_time(FORGET_S + 10)
+    assert one.links.peer_at(other(two.address)) is None
+
+
+def test_it_moves_when_it_is_silent_where_it_was() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    net.run()
+    two.die()
+    net.pass_time(SILENT_S + 1)
+    one.links.on_greeting(
+        greeting_of(2, session=two.links.session, echo=one.links.challenge, number=99, data_port=201),
+        other(two.address),
+    )
+    assert one.links.peers[2].token == other(two.address)
+    assert one.links.peers[2].data == other(at(201))
+
+
+def test_the_addresses_of_a_node_are_bounded() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    net.run()
+    for number in range(10, 200):
+        one.links.on_greeting(
+            greeting_of(2, session=two.links.session, echo=one.links.challenge, number=number),
+            (f"192.168.1.{number}", 5),
+        )
+    assert len(one.links.peers[2].addresses) <= MOST_ALIASES
+    assert len(one.links._by_address) <= MOST_ALIASES
+
+
+# --- what strangers send ------------------------------------------------------------------------
+
+
+@SEALED
+def test_a_recorded_greeting_from_elsewhere_moves_nothing(sealed: bool) -> None:
+    net = Net()
+    one = Host(net, 1, 100, sealed=sealed)
+    Host(net, 2, 200, [100], sealed=sealed)
+    net.run()
+    net.pass_time(2)
+    recorded = [data for data, source, to in net.seen if to == one.address]
+    peer = one.links.peers[2]
+    for data in recorded:
+        one.links.on_greeting(data, ("6.6.6.6", 666))
+    net.flying.clear()
+    assert one.links.peers[2] is peer
+    assert one.links.peer_at(("6.6.6.6", 666)) is None
+    assert one.drops["greeting: replayed"] > 0
+
+
+def test_a_greeting_without_the_key_is_counted() -> None:
+    net = Net()
+    one = Host(net, 1, 100, sealed=True)
+    stranger = Host(net, 2, 200, [100])
+    net.pass_time(2)
+    assert one.links.peers == stranger.links.peers == {}
+    assert sum(one.drops.values()) == 5
+    assert all(reason.startswith("greeting: ") for reason in one.drops)
+
+
+def test_peers_that_are_told_of_have_to_be_addresses() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    net.flying.clear()
+    told = [
+        (5, "no.such.host", 5),
+        (6, "a\0b", 5),
+        (7, "ü" * 100, 5),
+        (8, "", 5),
+        (9, "::1", 5),
+        (10, "10.0.0.9", 0),
+        (11, "10.0.0.9", 70_000),
+        (12, "224.0.0.1", 7),
+        (13, "0.0.0.0", 7),
+        (14, "10.0.0.14", 14),
+    ]
+    one.links.on_greeting(greeting_of(2, echo=one.links.challenge, peers=told), at(200))
+    assert {to for _, _, to in net.flying} == {at(200), ("10.0.0.14", 14)}
+
+
+def test_what_is_told_is_bounded_and_forgotten() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    for round_ in range(40):
+        told = [(1000 + n, f"10.1.{round_}.{n}", 5) for n in range(100)]
+        one.links.on_greeting(
+            greeting_of(2, echo=one.links.challenge, number=round_ + 1, peers=told), at(200)
+        )
+    assert len(one.links._known) <= MOST_ADDRESSES
+    net.flying.clear()
+    for _ in range(int(FORGET_S * 2) + 10):
+        net.now += 0.5
+        one.links.greet()
+        net.flying.clear()
+    assert len(one.links._known) == 0
+
+
+def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links_module, "MOST_ADDRESSES", 20)
+    net = Net()
+    one = Host(net, 1, 100)
+    for node in range(2, 100):
+        one.links.on_greeting(
+            greeting_of(node, echo=one.links.challenge, data_port=10 * node + 1), at(10 * node)
+        )
+    assert len(one.links.peers) == 20
+    assert one.drops["greeting: too many nodes"] == 78
+
+
+def test_data_port_and_greeting_port_may_not_be_told_apart() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    one.links.on_greeting(greeting_of(2, echo=one.links.challenge, data_port=200), at(200))
+    peer = one.links.peer_at(at(200))
+    assert peer is not None
+    one.links.part_with(peer)
+    assert one.links._by_address == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff",
+        greeting_of(1)[3:].replace(b"\xa8the same", b"\xa8\xff\xfe\xfdsame!"),
+        b"\x9d" + greeting_of(2)[4:] + b"\x91" * 60_000,
+        greeting_of(0)[3:],
+        greeting_of(2**31)[3:],
+        greeting_of(2, number=0)[3:],
+        greeting_of(2, data_port=0)[3:],
+        greeting_of(2, data_port=65_536)[3:],
+        greeting_of(2, incarnation=-1)[3:],
+        greeting_of(2, session=b"short")[3:],
+        greeting_of(2, challenge=b"")[3:],
+        greeting_of(2, counters=(-1, 0))[3:],
+        greeting_of(2, refusal="x" * 1000)[3:],
+    ],
+    ids=lambda body: body[:12].hex(),
+)
+def test_malformed_greetings(body: bytes) -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    one.links.on_greeting(GREETING_MAGIC + body, at(200))
+    assert one.drops == {"greeting: malformed": 1}
+    assert not net.flying
+
+
+small = st.integers(-1, 5)
+greetings = st.builds(
+    greeting_of,
+    small,
+    session=st.sampled_from([bytes(16), b"a" * 16, b"z" * 16, b"?"]),
+    echo=st.sampled_from([b"", b"right", b"wrong"]),
+    number=st.integers(0, 40),
+    data_port=st.sampled_from([100, 101, 200, 201, 300, 0]),
+    peers=st.lists(
+        st.tuples(small, st.sampled_from(["10.0.0.1", "10.0.0.2", "x", "::1"]), small), max_size=4
+    ),
+    incarnation=small,
+    linked=st.booleans(),
+    refusal=st.sampled_from(["", "", "no"]),
+    settings=st.sampled_from(["the same", "another"]),
+)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("greeting"), greetings, st.sampled_from([100, 101, 200, 201, 300])),
+        st.tuples(st.just("garbage"), st.binary(max_size=40), st.sampled_from([100, 200])),
+        st.tuples(st.just("data"), st.just(b""), st.sampled_from([100, 101, 200, 201, 300])),
+        st.tuples(st.just("time"), st.just(b""), st.sampled_from([0, 1, 4, 700])),
+        st.tuples(st.just("gone"), st.just(b""), small),
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+@settings(max_examples=200, deadline=None)
+def test_whatever_comes_the_books_are_in_order(script: list[tuple[str, bytes, int]]) -> None:
+    net = Net()
+    one = Host(net, 3, 300)
+    links = one.links
+    for what, data, number in script:
+        if what == "greeting":
+            links.on_greeting(data.replace(b"\xc4\x05right", b"\xc4\x08" + links.challenge), at(number))
+        elif what == "garbage":
+            links.on_greeting(GREETING_MAGIC + data, at(number))
+        elif what == "data":
+            links.peer_at(at(number))
+        elif what == "time":
+            net.now += number
+            links.greet()
+        elif number in links.peers:
+            links.part_with(links.peers[number])
+        net.flying.clear()
+        by_address = [(address, peer) for peer in links.peers.values() for address in peer.addresses]
+        assert dict(by_address) == links._by_address
+        assert len(by_address) == len(links._by_address), "an address belongs to one peer"
+        assert all(links.peers[node].node == node != links.node for node in links.peers)
+        assert all(peer.token in peer.addresses for peer in links.peers.values())
+        assert links.targets == sorted(
+            (peer for peer in links.peers.values() if peer.linked), key=lambda peer: peer.node
+        )
+
+
+def test_addresses_as_people_write_them() -> None:
+    assert spell(("10.0.0.1", 5)) == "10.0.0.1:5"
+    assert spell(("::1", 5, 0, 0)) == "[::1]:5"
