@@ -59,6 +59,19 @@ def test_a_file_tells_and_options_change_it(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_trace_of_real_nodes_is_audited(tmp_path: Path) -> None:
+    trace = ("--trace", tmp_path / "trace")
+    with (
+        node(tmp_path / "1", "--id", 1, *trace) as one,
+        node(tmp_path / "2", "--id", 2, "--seed", one.address, *trace) as two,
+    ):
+        one.with_members(2)
+        assert process("send", "orders", "a", "b", "--safe", "--seed", two.address, *trace).code == 0
+        assert (two.stop()[0], one.stop()[0]) == (0, 0)
+    document = ordercast("audit", tmp_path / "trace", "--json").document
+    assert (document["runs"], document["clean"]) == (1, True)
+
+
 def test_a_node_keeps_its_number_in_its_data_directory(tmp_path: Path) -> None:
     numbers = set()
     for _ in range(2):

@@ -15,6 +15,7 @@ from ordercast.cli.member import (
     KeyFile,
     Patience,
     Seeds,
+    TracedTo,
     among_others,
     live,
     log_to_stderr,
@@ -31,9 +32,8 @@ def listen(
     seed: Seeds = None,
     key: KeyFile = None,
     insecure: Insecure = False,
-    count: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="End after so many messages. [default: never]")
-    ] = None,
+    trace: TracedTo = None,
+    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many messages.")] = None,
     timeout: Patience = 10.0,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line: a message or a configuration.")
@@ -44,7 +44,7 @@ def listen(
     How the group is reached is told as to `ordercast send`. Exit code 3 if it cannot be reached.
     """
     log_to_stderr("error")
-    live(_listen(passing(config, seed, key, insecure), group, count, timeout, json))
+    live(_listen(passing(config, seed, key, insecure, trace), group, count, timeout, json))
 
 
 async def _listen(config: NodeConfig, name: str, most: int | None, timeout: float, json: bool) -> None:

@@ -40,6 +40,12 @@ KeyFile = Annotated[
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Allow other machines to be reached without a key.")
 ]
+TracedTo = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace", metavar="DIR", help="Keep the trace in DIR; an audit needs those of all members."
+    ),
+]
 Patience = Annotated[
     float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to try to reach the group.")
 ]
@@ -61,9 +67,11 @@ def configured(file: Path | None, **changes: Any) -> NodeConfig:
         refuse(str(error))
 
 
-def passing(file: Path | None, seeds: Sequence[str] | None, key: Path | None, insecure: bool) -> NodeConfig:
-    """For a member that comes and goes: it takes from the file how to reach the group, and no more."""
-    base = configured(file, key=key, insecure=insecure or None)
+def passing(
+    file: Path | None, seeds: Sequence[str] | None, key: Path | None, insecure: bool, trace: Path | None
+) -> NodeConfig:
+    """For a member that comes and goes: the file tells how to reach the group, and where traces go."""
+    base = configured(file, key=key, insecure=insecure or None, trace=trace)
     if base.peers is not None and not seeds:
         refuse(
             f"{file} lists all peers, so that no further member is let in: use the API in one of them, or "
@@ -71,7 +79,7 @@ def passing(file: Path | None, seeds: Sequence[str] | None, key: Path | None, in
         )
     try:
         there = tuple(seeds or ()) or (*base.seeds, _own(base))
-        config = base.with_changes(seeds=there, peers=None, id=None, data=None, trace=None, metrics=None)
+        config = base.with_changes(seeds=there, peers=None, id=None, data=None, metrics=None)
         config.place()
         return config.with_changes(listen=_any_port(base, there))
     except OrdercastError as error:

@@ -10,7 +10,16 @@ from typing import Annotated
 
 import typer
 
-from ordercast.cli.member import ConfigFile, Insecure, KeyFile, Seeds, configured, live, log_to_stderr
+from ordercast.cli.member import (
+    ConfigFile,
+    Insecure,
+    KeyFile,
+    Seeds,
+    TracedTo,
+    configured,
+    live,
+    log_to_stderr,
+)
 from ordercast.cli.screen import Code
 from ordercast.groups.api import Node
 from ordercast.runtime.config import NodeConfig
@@ -32,12 +41,12 @@ def node(
     ] = None,
     key: KeyFile = None,
     insecure: Insecure = False,
-    trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the trace in DIR.")] = None,
+    trace: TracedTo = None,
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics there.")
     ] = None,
     log: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error. [default: info]")
+        str | None, typer.Option(metavar="LEVEL", help="debug, info (as a rule), warning or error.")
     ] = None,
 ) -> None:
     """Run a member of a group until SIGINT or SIGTERM; then it leaves with a word to the others.

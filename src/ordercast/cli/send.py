@@ -23,6 +23,7 @@ from ordercast.cli.member import (
     NotReached,
     Patience,
     Seeds,
+    TracedTo,
     among_others,
     live,
     log_to_stderr,
@@ -44,12 +45,13 @@ def send(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")],
     messages: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MESSAGE]…", help="What to send; without any, each line of stdin."),
+        typer.Argument(metavar="MESSAGE", help="What to send; without any, each line of stdin."),
     ] = None,
     config: ConfigFile = None,
     seed: Seeds = None,
     key: KeyFile = None,
     insecure: Insecure = False,
+    trace: TracedTo = None,
     safe: Annotated[
         bool, typer.Option("--safe", help="Delivered only once every member is known to have it.")
     ] = False,
@@ -63,7 +65,7 @@ def send(
     machine at the usual port is looked for. Exit code 3 if the group cannot be reached.
     """
     log_to_stderr("error")
-    chosen = passing(config, seed, key, insecure)
+    chosen = passing(config, seed, key, insecure, trace)
     given = [os.fsencode(message) for message in messages or ()]
     if not given and sys.stdin.isatty():
         ASIDE.print("[bright_black]a message a line; Ctrl-D ends[/]")
