@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Collection, Sequence
@@ -19,7 +18,6 @@ from ordercast.errors import (
     Evicted,
     KeyProblem,
     NodeClosed,
-    OrdercastError,
     SendTimeout,
     StorageProblem,
 )
@@ -36,7 +34,7 @@ from ordercast.runtime.seal import OVERHEAD, Cipher, Seal, new_session
 from ordercast.runtime.segments import HEADER_SIZE
 from ordercast.runtime.status import Rates, status
 from ordercast.runtime.storage import DataDirectory, Memory, Storage
-from ordercast.runtime.wires import open_wires, resolve
+from ordercast.runtime.wires import Wires, open_wires, resolve
 from ordercast.trace.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -59,6 +57,9 @@ LOOK_S = 1.0
 """How often a node looks after its key file, its rates and its reader."""
 
 
+_LEAVING = "the node is leaving: it takes no more messages; make a new Node for another life"
+
+
 class Member:
     """A node while it lives."""
 
@@ -75,6 +76,8 @@ class Member:
         self._numbers = 0
         self._changed = asyncio.Event()
         self._over: asyncio.Future[None] | None = None
+        self._leaving = False
+        self._stopping = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
         self._control: Control | None = None
         self._metrics: Metrics | None = None
@@ -119,9 +122,17 @@ class Member:
         seeds = await resolve(config.peers or config.seeds, self._place.host)
         wires = open_wires(self._place, config)
         try:
+            self._equip(wires, storage, seal)
+        except BaseException:
+            wires.close()
+            raise
+        self.links.know(seeds)
+
+    def _equip(self, wires: Wires, storage: Storage, seal: Seal | None) -> None:
+        config = self.config
+        try:
             machine = self._machine(wires.data.granted)
         except ValueError as error:
-            wires.close()
             raise ConfigProblem(str(error)) from error
         self.address = spell(wires.token.address)
         rows: list[Any] = []
@@ -146,7 +157,6 @@ class Member:
             closed=config.peers is not None,
             clock=time.monotonic,
         )
-        self.links.know(seeds)
 
     def _open_journal(self, directory: Path) -> Journal:
         from ordercast.trace.journal import Journal
@@ -213,14 +223,18 @@ class Member:
                 self.links.greet()
 
     async def stop(self) -> None:
-        """Leave, and give everything back."""
-        if not self.driver.ended:
-            self.driver.stop()
-            with contextlib.suppress(TimeoutError, OrdercastError):
-                async with asyncio.timeout(LEAVING_S):
-                    await self.closed()
-            self.driver.end(None)
-        await self._take_apart()
+        """Leave, and give everything back; also when it is called twice, or cancelled."""
+        assert self._over is not None
+        async with self._stopping:
+            try:
+                if not self.driver.ended:
+                    self._leaving = True
+                    self._rooms.end(NodeClosed(_LEAVING))
+                    self.driver.stop()
+                    await asyncio.wait((self._over,), timeout=LEAVING_S)
+            finally:
+                self.driver.end(None)
+                await self._take_apart()
 
     async def closed(self) -> None:
         """Wait for the end; raises the error that brought it."""
@@ -228,12 +242,14 @@ class Member:
         await asyncio.shield(self._over)
 
     def check_open(self) -> None:
-        """Raise what ended the node, if it has ended."""
+        """Raise what ended the node, if it has ended, or is about to."""
         if self._over is not None and self._over.done():
             error = self._over.exception()
             if error is not None:
                 raise error
             raise NodeClosed("the node has left: make a new Node for another life")
+        if self._leaving:
+            raise NodeClosed(_LEAVING)
 
     async def _take_apart(self) -> None:
         if self._watch is not None:
@@ -285,7 +301,11 @@ class Member:
     @property
     def has_room(self) -> bool:
         """Whether a message can be taken now, by somebody who has not waited."""
-        return self._queued < self.config.send_buffer and not self._rooms and not self.driver.ended
+        return (
+            self._queued < self.config.send_buffer
+            and not self._rooms
+            and not (self.driver.ended or self._leaving)
+        )
 
     async def wait_for_room(self, timeout: float | None) -> None:
         """Wait for one's turn to send."""
@@ -301,7 +321,7 @@ class Member:
 
     def submit(self, payloads: Sequence[bytes], size: int, guarantee: Guarantee) -> int:
         """Hand over messages, with their tags; the number of the first."""
-        if self.driver.ended:
+        if self.driver.ended or self._leaving:
             self.check_open()
         count = len(payloads)
         self._queued += size + ENTRY_OVERHEAD * count
