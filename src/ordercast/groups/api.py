@@ -84,7 +84,10 @@ class Group:
         most, then `SendTimeout` names who holds the group up. ``receipt``: answer with a `Receipt`.
         """
         member = self._member
-        whole = self._tag + payload
+        try:
+            whole = self._tag + payload
+        except TypeError:
+            raise _not_bytes(payload) from None
         if len(whole) > member.largest:
             raise _too_large(payload, member.largest - len(self._tag))
         if not member.has_room:
@@ -98,35 +101,74 @@ class Group:
         """Send messages, in order: the fast path. They are not one unit: others' may come between them."""
         member, front = self._member, self._tag
         guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
+        if isinstance(payloads, bytes | bytearray | memoryview | str) or not isinstance(payloads, Sequence):
+            raise TypeError(
+                f"send_many takes a list of messages, each of them bytes, not {type(payloads).__name__}: "
+                "for one message there is send"
+            )
         longest = max(map(len, payloads), default=0)
         if longest + len(front) > member.largest:
             raise _too_large(max(payloads, key=len), member.largest - len(front))
         step = max(1, _CHUNK // (longest + len(front)))
         for start in range(0, len(payloads), step):
-            some = [front + payload for payload in payloads[start : start + step]]
+            try:
+                some = [front + payload for payload in payloads[start : start + step]]
+            except TypeError:
+                raise _not_bytes(next(p for p in payloads if not isinstance(p, bytes))) from None
             if not member.has_room:
                 await member.wait_for_room(timeout)
             member.submit(some, sum(map(len, some)), guarantee)
 
     # --- receiving ------------------------------------------------------------------------------
 
-    async def batches(self) -> AsyncIterator[Delivery | Configuration]:
+    def batches(self) -> AsyncIterator[Delivery | Configuration]:
         """What is delivered, as it came: the messages of a packet together. The fast path."""
-        get = self._inbox.get
-        while (entry := await get()) is not None:
-            yield entry
+        return _Batches(self._inbox)
 
-    async def __aiter__(self) -> AsyncIterator[Message | Configuration]:
-        async for entry in self.batches():
-            if isinstance(entry, Delivery):
-                for message in entry.messages():
-                    yield message
-            else:
-                yield entry
+    def __aiter__(self) -> AsyncIterator[Message | Configuration]:
+        return _Messages(self._inbox)
 
     async def leave(self) -> None:
         """Receive nothing more. What waits to be read is dropped."""
         self._member.session.close(self._tag, self._inbox)
+
+
+class _Batches:
+    """Reads an inbox. No generator: one that is cancelled while it waits (a timeout) would be over."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delivery | Configuration:
+        entry = await self._inbox.get()
+        if entry is None:
+            raise StopAsyncIteration
+        return entry
+
+
+class _Messages:
+    """Reads an inbox message by message; one behind which a loop stopped is followed by the next, later."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message | Configuration:
+        inbox = self._inbox
+        for message in inbox.begun:
+            return message
+        entry = await inbox.get()
+        if entry is None:
+            raise StopAsyncIteration
+        if isinstance(entry, Delivery):
+            inbox.begun = entry.messages()
+            return next(inbox.begun)
+        return entry
 
 
 class Node:
@@ -152,8 +194,8 @@ class Node:
         `NodeConfig` knows may be given by name, and overrides it.
         """
         given: dict[str, Any] = {
-            "seeds": tuple(seeds) or None,
-            "peers": None if peers is None else tuple(peers),
+            "seeds": seeds if isinstance(seeds, str) else tuple(seeds) or None,
+            "peers": peers if peers is None or isinstance(peers, str) else tuple(peers),
             "listen": listen,
             "id": id,
             "data": None if data is None else Path(data),
@@ -247,6 +289,11 @@ class Node:
     def status(self) -> dict[str, Any]:
         """How the node is doing, for people and programs; everything in it can be written as JSON."""
         return self._running.status()
+
+
+def _not_bytes(payload: object) -> TypeError:
+    advice = "encode it, as in text.encode()" if isinstance(payload, str) else "encode it first"
+    return TypeError(f"a message is bytes, not {type(payload).__name__}: {advice}")
 
 
 def _too_large(payload: bytes, most: int) -> MessageTooLarge:

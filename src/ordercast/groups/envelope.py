@@ -15,8 +15,13 @@ LONGEST_NAME = 128
 
 def tag(group: str) -> bytes:
     """What stands in front of each message of a group."""
-    name = group.encode()
-    if not group or len(name) > LONGEST_NAME:
+    if not isinstance(group, str):
+        raise TypeError(f'a group\'s name is a text, not {type(group).__name__}: write join("orders")')
+    try:
+        name = group.encode()
+    except UnicodeEncodeError:
+        name = b""
+    if not name or len(name) > LONGEST_NAME:
         raise ConfigProblem(
             f"{group[:40]!r} cannot be a group's name: choose one of 1 to {LONGEST_NAME} bytes in UTF-8"
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Self
 
 from ordercast.core.identity import ConfigurationId, MessageId, NodeId
 
@@ -41,6 +41,23 @@ class Delivery(NamedTuple):
     configuration: ConfigurationId
     seq: int
     slots: range
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Self:
+        """The messages, which follow each other in one packet, together again."""
+        first, count = messages[0], len(messages)
+        number = first.id.number
+        return cls(
+            [message.payload for message in messages],
+            first.sender,
+            first.group,
+            first.safe,
+            first.id.incarnation,
+            range(number, number + count),
+            first.configuration,
+            first.seq,
+            range(first.slot, first.slot + count),
+        )
 
     def messages(self) -> Iterator[Message]:
         """One by one."""

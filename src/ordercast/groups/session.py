@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 
 from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
@@ -21,10 +21,12 @@ ENTRY_OVERHEAD = 64
 class Inbox:
     """What was delivered to a group and is not read yet."""
 
-    __slots__ = ("_freed", "_future", "ended", "entries", "error")
+    __slots__ = ("_freed", "_future", "begun", "ended", "entries", "error")
 
     def __init__(self, freed: Callable[[int], None]) -> None:
         self.entries: deque[tuple[Delivery | Configuration, int]] = deque()
+        self.begun: Iterator[Message] = iter(())
+        """Messages of an entry that is being read one by one."""
         self.ended = False
         self.error: BaseException | None = None
         self._freed = freed
@@ -47,11 +49,18 @@ class Inbox:
 
     async def get(self) -> Delivery | Configuration | None:
         """The next one; None when nothing more comes."""
+        if rest := list(self.begun):
+            return Delivery.of(rest)
         while not self.entries:
             if self.ended:
                 if self.error is not None:
-                    raise self.error
+                    raise self.error.with_traceback(None)
                 return None
+            if self._future is not None and not self._future.done():
+                raise RuntimeError(
+                    "another task is reading this group: for a second reader, who then gets everything as "
+                    "well, join it once more"
+                )
             self._future = asyncio.get_running_loop().create_future()
             await self._future
         entry, size = self.entries.popleft()
@@ -95,6 +104,7 @@ class Session:
             self._inboxes.pop(tag, None)
         size = sum(size for _, size in inbox.entries)
         inbox.entries.clear()
+        inbox.begun = iter(())
         inbox.end(None)
         self._freed(size)
 
