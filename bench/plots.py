@@ -116,6 +116,7 @@ def _latency(pyplot: Any, rows: Sequence[Row], answer: dict[str, Any]) -> Any:
         f"Latency, {answer['nodes']} nodes, each 1000 messages/s of {rows[0]['size']:,} bytes",
         loc="left",
         fontsize=12,
+        pad=14,
     )
     return figure
 
@@ -131,6 +132,7 @@ def _gap(pyplot: Any, rows: Sequence[Row], answer: dict[str, Any]) -> Any:
         f"Longest time without a delivery when one of {answer['nodes']} nodes is killed, under full load",
         loc="left",
         fontsize=12,
+        pad=14,
     )
     return figure
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from ordercast.core.identity import Configuration, ConfigurationId, Kind
 from ordercast.groups.events import Delivery
-from ordercast.measure.order import Chapter, Ledger, compare
+from ordercast.measure.order import MOST_MARKS, Chapter, Ledger, compare
 
 ALL = Configuration(ConfigurationId(4, 1), Kind.REGULAR, (1, 2, 3))
 CHANGE = Configuration(ConfigurationId(7, 1), Kind.TRANSITIONAL, (1, 2))
@@ -93,3 +93,19 @@ def test_messages_are_counted_over_all_configurations_and_by_who_sent_them() -> 
     kept = ledger(A1, CHANGE, TWO, B1, A2)
     assert kept.count == 5
     assert kept.by_sender == {1: 3, 2: 2}
+
+
+def test_a_long_run_keeps_a_bounded_number_of_marks_and_can_still_be_compared() -> None:
+    def long(last: bytes) -> list[Chapter]:
+        kept = Ledger(every=1)
+        kept.install(ALL)
+        for number in range(1, 3 * MOST_MARKS):
+            kept.add(packet(number, 1, number, [b"x"]))
+        kept.add(packet(number + 1, 1, number + 1, [last]))
+        kept.mark()
+        return kept.chapters
+
+    one = long(b"x")
+    assert len(one[0].marks) <= MOST_MARKS
+    assert compare({1: one, 2: long(b"x")}).messages == 3 * MOST_MARKS
+    assert not compare({1: one, 2: long(b"y")}).equal

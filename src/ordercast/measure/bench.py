@@ -302,7 +302,7 @@ def _started(node: int, network: Namespaces | None, stderr: IO[bytes]) -> subpro
         "stdin": subprocess.PIPE,
         "stdout": subprocess.PIPE,
         "stderr": stderr,
-        "start_new_session": True,  # an interrupt is the coordinator's business
+        "process_group": 0,  # an interrupt is the coordinator's business
     }
     if network is None:
         return subprocess.Popen(command, **options)

@@ -23,6 +23,8 @@ Mark = tuple[int, int]
 """A number of messages, and the digest over them."""
 EVERY = 5_000
 """Messages from one mark to the next, roughly: marks are made between packets."""
+MOST_MARKS = 4_000
+"""Of one configuration; then every other one is forgotten, and from there on half as many are made."""
 
 _HEAD = struct.Struct("<IIQI")
 
@@ -55,7 +57,7 @@ class Ledger:
         """Messages delivered, in all configurations."""
         self.by_sender: dict[int, int] = {}
         """The same, by who sent them."""
-        self._every = every
+        self._every = self._step = every
         self._sample = sample
         self._here = 0
         self._digest = 0
@@ -67,7 +69,7 @@ class Ledger:
         name = f"{configuration.kind} {configuration.id}"
         self.chapters.append(Chapter(name, list(configuration.members)))
         self._here = self._digest = 0
-        self._next = self._every
+        self._step = self._next = self._every
 
     def add(self, delivery: Delivery) -> None:
         """The next messages."""
@@ -82,8 +84,11 @@ class Ledger:
         self._here += count
         self.by_sender[sender] = self.by_sender.get(sender, 0) + count
         if self._here >= self._next:
-            self._next += self._every
             self.mark()
+            if len(self.chapters[-1].marks) >= MOST_MARKS:
+                del self.chapters[-1].marks[::2]
+                self._step *= 2
+            self._next += self._step
 
     def mark(self) -> None:
         """Note how things stand."""

@@ -20,6 +20,7 @@ import msgspec
 from ordercast.groups.api import Group, Node
 from ordercast.groups.events import Delivery
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
+from ordercast.measure.latency import Latencies
 from ordercast.measure.order import Ledger
 
 GROUP = "bench"
@@ -33,7 +34,8 @@ LARGEST_BATCH = 500
 """...but no more messages than this."""
 SAMPLE = 16
 """Flat out, the bytes of the messages count in one packet of so many; at a given rate, in each."""
-MOST_SAMPLES = 1_000_000
+TICK_S = 0.001
+"""An event loop's clock: for less than this it does not sleep, it spins. What is due then goes together."""
 
 Told = TypeVar("Told")
 
@@ -44,7 +46,7 @@ class Worker:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.ledger = Ledger(sample=SAMPLE if job.rate is None else 1)
-        self.latencies: list[int] = []
+        self.latencies = Latencies()
         self.sent = 0
         self._stamps: deque[tuple[int, int]] = deque()
         """Numbers of own messages under way, and when they were sent; in order."""
@@ -94,7 +96,7 @@ class Worker:
     # --- receiving -----------------------------------------------------------------------------
 
     async def _read(self, group: Group) -> None:
-        me, stamps, latencies, add = self.job.node, self._stamps, self.latencies, self.ledger.add
+        me, stamps, took, add = self.job.node, self._stamps, self.latencies.add, self.ledger.add
         async for entry in group.batches():
             if isinstance(entry, Delivery):
                 now = time.monotonic_ns()
@@ -105,7 +107,7 @@ class Worker:
                 if entry.sender == me:
                     after = entry.numbers.stop
                     while stamps and stamps[0][0] < after:
-                        latencies.append(now - stamps.popleft()[1])
+                        took(now - stamps.popleft()[1])
             else:
                 self.ledger.install(entry)
 
@@ -141,19 +143,19 @@ class Worker:
         self._under_load = False
         gap_ns = max(self._gap_ns, now - self._last_ns) if job.rate != 0 else 0
         sent, status = self.sent, node.status()
-        latencies = sorted(self.latencies[:MOST_SAMPLES])
+        latencies = self.latencies.frozen()
         await sending
         elapsed = (now - before[0]) / 1e9
         figures = Figures(
             node=job.node,
             sent_per_s=round(sent / elapsed, 1),
             delivered_per_s=round((count - before[2]) / elapsed, 1),
-            p50_us=_quantile_us(latencies, 0.5),
-            p99_us=_quantile_us(latencies, 0.99),
+            p50_us=latencies.quantile_us(0.5),
+            p99_us=latencies.quantile_us(0.99),
             longest_gap_ms=round(gap_ns / 1e6, 3),
             cpu=round((cpu_s - before[1]) / elapsed, 4),
             rss_mb=(before[3], memory),
-            samples=len(latencies),
+            samples=latencies.count,
         )
         return figures, status
 
@@ -176,15 +178,11 @@ class Worker:
         stamps, now = self._stamps, time.monotonic_ns
         while (due_ns := begin_ns + int(self.sent * every_ns)) < end_ns:
             if (early_ns := due_ns - now()) > 0:
-                await asyncio.sleep(early_ns / 1e9)
+                await asyncio.sleep(max(TICK_S, early_ns / 1e9))
                 continue
             stamps.append((self.sent + 1, now()))
             await group.send(payload, safe=safe)
             self.sent += 1
-
-
-def _quantile_us(ordered: list[int], share: float) -> float:
-    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1e3, 1) if ordered else 0.0
 
 
 def _memory_mb() -> float:
