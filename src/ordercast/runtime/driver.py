@@ -41,7 +41,8 @@ from ordercast.core.contract import (
     Unicast,
 )
 from ordercast.core.identity import Guarantee, NodeId
-from ordercast.errors import OrdercastError, StorageProblem
+from ordercast.errors import OrdercastError
+from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.health import Lag
 from ordercast.runtime.links import GREET_S, GREETING_MAGIC, Links, Peer, spell
 from ordercast.runtime.probes import PROBE, Probes
@@ -475,31 +476,9 @@ class Driver:
             reason = "other reasons"
         self.drops[reason] += count
 
-    def _ending_on_error(self) -> _EndingOnError:
-        return _EndingOnError(self)
+    def _ending_on_error(self) -> EndingOnError:
+        return EndingOnError(self.end)
 
 
 def _not_started(now: int, event: Event) -> Sequence[Effect]:
     return (Drop("not started yet"),)
-
-
-class _EndingOnError:
-    """An error that a user can do something about ends the node with it; any other is a defect of ours."""
-
-    __slots__ = ("_driver",)
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if error is None:
-            return False
-        if isinstance(error, StorageProblem):
-            LOG.error("%s", error)
-        elif not isinstance(error, OrdercastError):
-            LOG.critical("the node stops: a defect in ordercast", exc_info=error)
-        self._driver.end(error)
-        return isinstance(error, Exception)
