@@ -82,7 +82,7 @@ def test_troubles_are_told() -> None:
         "node 1 at [::1]:4801, gather (token lost), sealed, up 2 h 13 min",
         "8.1, regular",
         "3: 1, 2, 3",
-        "no token, at most 900 µs",
+        "none of late, at most 900 µs",
         "12,346 messages/s, 1.200 MB/s; 1,234 so far",
         "packets 5 times, tokens 1 times",
         "7 not authentic, 2 replayed",

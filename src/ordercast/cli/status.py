@@ -132,7 +132,7 @@ def _present(status: Status) -> list[dict[str, Any]]:
 def _figures(status: Status) -> dict[str, str]:
     rates = status["throughput"]
     rotation = status["rotation_us"]
-    turning = "[bright_black]no token[/]" if rotation is None else duration(round(rotation))
+    turning = "[bright_black]none of late[/]" if rotation is None else duration(round(rotation))
     return {
         "rotation": f"{turning}, at most {duration(round(status['rotation_us_max']))}",
         "delivered": f"{rates['delivered_per_s']:,.0f} messages/s, {rates['bytes_per_s'] / 1e6:,.3f} MB/s; "
