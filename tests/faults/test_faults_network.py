@@ -1,0 +1,60 @@
+"""Networks that split and lose packets: namespaces of the kernel, one a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from group import Cluster
+
+from ordercast.measure.netns import Namespaces, missing
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+
+@pytest.fixture
+def network() -> Iterator[Namespaces]:
+    with Namespaces(4) as network:
+        yield network
+
+
+def test_a_group_that_was_split_goes_on_on_both_sides_and_merges(network: Namespaces, tmp_path: Path) -> None:
+    with Cluster(tmp_path, network, rate=100.0, safe=0.2) as group:
+        one, two, three, four = group.start_all(4)
+        group.await_progress()
+        for _ in range(2):
+            network.split({1, 2}, {3, 4})
+            group.await_configuration(one, {1, 2})
+            group.await_configuration(four, {3, 4})
+            group.await_progress(members=[two])
+            group.await_progress(members=[three])
+            network.heal()
+            group.await_whole()
+            group.await_progress()
+        group.conclude()
+
+
+def test_what_the_network_loses_is_sent_again(network: Namespaces, tmp_path: Path) -> None:
+    with Cluster(tmp_path, network, rate=300.0, safe=0.2) as group:
+        one, *_ = group.start_all(4)
+        network.lose(0.05)
+        group.await_progress(2000)
+        assert one.report()["status"]["retransmissions"] + one.report()["status"]["token_retransmissions"] > 0
+        network.lose(0)
+        group.conclude()
+
+
+def test_one_is_cut_off_while_packets_are_lost(network: Namespaces, tmp_path: Path) -> None:
+    with Cluster(tmp_path, network, rate=100.0, safe=0.2) as group:
+        one, _, three, _ = group.start_all(4)
+        network.lose(0.05)
+        network.split({1, 2, 4}, {3})
+        group.await_configuration(one, {1, 2, 4})
+        group.await_configuration(three, {3})
+        group.await_progress()
+        network.heal()
+        group.await_whole()
+        network.lose(0)
+        group.await_progress()
+        group.conclude()
