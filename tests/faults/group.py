@@ -86,16 +86,15 @@ class Member:
 
     def await_word(self, *events: str) -> dict[str, Any]:
         """Wait for one of these."""
+
+        def word() -> dict[str, Any] | None:
+            if self.gone:
+                self._listener.join()
+                return self.said(*events) or {"event": "nothing"}
+            return self.said(*events)
+
         told: dict[str, Any] = wait_until(
-            lambda: (
-                self.said(*events)
-                or (
-                    self.gone
-                    and self._listener.join() is None
-                    and (self.said(*events) or {"event": "nothing"})
-                )
-            ),
-            f"node {self.node} says {' or '.join(events)}; its log: {self.log}",
+            word, f"node {self.node} says {' or '.join(events)}; its log: {self.log}"
         )
         assert told["event"] in events, f"node {self.node} ended: {self.events[-1:]}, see {self.log}"
         return told
@@ -295,11 +294,13 @@ class Cluster:
 
     def await_progress(self, messages: int = 50, members: Iterable[Member] | None = None) -> None:
         """Until each of these has delivered so many more."""
-        for member, before in [(one, one.report()["count"]) for one in (members or self.living)]:
-            wait_until(
-                lambda member=member, before=before: member.report()["count"] >= before + messages,
-                f"node {member.node} delivers more than {before} messages",
-            )
+        chosen = self.living if members is None else list(members)
+        due = {member.node: member.report()["count"] + messages for member in chosen}
+
+        def done() -> bool:
+            return all(member.report()["count"] >= due[member.node] for member in chosen)
+
+        wait_until(done, f"each delivers {messages} messages more: {due}")
 
     # --- the end ---------------------------------------------------------------------------------
 

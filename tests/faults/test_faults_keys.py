@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,8 @@ def test_who_has_another_key_never_gets_in(
     with Cluster(tmp_path, rate=50.0, key=files[inside]) as group:
         one, two = group.start_all(2)
         stranger = group.start(3, key=files[outside])
-        for member in (one, two):
-            wait_until(lambda member=member: reason in greetings_dropped(member), f"{reason} is counted")
+        wait_until(lambda: reason in greetings_dropped(one), f"{reason} is counted")
+        wait_until(lambda: reason in greetings_dropped(two), f"{reason} is counted")
         group.await_configuration(stranger, {3})
         group.await_progress(200, [one, two])
         group.await_configuration(stranger, {3})
@@ -59,7 +60,7 @@ def test_a_key_is_changed_while_messages_flow(tmp_path: Path, cipher: str) -> No
         before = len(members[0].regular)
         for step, change in enumerate((keys.add, keys.promote, keys.prune), start=1):
             change(file)
-            wait_until(lambda step=step: noticed(step), "all have read the key file again")
+            wait_until(partial(noticed, step), "all have read the key file again")
             group.await_progress(200)
         for member in members:
             assert not [reason for reason in member.drops if "key" in reason or "authentic" in reason]

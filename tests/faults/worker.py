@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ordercast import Configuration, Delivery, Evicted, Group, Kind, Node, OrdercastError, SendTimeout
+from ordercast import Configuration, Delivery, Group, Kind, Node, NodeConfig, OrdercastError, SendTimeout
 from ordercast.runtime.storage import DataDirectory
 
 GROUP = "faults"
@@ -116,17 +116,12 @@ class Worker:
         job = self.job
         if job.data is not None and not (Path(job.data) / "node.json").exists():
             DataDirectory.initialise(Path(job.data), job.node)
-        node = Node(
-            id=job.node,
-            listen=job.listen,
-            seeds=job.seeds,
-            data=job.data,
-            trace=job.trace,
-            insecure=True,
-            **({} if job.trace is None else {"trace_files": 10_000}),
-            **({} if job.key is None else {"config": _with_key(job.key)}),
-            **job.options,
-        )
+        options: dict[str, Any] = dict(job.options)
+        if job.trace is not None:
+            options |= {"trace": job.trace, "trace_files": 10_000}
+        if job.key is not None:
+            options["config"] = NodeConfig(key=Path(job.key))
+        node = Node(id=job.node, listen=job.listen, seeds=job.seeds, data=job.data, insecure=True, **options)
         try:
             await node.start()
         except OrdercastError as error:
@@ -146,12 +141,12 @@ class Worker:
             for task in tasks[1:]:
                 task.cancel()
         outcome = 0
-        if ending.done() and ending.exception() is not None:
-            error = ending.exception()
+        ended_by = ending.exception() if ending.done() else None
+        if ended_by is not None:
             say(
                 "ended",
-                error=type(error).__name__,
-                message=str(error),
+                error=type(ended_by).__name__,
+                message=str(ended_by),
                 status=node.status(),
                 **self._figures(),
             )
@@ -207,7 +202,7 @@ class Worker:
             except SendTimeout as error:
                 self.sent -= 1
                 return {"sent": sent, "holder": error.holder, "message": str(error), "error": "SendTimeout"}
-            except (Evicted, OrdercastError) as error:
+            except OrdercastError as error:
                 return {"sent": sent, "message": str(error), "error": type(error).__name__}
             sent += 1
         return {"sent": sent, "took": time.monotonic() - begun}
@@ -263,12 +258,6 @@ class Worker:
             "problems": books.problems,
             "rss_mb": _rss_mb(),
         }
-
-
-def _with_key(path: str) -> Any:
-    from ordercast import NodeConfig
-
-    return NodeConfig(key=Path(path))
 
 
 def _rss_mb() -> float:
