@@ -133,12 +133,8 @@ class Group:
     def batches(self) -> Iterator[Delivery | Configuration]:
         """What is delivered, as it came: the messages of a packet together."""
         entries = self._group.batches()
-        try:
-            while (entry := self._loop.do(_next(entries))) is not None:
-                yield entry
-        finally:
-            with contextlib.suppress(NodeClosed):
-                self._loop.do(_close(entries))
+        while (entry := self._loop.do(_next(entries))) is not None:
+            yield entry
 
     def __iter__(self) -> Iterator[Message | Configuration]:
         for entry in self.batches():
@@ -154,10 +150,6 @@ class Group:
 
 async def _next(entries: AsyncIterator[T]) -> T | None:
     return await anext(entries, None)
-
-
-async def _close(entries: AsyncIterator[object]) -> None:
-    await entries.aclose()  # type: ignore[attr-defined]
 
 
 class Node:
@@ -200,10 +192,10 @@ class Node:
             raise NodeClosed("the node is not started: use `with Node(…) as node`, or node.start()")
         return self._loop
 
-    def join(self, group: str) -> Group:
-        """Receive a group's messages from now on, and be able to send to it."""
+    def join(self, group: str, *, receive: bool = True) -> Group:
+        """Receive a group's messages from now on, and be able to send to it; or only the latter."""
         loop = self._running
-        return Group(loop, loop.do(self._node.join(group)))
+        return Group(loop, loop.do(self._node.join(group, receive=receive)))
 
     @property
     def id(self) -> NodeId:

@@ -10,6 +10,7 @@ async with ordercast.Node(seeds=["10.0.0.1:4801"], key="group.key", data="/var/l
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Collection, Generator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,9 +23,9 @@ from ordercast.errors import MessageTooLarge, NodeClosed
 from ordercast.groups.envelope import tag
 from ordercast.groups.events import Delivery, Message
 from ordercast.groups.member import Member
-from ordercast.groups.session import Inbox
+from ordercast.groups.session import Inbox, Session
 from ordercast.runtime.config import NodeConfig, check_names
-from ordercast.runtime.keys import Keyring
+from ordercast.runtime.keys import PREFIX, Keyring
 
 _CHUNK = 64 * 1024
 """Bytes of `send_many` that are handed over at a time."""
@@ -49,14 +50,20 @@ class Group:
     """A group, as one member of it: send to it, and iterate over what it delivers.
 
     Iterating gives messages and configurations in the order that all members share. Several readers of one
-    group join it several times.
+    group join it several times. What a group delivers waits until it is read, and beyond a bound slows
+    everybody down: who only sends joins with ``receive=False``. A group that is dropped is left.
     """
 
-    def __init__(self, member: Member, name: str) -> None:
+    def __init__(self, member: Member, name: str, receive: bool) -> None:
         self.name = name
         self._member = member
         self._tag = tag(name)
-        self._inbox: Inbox = member.session.open(self._tag, name)
+        self._receiving: Inbox | None = None
+        if receive:
+            session = member.session
+            self._receiving = session.open(self._tag, name)
+            loop = asyncio.get_running_loop()
+            weakref.finalize(self, _leave, loop, session, self._tag, self._receiving).atexit = False
 
     # --- sending --------------------------------------------------------------------------------
 
@@ -130,7 +137,22 @@ class Group:
 
     async def leave(self) -> None:
         """Receive nothing more. What waits to be read is dropped."""
-        self._member.session.close(self._tag, self._inbox)
+        if self._receiving is not None:
+            self._member.session.close(self._tag, self._receiving)
+
+    @property
+    def _inbox(self) -> Inbox:
+        if self._receiving is None:
+            raise RuntimeError(
+                f"the group {self.name} was joined with receive=False: join it once more to read"
+            )
+        return self._receiving
+
+
+def _leave(loop: asyncio.AbstractEventLoop, session: Session, front: bytes, inbox: Inbox) -> None:
+    """A group was dropped, in whichever thread that happened."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(session.close, front, inbox)
 
 
 class _Batches:
@@ -194,15 +216,18 @@ class Node:
         `NodeConfig` knows may be given by name, and overrides it.
         """
         given: dict[str, Any] = {
-            "seeds": seeds if isinstance(seeds, str) else tuple(seeds) or None,
+            "seeds": seeds if isinstance(seeds, str) else tuple(seeds or ()) or None,
             "peers": peers if peers is None or isinstance(peers, str) else tuple(peers),
             "listen": listen,
             "id": id,
-            "data": None if data is None else Path(data),
-            "trace": None if trace is None else Path(trace),
+            "data": data,
+            "trace": trace,
             "insecure": insecure or None,
             **more,
         }
+        if isinstance(key, Path) or (isinstance(key, str) and not key.startswith(PREFIX)):
+            given["key"] = Path(key)  # a file, which is looked after for changes
+            key = None
         known = {name: value for name, value in given.items() if value is not None}
         self._keyring = None if key is None else Keyring.of(key)
         check_names(known)
@@ -215,9 +240,8 @@ class Node:
         """Bind, find the others, and install the first configuration."""
         if self._member is not None:
             raise NodeClosed("this node was started before: make a new Node for another life")
-        member = Member(self.config, self._keyring)
+        self._member = member = Member(self.config, self._keyring)
         await member.start()
-        self._member = member
 
     async def stop(self) -> None:
         """Leave: what was accepted is sent first, and the others are told. Stopping again does nothing."""
@@ -247,11 +271,11 @@ class Node:
 
     # --- groups ---------------------------------------------------------------------------------
 
-    async def join(self, group: str) -> Group:
-        """Receive a group's messages from now on, and be able to send to it."""
+    async def join(self, group: str, *, receive: bool = True) -> Group:
+        """Receive a group's messages from now on, and be able to send to it; or only the latter."""
         member = self._running
         member.check_open()
-        return Group(member, group)
+        return Group(member, group, receive)
 
     # --- looking --------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from ordercast.runtime.driver import Driver
 from ordercast.runtime.keys import Keyring
 from ordercast.runtime.links import Links, spell
 from ordercast.runtime.seal import OVERHEAD, Cipher, Seal, new_session
-from ordercast.runtime.segments import HEADER_SIZE
+from ordercast.runtime.segments import HEADER_SIZE, MOST_SEGMENTS
 from ordercast.runtime.status import Rates, status
 from ordercast.runtime.storage import DataDirectory, Memory, Storage
 from ordercast.runtime.wires import Wires, open_wires, resolve
@@ -67,6 +67,9 @@ class Member:
         self.config = config
         if keyring is None and config.key is not None:
             keyring = Keyring.load(config.key)
+            self._key_file: Path | None = config.key
+        else:
+            self._key_file = None
         self._keyring = keyring
         self._place = config.place(sealed=keyring is not None)
         self.largest = 0
@@ -90,10 +93,7 @@ class Member:
 
     async def start(self) -> None:
         """Bind, greet, start the machine, wait for the first ring."""
-        config = self.config
-        storage: Storage = (
-            Memory(config.id) if config.data is None else DataDirectory.open(config.data, config.id)
-        )
+        storage = await self._open_storage()
         self._storage = storage
         self.id, self.incarnation = storage.id, storage.incarnation
         try:
@@ -108,6 +108,22 @@ class Member:
             await self._take_apart()
             raise
 
+    async def _open_storage(self) -> Storage:
+        """In a thread: it syncs, and may wait for the clock."""
+        config = self.config
+
+        def open_storage() -> Storage:
+            if config.data is None:
+                return Memory(config.id)
+            return DataDirectory.open(config.data, config.id)
+
+        opening = asyncio.get_running_loop().run_in_executor(None, open_storage)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_opened)
+            raise
+
     async def _assemble(self, storage: Storage) -> None:
         config = self.config
         self._over = asyncio.get_running_loop().create_future()
@@ -120,7 +136,7 @@ class Member:
             seal = Seal(self._keyring, Cipher(config.cipher))
         self._seal = seal
         seeds = await resolve(config.peers or config.seeds, self._place.host)
-        wires = open_wires(self._place, config)
+        wires = await open_wires(self._place, config)
         try:
             self._equip(wires, storage, seal)
         except BaseException:
@@ -182,6 +198,11 @@ class Member:
         segments = max(1, min(SEGMENTS_A_PACKET, buffer // (FULL_BUFFERS * space), MAX_PACKET // space))
         size = segments * space - OVERHEAD
         settings = {"packet_size": size, **config.protocol_settings}
+        most = min(MAX_PACKET, MOST_SEGMENTS * space) - OVERHEAD
+        if isinstance(settings["packet_size"], int) and settings["packet_size"] > most:
+            raise ConfigProblem(
+                f"packet_size is {settings['packet_size']}: choose at most {most} with an mtu of {config.mtu}"
+            )
         return protocol(config.protocol).build(settings, self.id, buffer // size)
 
     async def _begin(self, storage: Storage) -> None:
@@ -246,7 +267,7 @@ class Member:
         if self._over is not None and self._over.done():
             error = self._over.exception()
             if error is not None:
-                raise error
+                raise error.with_traceback(None)
             raise NodeClosed("the node has left: make a new Node for another life")
         if self._leaving:
             raise NodeClosed(_LEAVING)
@@ -355,7 +376,8 @@ class Member:
         self._braked_since = time.monotonic() if on else 0.0
         if on:
             LOG.warning(
-                "the application does not read: %d bytes wait, and the group is slowed down",
+                "the application does not read group %s: %d bytes wait, and everybody is slowed down",
+                self.session.fullest,
                 self.session.unread,
             )
         asyncio.get_running_loop().call_soon(self.driver.brake, on)
@@ -375,7 +397,7 @@ class Member:
 
     async def _look_after(self) -> None:
         """Once a second: the key file, the rates, the reader, and refusals by others."""
-        changed = _stamp(self.config)
+        changed = _stamp(self._key_file)
         while not self.driver.ended:
             await asyncio.sleep(LOOK_S)
             self.rates.note(self.driver, self.session)
@@ -383,12 +405,12 @@ class Member:
             if self.driver.refusals and not self.links.targets:
                 self.driver.leave_at_once(DuplicateNode(self.driver.refusals[-1]))
             self.driver.refusals.clear()
-            stamp = _stamp(self.config)
-            if stamp != changed and self._seal is not None and self.config.key is not None:
+            stamp = _stamp(self._key_file)
+            if stamp != changed and self._seal is not None and self._key_file is not None:
                 changed = stamp
                 try:
-                    self._seal.rekey(Keyring.load(self.config.key))
-                    LOG.info("the group key was changed: %s", self.config.key)
+                    self._seal.rekey(Keyring.load(self._key_file))
+                    LOG.info("the group key was changed: %s", self._key_file)
                 except KeyProblem as error:
                     LOG.error("the changed key file is not used: %s", error)
 
@@ -443,12 +465,18 @@ class Member:
         return status(self)
 
 
-def _stamp(config: NodeConfig) -> tuple[int, int] | None:
+def _close_opened(opening: asyncio.Future[Storage]) -> None:
+    """Nobody waits for it any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def _stamp(key_file: Path | None) -> tuple[int, int] | None:
     """Changes when the key file does."""
-    if config.key is None:
+    if key_file is None:
         return None
     try:
-        found = config.key.stat()
+        found = key_file.stat()
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size

@@ -41,4 +41,4 @@ class Rooms:
         while self._waiting:
             future = self._waiting.popleft()
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(error.with_traceback(None))

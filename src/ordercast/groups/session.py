@@ -114,6 +114,12 @@ class Session:
             self.braking = False
             self._brake(False)
 
+    @property
+    def fullest(self) -> str:
+        """The group of which most waits to be read."""
+        readers = [reader for readers in self._inboxes.values() for reader in readers]
+        return max(readers, key=lambda reader: len(reader[1].entries), default=("",))[0]
+
     # --- what the driver tells ------------------------------------------------------------------
 
     def deliver(self, batch: Batch) -> None:
@@ -216,6 +222,7 @@ class Session:
             if future.done():
                 continue
             place = number - batch.number
+            assert place >= 0, f"own message {number} was never delivered, but {batch.number} is"
             payload = batch.payloads[place]
             tag = tag_of(payload) or b""
             delivery = Delivery(

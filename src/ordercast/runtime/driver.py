@@ -45,6 +45,7 @@ from ordercast.errors import OrdercastError
 from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.health import Lag
 from ordercast.runtime.links import GREET_S, GREETING_MAGIC, Links, Peer, spell
+from ordercast.runtime.outgoing import Outgoing
 from ordercast.runtime.probes import PROBE, Probes
 from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.seal import Refused, Seal
@@ -119,8 +120,7 @@ class Driver:
         self._listening = [wires.data, *([wires.multicast] if wires.multicast else [])]
         self._watched: list[int] = []
         self._out: list[bytes] = []
-        self._pending: list[bytes] = []
-        self._pending_guarantee = Guarantee.AGREED
+        self._outgoing = Outgoing()
         self._submitting = False
         self._timers = Timers(self.lag, self.now_us, self._on_alarm)
         self._guarded = 0
@@ -153,8 +153,7 @@ class Driver:
     def stop(self) -> None:
         """Leave: the machine finishes what it accepted, then halts."""
         with self._ending_on_error():
-            if self._pending:
-                self._submit_pending()
+            self._submit()
         if not self.ended:
             self._event(Stop())
 
@@ -189,30 +188,28 @@ class Driver:
 
     def submit(self, payloads: Sequence[bytes], guarantee: Guarantee) -> None:
         """Messages for the machine; those of one turn of the event loop go to it together."""
-        if self._pending and self._pending_guarantee is not guarantee:
-            self._submit_pending()
-        self._pending += payloads
-        self._pending_guarantee = guarantee
+        self._outgoing.add(payloads, guarantee)
         if not self._submitting:
             self._submitting = True
             self._loop.call_soon(self._on_submitting)
 
     def _on_submitting(self) -> None:
         self._submitting = False
-        if self._pending and not self.ended:
+        if not self.ended:
             with self._ending_on_error():
-                self._submit_pending()
+                self._submit()
                 self._flush()
 
-    def _submit_pending(self) -> None:
-        payloads, self._pending = self._pending, []
-        guarantee = self._pending_guarantee
-        now = self.now_us()
-        effects = self._handle(now, Submit(payloads, guarantee))
-        self.sent += len(payloads)
-        if self._recorder is not None:
-            self._recorder.submit(now, payloads, guarantee, self.sent - len(payloads) + 1)
-        self._carry_out(now, effects)
+    def _submit(self) -> None:
+        """Hand over what waits, as far as the machine has room for it; the rest waits for the next token."""
+        while not self.ended and (run := self._outgoing.take(self.machine.room)) is not None:
+            payloads, guarantee = run
+            now = self.now_us()
+            effects = self._handle(now, Submit(payloads, guarantee))
+            if self._recorder is not None:
+                self._recorder.submit(now, payloads, guarantee, self.sent + 1)
+            self.sent += len(payloads)
+            self._carry_out(now, effects)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -248,7 +245,8 @@ class Driver:
             self.drop("empty")
             return
         if peer is None:
-            if source != self.wires.data.address:
+            own = channel is self.wires.multicast and source[1] == self.wires.data.address[1]
+            if not own:
                 self.drop("unknown sender")
             return
         joiner = peer.data_joiner
@@ -301,8 +299,8 @@ class Driver:
                 except Refused as error:
                     self.drop(str(error))
                     continue
-            if self._pending:
-                self._submit_pending()
+            if self._outgoing:
+                self._submit()
             self._token_seen_us = now = self.now_us()
             self._carry_out(now, self._handle(now, Packet(packet, waited_us)))
 
@@ -418,7 +416,9 @@ class Driver:
                     self._timers.arm(now, now)
                     return
             self._guarded = 0
-            while not self.ended and (name := self._timers.take_due(now)) is not None:
+            for _ in range(len(self._timers)):
+                if self.ended or (name := self._timers.take_due(now)) is None:
+                    break
                 self._carry_out(now, self._handle(now, Timer(name)))
             self._flush()
             if not self.ended:
@@ -463,6 +463,8 @@ class Driver:
 
     def refused(self, reason: str) -> None:
         """Others say that this node is not wanted."""
+        if reason not in self.refusals:
+            LOG.warning("refused: %s", reason)
         self.refusals.append(reason)
         del self.refusals[:-8]
 

@@ -37,7 +37,7 @@ MOST_ADDRESSES = 1024
 """Addresses to try, and nodes to know, at a time."""
 MOST_ALIASES = 16
 """Addresses that one node is heard from."""
-MOST_TOLD = 30
+MOST_TOLD = 16
 """Peers named in a greeting, so that it fits a datagram; with more of them, each greeting names others."""
 
 
@@ -216,7 +216,7 @@ class Links:
             data_port=self._data_port,
             counters=self._seal.counters if self._seal else (0, 0),
             settings=self._settings,
-            peers=self._tell(),
+            peers=self._tell() if peer is not None else [],
             refusal=refusal,
         )
         body = msgspec.msgpack.encode(greeting)

@@ -52,13 +52,18 @@ class Probes:
         self._probes: dict[Address, _Probe] = {}
 
     def look(self, addresses: list[Address]) -> list[Address]:
-        """Probe these; those at which nobody listens any more."""
+        """Probe these, and no others any more; those at which nobody listens."""
+        for address in self._probes.keys() - addresses:
+            self._probes.pop(address).close()
         for address in addresses:
             probe = self._probes.get(address)
             if probe is None:
-                probe = self._probes[address] = _Probe(address)
+                try:
+                    probe = self._probes[address] = _Probe(address)
+                except OSError:
+                    continue  # no socket to be had: the protocol's own timeouts do without
             probe.look()
-        return [address for address in addresses if self._probes[address].refused >= CERTAIN]
+        return [address for address, probe in self._probes.items() if probe.refused >= CERTAIN]
 
     def __bool__(self) -> bool:
         return bool(self._probes)

@@ -181,6 +181,9 @@ class Joiner:
 
     def _keep(self, index: int, count: int, length: int, number: int, part: bytes) -> bytes | None:
         """Keep one segment; the packet, if it was the last one missing."""
+        if len(part) * (count - 1) >= length:  # the parts before the last would be more than the packet
+            self.bad += 1
+            return None
         partial = self._partial.get(number)
         if partial is None:
             if len(self._partial) >= MOST_PARTIAL:

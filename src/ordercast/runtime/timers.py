@@ -23,6 +23,9 @@ class Timers:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_us = 0
 
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
     def set(self, now_us: int, name: str, delay_us: int) -> None:
         """(Re)start a timer."""
         deadline = now_us + delay_us + int(self._lag.us)

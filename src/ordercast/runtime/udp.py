@@ -131,30 +131,28 @@ class Channel:
             raise error
         self.unsent += 1
 
-    def join(self, group: str, interface: str | None) -> None:
-        """Receive what is sent to a multicast group."""
-        sock = self.socket
-        if sock.family == socket.AF_INET6:
-            index = socket.if_nametoindex(interface) if interface else 0
-            request = socket.inet_pton(socket.AF_INET6, group) + struct.pack("=I", index)
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, request)
+    def join(self, group: str, interface: int) -> None:
+        """Receive what is sent to a multicast group; 0 is the interface that the system chooses."""
+        if self.socket.family == socket.AF_INET6:
+            request = socket.inet_pton(socket.AF_INET6, group) + struct.pack("=I", interface)
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, request)
         else:
-            here = socket.inet_aton(interface or "0.0.0.0")
-            sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + here)
+            request = struct.pack("=4s4si", socket.inet_aton(group), bytes(4), interface)
+            self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, request)
 
-    def send_multicast_from(self, interface: str | None) -> None:
+    def send_multicast_from(self, interface: int) -> None:
         """Multicasts leave by that interface, and reach the other nodes of this host."""
         sock = self.socket
         if sock.family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
             if interface:
-                index = socket.if_nametoindex(interface)
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, index)
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, interface)
         else:
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
             sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
             if interface:
-                sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
+                request = struct.pack("=4s4si", bytes(4), bytes(4), interface)
+                sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, request)
 
     def close(self) -> None:
         """Give the port back."""

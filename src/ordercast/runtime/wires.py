@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import random
 import socket
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
@@ -13,6 +15,7 @@ from ordercast.runtime.config import NodeConfig, Place, parse_address
 from ordercast.runtime.udp import Address, Channel
 
 PORTS_TRIED = 200
+SIOCGIFADDR = 0x8915
 
 
 class Wires(NamedTuple):
@@ -34,27 +37,39 @@ class Wires(NamedTuple):
 
 
 async def resolve(addresses: Sequence[str], host: str) -> list[Address]:
-    """Socket addresses of the family that ``host`` belongs to."""
-    loop = asyncio.get_running_loop()
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    """Socket addresses, all that the names have, of the family that ``host`` belongs to."""
     found: list[Address] = []
     for text in addresses:
-        name, port = parse_address(text)
-        flags = socket.AI_V4MAPPED if family == socket.AF_INET6 else 0
-        try:
-            answers = await loop.getaddrinfo(name, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
-        except socket.gaierror as error:
-            raise AddressProblem(
-                f"{text!r} cannot be resolved ({error.strerror}): check the name, or write the address"
-            ) from error
-        found.append(cast(Address, answers[0][4]))
+        found += await _look_up(text, *parse_address(text), six=":" in host)
     return found
 
 
-def open_wires(place: Place, config: NodeConfig) -> Wires:
+async def _look_up(text: str, name: str, port: int, *, six: bool) -> list[Address]:
+    family = socket.AF_INET6 if six else socket.AF_INET
+    flags = socket.AI_V4MAPPED if six else 0
+    try:
+        answers = await asyncio.get_running_loop().getaddrinfo(
+            name, port, family=family, type=socket.SOCK_DGRAM, flags=flags
+        )
+    except socket.gaierror as error:
+        raise AddressProblem(
+            f"{text!r} cannot be resolved ({error.strerror}): check the name, or write the address"
+        ) from error
+    return [cast(Address, answer[4]) for answer in answers]
+
+
+async def open_wires(place: Place, config: NodeConfig) -> Wires:
     """The node's sockets: two neighbouring ports, and the multicast group's if there is one."""
-    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    host = socket.getaddrinfo(place.host, 0, family, socket.SOCK_DGRAM)[0][4]
+    host = (await _look_up(place.host, place.host, 0, six=":" in place.host))[0]
+    wires = _two_ports(place, host, config.socket_buffer)
+    try:
+        return _with_multicast(wires, config)
+    except BaseException:
+        wires.close()
+        raise
+
+
+def _two_ports(place: Place, host: Address, buffer: int) -> Wires:
     tries = PORTS_TRIED if not place.exact or not place.port else 1
     stream = random.Random()
     for attempt in range(tries):
@@ -63,8 +78,8 @@ def open_wires(place: Place, config: NodeConfig) -> Wires:
         try:
             for offset in (0, 1):
                 address = cast(Address, (host[0], port + offset, *host[2:]))
-                opened.append(Channel(address, buffer=config.socket_buffer, timed=offset == 0))
-            return _with_multicast(Wires(token=opened[0], data=opened[1]), config)
+                opened.append(Channel(address, buffer=buffer, timed=offset == 0))
+            return Wires(token=opened[0], data=opened[1])
         except AddressProblem:
             for channel in opened:
                 channel.close()
@@ -77,15 +92,38 @@ def _with_multicast(wires: Wires, config: NodeConfig) -> Wires:
     if config.multicast is None:
         return wires
     group, port = parse_address(config.multicast)
-    where: Address = (group, port, 0, 0) if ":" in group else (group, port)
-    channel = Channel(where, buffer=config.socket_buffer, shared=True)
+    channel = None
     try:
-        channel.join(group, config.interface)
-        wires.data.send_multicast_from(config.interface)
+        index = interface_index(config.interface)
+        where: Address = (group, port, 0, index) if ":" in group else (group, port)
+        channel = Channel(where, buffer=wires.data.asked, shared=True)
+        channel.join(group, index)
+        wires.data.send_multicast_from(index)
     except OSError as error:
-        channel.close()
+        if channel is not None:
+            channel.close()
         raise AddressProblem(
-            f"multicast to {config.multicast} does not work here ({error.strerror}): name the `interface`, "
-            "or leave `multicast` out"
+            f"multicast to {config.multicast} does not work here ({error.strerror or error}): name the "
+            "`interface`, as `ip link` shows it, or leave `multicast` out"
         ) from error
     return wires._replace(multicast=channel, group=where)
+
+
+def interface_index(interface: str | None) -> int:
+    """The number of an interface that is given by its name or by its IPv4 address; 0 if none is given."""
+    if interface is None:
+        return 0
+    try:
+        wanted = socket.inet_aton(interface)
+    except OSError:
+        return socket.if_nametoindex(interface)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for index, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                answer = fcntl.ioctl(asking, SIOCGIFADDR, request)
+            except OSError:
+                continue  # an interface without an address
+            if answer[20:24] == wanted:
+                return index
+    raise OSError(f"no interface has the address {interface}")
