@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 from careless import PROTOCOL
 
+from ordercast.mutants import MUTANTS
+from ordercast.protocols import TOTEM
 from ordercast.sim.campaign import Totals, explore
 from ordercast.sim.faults import (
     IT,
@@ -173,3 +175,9 @@ def test_totem_keeps_every_property_on_the_first_seeds() -> None:
     for done in explore(Campaign(protocol="totem", nodes=(2, 5), seeds=range(8)), protocol):
         totals.add(done)
     assert not totals.failures
+
+
+def test_a_group_that_falls_apart_at_every_loss_is_noticed() -> None:
+    """Without retransmission a ring is formed anew for each packet that is lost; in the end it converges."""
+    with MUTANTS["requests-not-answered"].planted():
+        assert any(run(TOTEM, plan(TOTEM, seed, (2, 7)))[0].failed for seed in range(60))
