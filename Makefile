@@ -1,4 +1,4 @@
-# make run    simulate a ring of five through a crash, a partition and a remerge; draw and audit it
+# make run    five real nodes on this machine: one is killed and restarted, one stopped; the order is proved
 # make test   every test, and the share of branches covered in the parts that order messages
 # make lint   ruff and mypy
 #
@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DELETE_ON_ERROR:
 
 run: $(STAMP)
-	@$(BIN)/ordercast sim demo
+	@$(BIN)/ordercast demo
 
 # The hunt for mutants runs the protocols for minutes: without the tracer, which would make hours of it.
 test: $(STAMP)

@@ -35,10 +35,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "groups": frozenset({"core", "trace", "errors", "runtime", "protocols"}),
     "threads": frozenset({"core", "errors", "runtime", "groups"}),
     "measure": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
+    "demo": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
     "cli": frozenset(
         {
             *("core", "trace", "audit", "draw", "sim", "protocols", "mutants", "errors", "runtime"),
-            *("groups", "threads", "measure", *MACHINES),
+            *("groups", "threads", "measure", "demo", *MACHINES),
         }
     ),
 }

@@ -39,7 +39,8 @@ class Commands(TyperGroup):
 
 class _Real(Commands):
     modules: ClassVar = {
-        name: name for name in ("node", "send", "listen", "status", "config", "keygen", "bench", "audit")
+        "demo": "group_demo",
+        **{name: name for name in ("node", "send", "listen", "status", "config", "keygen", "bench", "audit")},
     }
 
 

@@ -1,0 +1,333 @@
+"""``ordercast demo``: a group of real processes through a crash and a stop, and the proof of its order."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ordercast.cli.audit import show_violations, verdict_of
+from ordercast.cli.member import fail
+from ordercast.cli.options import Json
+from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse, verdict
+from ordercast.core.identity import NodeId
+from ordercast.demo.crew import Process, State
+from ordercast.demo.play import Act, Plan, Play, Result, counted, written
+from ordercast.demo.proof import Entry, Page
+from ordercast.draw.words import duration
+from ordercast.draw.words import nodes as listed
+from ordercast.errors import OrdercastError
+
+MOST_NODES = 16
+MOST_MESSAGES = 200_000
+"""More would take the audit at the end too long."""
+REDRAW_S = 0.12
+SHOWN = 8
+"""Characters of a digest that are shown."""
+COLOURS = {State.RUNNING: "green", State.STOPPED: "yellow", State.KILLED: "red"}
+NEXT = """\
+[bold]What to try next[/]
+  a group of your own, in three terminals
+      [cyan]{me} node[/]
+      [cyan]{me} listen chat[/]
+      [cyan]{me} send chat hello[/]
+  how fast a group is on this machine, its order checked at that speed
+      [cyan]{me} bench --nodes 3[/]
+  two hundred simulated groups, tortured and audited
+      [cyan]{me} sim fuzz --seeds 0:200[/]"""
+
+
+def demo(
+    nodes: Annotated[int, typer.Option(min=2, max=MOST_NODES, help="How many nodes, a process each.")] = 5,
+    seconds: Annotated[
+        float, typer.Option(min=0.5, max=3600, help="How long messages flow, beside what the changes take.")
+    ] = 12.0,
+    rate: Annotated[float, typer.Option(min=1, max=10_000, help="Messages/s that each node sends.")] = 200.0,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", file_okay=False, help="Where data, logs and trace go. [default: a temporary directory]"
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run a group of real processes on this machine; kill one, stop one, and prove the order.
+
+    Messages flow all the while. At the end the order at every node is compared, and the trace that the
+    nodes wrote is audited. Takes half a minute and needs no rights. Exit code 1 if an order differs or the
+    audit finds something.
+    """
+    if nodes * rate * seconds > MOST_MESSAGES:
+        refuse(
+            f"{nodes * rate * seconds:,.0f} messages are too many to be audited at the end: choose --seconds "
+            f"and --rate so that the nodes send at most {MOST_MESSAGES:,} together"
+        )
+    place = _place(directory)
+    stage = Stage(ASIDE if json else SAY, nodes)
+    play = Play(Plan(nodes=nodes, seconds=seconds, rate=rate), place, stage)
+    try:
+        with _interruptible(), stage:
+            play.perform()
+            stage.begins(Act("proof", "What they delivered is compared, and their trace is audited"))
+            result = play.judge()
+    except KeyboardInterrupt:
+        where = escape(str(place))
+        ASIDE.print(
+            f"interrupted: no process is left; data and logs are in {where}", soft_wrap=True
+        )
+        raise typer.Exit(Code.INTERRUPTED) from None
+    except OrdercastError as error:
+        fail(str(error))
+    if json:
+        answer({**result.as_dict(), "dir": str(place)})
+    else:
+        _prove(result, place)
+    raise typer.Exit(Code.OK if result.good else Code.FAILED)
+
+
+def _place(directory: Path | None) -> Path:
+    if directory is None:
+        return Path(tempfile.mkdtemp(prefix="ordercast-demo-"))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        used = any(directory.iterdir())
+    except OSError as error:
+        refuse(f"{directory} cannot be used ({error.strerror}): name another place with --dir")
+    if used:
+        refuse(f"{directory} is not empty: name a new directory with --dir, or leave it out")
+    return directory.absolute()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Being told to end is the same as Ctrl-C."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# --- while it runs ------------------------------------------------------------------------------
+
+
+class Stage:
+    """What people see meanwhile: acts as they come, and on a terminal the nodes below them, live."""
+
+    def __init__(self, console: Console, nodes: int) -> None:
+        self._console = console
+        self._acts = 0
+        self._play: Play | None = None
+        self._drawn = 0.0
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._say(f"[bold]{counted(nodes)} nodes[/], a process each, on this machine; packets are sealed.")
+
+    def _say(self, text: str, indent: int = 0) -> None:
+        if self._live is None:
+            self._console.print(" " * indent + text, soft_wrap=True)
+        else:
+            self._console.print(Padding.indent(text, indent))
+
+    def __enter__(self) -> Stage:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def begins(self, act: Act) -> None:
+        """Its caption."""
+        self._acts += 1
+        self._say(f"\n[bold cyan]{self._acts}[/]  [bold]{escape(act.caption)}[/]")
+
+    def ends(self, act: Act) -> None:
+        """What came of it."""
+        pause = f"; longest pause {written(act.gap_s)}" if act.gap_s else ""
+        self._say(f"[green]✓[/] {escape(act.outcome)}[bright_black]{pause}[/]", indent=3)
+        if self._live is None and self._play is not None:
+            for line in _news(self._play):
+                self._say(line, indent=3)
+
+    def look(self, play: Play) -> None:
+        """Draw, if it is time to."""
+        self._play = play
+        now = time.monotonic()
+        if self._live is not None and now - self._drawn > REDRAW_S:
+            self._drawn = now
+            self._live.update(_scene(play), refresh=True)
+
+
+def _scene(play: Play) -> RenderableType:
+    standing = play.standing()
+    table = Table(box=None, pad_edge=False, header_style="bright_black", padding=(0, 2, 0, 0))
+    table.add_column("node", justify="right")
+    table.add_column("state", min_width=8)
+    table.add_column("sees")
+    for name, width in (("sent", 6), ("delivered", 9), ("per s", 6), ("rotation", 8)):
+        table.add_column(name, justify="right", min_width=width, no_wrap=True)
+    table.add_column("order digest", min_width=SHOWN, no_wrap=True)
+    for node in play.crew.nodes:
+        process = play.crew.processes.get(node)
+        if process is None:
+            table.add_row(str(node), "[bright_black]-[/]")
+            continue
+        digest = standing.digests.get(node) if standing is not None else None
+        table.add_row(*_row(process, play.crew.nodes, digest, standing is None or standing.same))
+    return Group(Text(), table, Text(), *map(Text.from_markup, _news(play)))
+
+
+def _row(process: Process, everyone: tuple[NodeId, ...], digest: str | None, same: bool) -> list[str]:
+    report, state = process.last, process.state
+    colour = COLOURS.get(state, "bright_black")
+    cells = [str(process.node), f"[{colour}]{state}[/]"]
+    if report is None:
+        return cells
+    there = state is State.RUNNING
+    seen = _seen(report.members, everyone)
+    cells += [
+        seen if there else f"[bright_black]{seen}[/]",
+        f"{report.sent:,}",
+        f"{report.delivered:,}",
+        f"{process.rate:,.0f}" if there else "",
+        duration(round(report.rotation_us)) if there and report.rotation_us is not None else "",
+        f"[{'green' if same else 'bold red'}]{digest[:SHOWN]}[/]" if digest is not None else "",
+    ]
+    return cells
+
+
+def _seen(members: tuple[NodeId, ...], everyone: tuple[NodeId, ...]) -> str:
+    """Each in its place, so that one sees who is missing."""
+    if len(everyone) > 9:
+        return listed(members, 20)
+    return " ".join(str(node) if node in members else "·" for node in everyone)
+
+
+def _news(play: Play) -> Iterator[str]:
+    """How the nodes compare, and who is slow."""
+    standing = play.standing()
+    if standing is not None and len(standing.digests) > 1:
+        who, digest = listed(standing.digests), next(iter(standing.digests.values()))[:SHOWN]
+        if standing.same:
+            yield f"[green]✓[/] the same order at {who}: [green]{digest}[/], {standing.messages:,} messages"
+        else:
+            yield f"[bold red]✗ the order differs between the nodes {who}[/]"
+    named: Counter[NodeId] = Counter()
+    waits: dict[NodeId, float] = {}
+    for process in play.crew.processes.values():
+        report = process.last
+        if process.state is State.RUNNING and report is not None and report.slow is not None:
+            named[report.slow] += 1
+            waits[report.slow] = max(report.waits_us, waits.get(report.slow, 0.0))
+    for node, _ in named.most_common(1):
+        yield f"[bright_black]node {node} is slow: the token waits {duration(round(waits[node]))} there[/]"
+
+
+# --- what it proves -----------------------------------------------------------------------------
+
+
+def _prove(result: Result, place: Path) -> None:
+    def say(what: RenderableType = "") -> None:
+        SAY.print(what, soft_wrap=isinstance(what, str) and not SAY.is_terminal)
+
+    say("   a digest over all that a node delivered, configuration by configuration")
+    say()
+    say(_pages(result))
+    say()
+    total = sum(page.messages for page in result.pages)
+    same = f"the same order at every node: {total:,} messages in {len(result.pages)} configurations"
+    say(verdict(result.order_equal, same if result.order_equal else "the order differs, where it is red"))
+    for page in result.pages:
+        for entry in page.entries:
+            if entry.same and entry.how != "to its end":
+                say(f"  [bright_black]{_apart(page, entry)}[/]")
+    show_violations(result.audit.violations)
+    events = f"{result.audit.events:,} events"
+    if result.audit.clean:
+        kept = len(result.audit.properties) - len(result.audit.unchecked)
+        say(verdict(True, f"clean: {events} in the trace that the nodes wrote, {kept} properties kept"))
+    else:
+        say(verdict_of(result.audit, f"{events} of the trace that the nodes wrote"))
+    say()
+    sent, delivered = (sum(node[name] for node in result.nodes) for name in ("sent", "delivered"))
+    safe = sum(node["safe"] for node in result.nodes)
+    say(
+        facts(
+            {
+                "messages": f"{sent:,} sent, {delivered:,} delivered at the nodes, {safe:,} of them as safe",
+                "took": f"{result.took_s:.0f} s",
+                "kept": escape(str(place)),
+            }
+        )
+    )
+    say()
+    SAY.print(NEXT.format(me=escape(_called())), soft_wrap=True)
+
+
+def _pages(result: Result) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bright_black")
+    table.add_column("members")
+    table.add_column("messages", justify="right")
+    for node in result.nodes:
+        table.add_column(f"node {node['node']}", no_wrap=True)
+    everyone = tuple(node["node"] for node in result.nodes)
+    for page in result.pages:
+        cells = {entry.node: _cell(entry) for entry in page.entries}
+        table.add_row(
+            _seen(page.members, everyone), f"{page.messages:,}", *(cells.get(node, "") for node in everyone)
+        )
+    return table
+
+
+def _cell(entry: Entry) -> str:
+    if not entry.same:
+        return f"[bold red]{entry.digest[:SHOWN]} ✗[/]"
+    if entry.how == "to its end":
+        return f"[green]{entry.digest[:SHOWN]}[/]"
+    word = {"killed": "killed", "parted": "parted", "came later": "late"}[entry.how]
+    return f"[green]✓[/] [yellow]{word}[/]"
+
+
+def _apart(page: Page, entry: Entry) -> str:
+    how = {
+        "killed": f"node {entry.node} was killed, and its first",
+        "parted": f"node {entry.node} was stopped or cut off, and its first",
+        "came later": f"node {entry.node} came later, and its last",
+    }[entry.how]
+    return f"{how} {entry.messages:,} of these {page.messages:,} are the same"
+
+
+def _called() -> str:
+    """How this command was called, so that what is printed can be typed."""
+    called = Path(sys.argv[0])
+    found = shutil.which("ordercast")
+    if found is not None and called.exists() and Path(found).resolve() == called.resolve():
+        return "ordercast"
+    if called.name != "ordercast":
+        return "ordercast"
+    try:
+        return str(called.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(called)

@@ -1,0 +1,1 @@
+"""A group of real processes through a crash and a stop, shown and proved: `ordercast demo`."""

@@ -1,0 +1,429 @@
+"""The demo, act by act: what is done to the group, and what is waited for.
+
+Nothing waits for a time alone: an act is over when the nodes report that they are where they should be, and
+messages have flowed for a while. If that does not happen, the log of the node it hangs on is shown.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from ordercast.audit.explain import Report as Audit
+from ordercast.audit.properties import audit_runs
+from ordercast.core.identity import NodeId
+from ordercast.demo.crew import Crew, DemoFailed, Process, State
+from ordercast.demo.order import Ring
+from ordercast.demo.proof import Book, Life, Page, Standing
+from ordercast.demo.words import SAFE_EVERY, Close, Flow, Hush, Job, Leave, Report
+from ordercast.runtime.keys import create
+from ordercast.runtime.storage import DataDirectory
+from ordercast.trace.reader import read_runs
+
+PATIENCE_S = 90.0
+"""What takes longer than this will not happen."""
+LOOK_S = 0.1
+"""How often the stage is looked at."""
+SHARES = {"flow": 0.25, "kill": 0.2, "restart": 0.15, "stop": 0.2, "resume": 0.2}
+"""How the time in which messages flow is divided among the acts."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be shown."""
+
+    nodes: int = 5
+    seconds: float = 12.0
+    """How long messages flow, beside what the changes take."""
+    rate: float = 200.0
+    """Messages/s that each node sends."""
+
+    @property
+    def killed(self) -> NodeId:
+        """Who is killed: the last."""
+        return self.nodes
+
+    @property
+    def stopped(self) -> NodeId:
+        """Who is stopped: one in the middle."""
+        return (self.nodes + 1) // 2
+
+
+class Act(msgspec.Struct):
+    """Something that is done, and what came of it."""
+
+    name: str
+    caption: str
+    outcome: str = ""
+    took_s: float = 0.0
+    """From the blow until the ring is as it should be."""
+    gap_s: float = 0.0
+    """The longest time that a node which was left in peace was without a delivery."""
+
+
+class Audience(Protocol):
+    """Who watches."""
+
+    def begins(self, act: Act) -> None:
+        """An act."""
+
+    def ends(self, act: Act) -> None:
+        """Its outcome is known."""
+
+    def look(self, play: Play) -> None:
+        """Something may have changed on the stage."""
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What was shown, and what it proves."""
+
+    plan: Plan
+    acts: list[Act]
+    pages: list[Page]
+    nodes: list[dict[str, Any]]
+    audit: Audit
+    took_s: float
+
+    @property
+    def order_equal(self) -> bool:
+        """All nodes delivered the same order, for as long as each was there."""
+        return bool(self.pages) and all(page.same for page in self.pages)
+
+    @property
+    def good(self) -> bool:
+        """That, and nothing in the trace speaks against it."""
+        return self.order_equal and self.audit.clean
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: the names are part of the interface of `ordercast demo`."""
+        return {
+            "nodes": self.nodes,
+            "acts": [
+                {
+                    "act": act.name,
+                    "caption": act.caption,
+                    "outcome": act.outcome,
+                    "took_ms": round(act.took_s * 1e3, 1),
+                    "longest_gap_ms": round(act.gap_s * 1e3, 1),
+                }
+                for act in self.acts
+            ],
+            "configurations": [
+                {
+                    "configuration": page.ring._asdict(),
+                    "members": list(page.members),
+                    "messages": page.messages,
+                    "same": page.same,
+                    "delivered": msgspec.to_builtins(page.entries),
+                }
+                for page in self.pages
+            ],
+            "order_equal": self.order_equal,
+            "audit": self.audit.as_dict(),
+            "rate": self.plan.rate,
+            "seconds": self.plan.seconds,
+            "took_s": round(self.took_s, 1),
+        }
+
+
+class Play:
+    """A performance."""
+
+    def __init__(self, plan: Plan, directory: Path, audience: Audience) -> None:
+        self.plan = plan
+        self.directory = directory
+        self.crew = Crew(plan.nodes, directory)
+        self.book = Book()
+        self.acts: list[Act] = []
+        self.counts: dict[Life, Report] = {}
+        """The last report of each life."""
+        self._audience = audience
+        self._begun = time.monotonic()
+        self._steady: tuple[NodeId, ...] = ()
+        self._addresses: dict[NodeId, str] = {}
+
+    def perform(self) -> None:
+        """All of it. No process is left when it returns, or raises."""
+        try:
+            self._prepare()
+            self._form()
+            self._flow()
+            self._kill()
+            self._restart()
+            self._stop()
+            self._resume()
+            self._leave()
+        finally:
+            self.crew.end()
+
+    # --- the acts -------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        create(self.directory / "group.key")
+        for node in self.crew.nodes:
+            DataDirectory.initialise(self._data(node), node)
+
+    def _form(self) -> None:
+        first, *others = self.crew.nodes
+        act = self._begin("form", f"{counted(len(self.crew.nodes))} processes start and look for each other")
+        self._start(first, early=True)
+        self._until(lambda: first in self._addresses, (first,), "the first node to start")
+        for node in others:
+            self._start(node, early=True)
+        self._together(self.crew.nodes)
+        act.took_s = self._since(self._begun, self.crew.nodes)
+        self._end(act, f"they form a ring after {written(act.took_s)}")
+
+    def _flow(self) -> None:
+        rate = f"{self.plan.rate:,g} messages a second"
+        act = self._begin("flow", f"Each sends {rate}, one in {counted(SAFE_EVERY).lower()} of them safe")
+        for process in self._running():
+            process.say(Flow())
+        self._until(
+            lambda: all(process.last and process.last.delivered for process in self._running()),
+            self.crew.nodes,
+            "messages to arrive",
+        )
+        self._dwell(act)
+        delivered = statistics.median(process.rate for process in self._running())
+        self._end(act, f"each delivers {delivered:,.0f} a second, in one order")
+
+    def _kill(self) -> None:
+        victim = self.plan.killed
+        act = self._begin("kill", f"Node {victim} is killed with -9, in the middle of it", spared=victim)
+        blow = time.monotonic()
+        self.crew.processes[victim].kill()
+        self._together(self._but(victim))
+        act.took_s = self._since(blow, self._but(victim))
+        self._dwell(act)
+        self._end(act, f"the others go on without it after {written(act.took_s)}")
+
+    def _restart(self) -> None:
+        victim = self.plan.killed
+        act = self._begin("restart", f"Node {victim} is started again", spared=victim)
+        blow = time.monotonic()
+        process = self._start(victim, early=False)
+        self._together(self.crew.nodes)
+        act.took_s = self._since(blow, self.crew.nodes)
+        process.say(Flow())
+        self._dwell(act)
+        assert process.life is not None
+        life = f"node {victim}, incarnation {process.life.incarnation}"
+        self._end(act, f"it is back in the ring as {life}, after {written(act.took_s)}")
+
+    def _stop(self) -> None:
+        victim = self.plan.stopped
+        act = self._begin("stop", f"Node {victim} is stopped, like a laptop that is closed", spared=victim)
+        blow = time.monotonic()
+        self.crew.processes[victim].stop()
+        self._together(self._but(victim))
+        act.took_s = self._since(blow, self._but(victim))
+        self._dwell(act)
+        self._end(act, f"the others go on without it after {written(act.took_s)}")
+
+    def _resume(self) -> None:
+        victim = self.plan.stopped
+        act = self._begin("resume", f"Node {victim} goes on, as if nothing had happened", spared=victim)
+        blow = time.monotonic()
+        self.crew.processes[victim].resume()
+        self._together(self.crew.nodes)
+        act.took_s = self._since(blow, self.crew.nodes)
+        self._dwell(act)
+        self._end(act, f"it finds out, and is back in the ring after {written(act.took_s)}")
+
+    def _leave(self) -> None:
+        act = self._begin("leave", "Nobody sends any more, and when all has arrived, everyone leaves")
+        processes = self.crew.processes.values()
+        blow = time.monotonic()
+        for process in processes:
+            process.say(Hush())
+        self._until(self._drained, self.crew.nodes, "the last messages to arrive everywhere")
+        act.took_s = time.monotonic() - blow
+        for process in processes:
+            process.say(Close())
+        self._until(
+            lambda: all(process.last and process.last.closed for process in processes),
+            self.crew.nodes,
+            "the nodes' last words",
+        )
+        for process in processes:
+            process.say(Leave())
+            process.state = State.LEAVING
+        self._until(
+            lambda: all(process.state is State.GONE for process in processes), self.crew.nodes, "all to leave"
+        )
+        self._end(act, f"the last message had arrived everywhere after {written(act.took_s)}")
+
+    # --- what the acts are made of ---------------------------------------------------------------
+
+    def _begin(self, name: str, caption: str, spared: NodeId | None = None) -> Act:
+        """An act; the one that something is done to is not asked how long it had to wait."""
+        act = Act(name, caption)
+        self.acts.append(act)
+        self._steady = () if name in ("form", "leave") else self._but(spared)
+        self._audience.begins(act)
+        return act
+
+    def _end(self, act: Act, outcome: str) -> None:
+        act.outcome = outcome
+        self._audience.ends(act)
+
+    def _start(self, node: NodeId, early: bool) -> Process:
+        process = self.crew.start(node)
+        process.say(
+            Job(
+                data=str(self._data(node)),
+                seeds=tuple(address for other, address in self._addresses.items() if other != node),
+                key=str(self.directory / "group.key"),
+                trace=str(self.trace),
+                rate=self.plan.rate,
+                early=early,
+            )
+        )
+        return process
+
+    @property
+    def trace(self) -> Path:
+        """Where the nodes write what they did."""
+        return self.directory / "trace"
+
+    def _data(self, node: NodeId) -> Path:
+        return self.directory / f"node{node}"
+
+    def _but(self, victim: NodeId | None) -> tuple[NodeId, ...]:
+        return tuple(node for node in self.crew.nodes if node != victim)
+
+    def _running(self) -> list[Process]:
+        return [process for process in self.crew.processes.values() if process.state is State.RUNNING]
+
+    def _together(self, nodes: Sequence[NodeId]) -> Ring:
+        """Wait until these, and nobody else, share a configuration."""
+        since = time.monotonic()
+
+        def together() -> bool:
+            reports = [self.crew.processes[node].last for node in nodes]
+            return (
+                all(
+                    report is not None
+                    and report.at_s > since
+                    and report.regular
+                    and report.members == tuple(nodes)
+                    for report in reports
+                )
+                and len({report.ring for report in reports if report is not None}) == 1
+            )
+
+        self._until(together, nodes, f"nodes {', '.join(map(str, nodes))} to share a ring")
+        report = self.crew.processes[nodes[0]].last
+        assert report is not None
+        return report.ring
+
+    def _since(self, blow: float, nodes: Collection[NodeId]) -> float:
+        """From an instant until the last of these had installed its present configuration."""
+        reports = (self.crew.processes[node].last for node in nodes)
+        return max(report.installed_s for report in reports if report is not None) - blow
+
+    def _drained(self) -> bool:
+        """Everyone has delivered its own messages, all are in one ring and equally far in it."""
+        reports = [process.last for process in self.crew.processes.values()]
+        told = [report for report in reports if report is not None and not report.flowing]
+        return (
+            len(told) == len(reports)
+            and all(report.own == report.sent for report in told)
+            and len({(report.ring, report.place) for report in told}) == 1
+            and all(report.regular and report.members == self.crew.nodes for report in told)
+        )
+
+    def _dwell(self, act: Act) -> None:
+        """Let messages flow for the act's share of the time."""
+        until = time.monotonic() + SHARES[act.name] * self.plan.seconds
+        while time.monotonic() < until:
+            self._look()
+
+    def _until(self, true: Callable[[], bool], nodes: Collection[NodeId], what: str) -> None:
+        """Wait for something that the reports of these nodes will tell."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            if time.monotonic() > deadline:
+                raise self._in_vain(what, nodes)
+            self._look()
+
+    def _look(self) -> None:
+        """Hear what there is, and show it."""
+        for process, report in self.crew.hear(LOOK_S):
+            process.note(report)
+            if report is None:
+                continue
+            life = Life(report.node, report.incarnation)
+            self.book.read(life, report.blocks, report.ends)
+            self.counts[life] = report
+            self._addresses[report.node] = report.address
+            if report.node in self._steady:
+                self.acts[-1].gap_s = max(self.acts[-1].gap_s, report.gap_s)
+        self._audience.look(self)
+
+    def _in_vain(self, what: str, nodes: Collection[NodeId]) -> DemoFailed:
+        """With the log of the node that was heard of least."""
+        there = [self.crew.processes[node] for node in nodes if node in self.crew.processes]
+        for process in there:
+            if process.last is None:
+                return process.failed(f"kept the demo waiting for {what}: it has reported nothing")
+        seen = ", ".join(
+            f"{process.node} ({process.state}) sees {' '.join(map(str, process.last.members))}"
+            for process in there
+            if process.last is not None
+        )
+        suspect = min(there, key=lambda process: len(process.last.members) if process.last else 0)
+        return suspect.failed(f"may be why the demo waited {PATIENCE_S:g} s in vain for {what}: {seen}")
+
+    # --- what can be seen ------------------------------------------------------------------------
+
+    def standing(self) -> Standing | None:
+        """How the nodes that share most of a configuration compare, up to where all of them are."""
+        lives: dict[Ring, list[Life]] = {}
+        for process in self._running():
+            if process.last is not None and process.life is not None and process.last.regular:
+                lives.setdefault(process.last.ring, []).append(process.life)
+        if not lives:
+            return None
+        ring = max(lives, key=lambda ring: len(lives[ring]))
+        return self.book.standing(ring, lives[ring])
+
+    def judge(self) -> Result:
+        """What it proves: the nodes' orders side by side, and the audit of the trace that they wrote."""
+        report = audit_runs(read_runs(self.trace))
+        nodes = []
+        for node in self.crew.nodes:
+            lives = [report for life, report in sorted(self.counts.items()) if life.node == node]
+            nodes.append(
+                {
+                    "node": node,
+                    "lives": len(lives),
+                    "sent": sum(report.sent for report in lives),
+                    "delivered": sum(report.delivered for report in lives),
+                    "safe": sum(report.safe for report in lives),
+                }
+            )
+        return Result(
+            plan=self.plan,
+            acts=self.acts,
+            pages=self.book.pages(),
+            nodes=nodes,
+            audit=report,
+            took_s=time.monotonic() - self._begun,
+        )
+
+
+def counted(number: int) -> str:
+    """A small number in a word, to begin a sentence with."""
+    words = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
+    return words[number] if number < len(words) else str(number)
+
+
+def written(seconds: float) -> str:
+    """How long something took."""
+    return f"{seconds * 1e3:,.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"

@@ -1,0 +1,306 @@
+"""`ordercast demo`: short performances with real processes, and how it tells an order that differs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_nodes import COMMAND, until
+from cli_parts import ordercast
+
+from ordercast.audit.properties import audit
+from ordercast.cli import group_demo
+from ordercast.core.identity import Configuration, ConfigurationId, Kind
+from ordercast.demo import play
+from ordercast.demo.order import PACKETS, Ledger
+from ordercast.demo.proof import Book, Life, Page
+from ordercast.groups.events import Delivery
+
+HANGS_S = 600.0
+"""A machine may be slow; what takes longer than this hangs."""
+SHORT = ("--seconds", "1.5", "--rate", "60")
+
+
+def performed(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "demo", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+        check=False,
+        env={**os.environ, "COLUMNS": "100"},
+    )
+
+
+# --- whole performances -------------------------------------------------------------------------
+
+
+def test_a_node_is_killed_another_stopped_and_the_order_is_the_same(tmp_path: Path) -> None:
+    done = performed("--nodes", 3, *SHORT, "--dir", tmp_path / "run", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["order_equal"] is True
+    assert document["audit"]["clean"] is True
+    acts = [act["act"] for act in document["acts"]]
+    assert acts == ["form", "flow", "kill", "restart", "stop", "resume", "leave"]
+    assert [node["lives"] for node in document["nodes"]] == [1, 1, 2], "the last one was killed"
+    assert all(node["sent"] and node["delivered"] for node in document["nodes"])
+    whole = [page for page in document["configurations"] if page["members"] == [1, 2, 3]]
+    ended = {
+        entry["digest"] for entry in whole[-1]["delivered"] if entry["how"] == "to its end" and entry["same"]
+    }
+    assert len(ended) == 1, "at the end all are together again"
+    said = ordercast("audit", tmp_path / "run" / "trace", "--json").document
+    assert (said["clean"], said["events"]) == (True, document["audit"]["events"])
+
+
+def test_what_people_read_when_it_is_not_on_a_terminal() -> None:
+    done = performed("--nodes", 2, *SHORT)
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "Two nodes",
+        "1  Two processes start",
+        "Node 2 is killed with -9",
+        "it is back in the ring as node 2, incarnation 1",
+        "Node 1 is stopped",
+        "✓ the same order at every node",
+        "✓ clean",
+        "What to try next",
+        "bench --nodes 3",
+    ):
+        assert words in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+# --- no process is left -------------------------------------------------------------------------
+
+
+@contextmanager
+def performing(place: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A performance under way, and the processes of its nodes."""
+    process = subprocess.Popen(
+        [*COMMAND, "demo", "--nodes", "2", "--seconds", "600", "--rate", "10", "--dir", str(place)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    workers: list[int] = []
+    try:
+        for node in (1, 2):
+            workers.append(until(partial(_holder, place / f"node{node}"), "a node to start"))
+        yield process, workers
+    finally:
+        for worker in workers:
+            if not _is_gone(worker):
+                os.kill(worker, signal.SIGKILL)
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def _holder(data: Path) -> int | None:
+    """The process that has a data directory, other than the one that prepared it."""
+    try:
+        holder = int((data / "lock").read_text())
+    except (OSError, ValueError):
+        return None
+    return holder if not _is_gone(holder) and (data / "control.sock").exists() else None
+
+
+def _is_gone(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_performance_ends_its_processes(tmp_path: Path, number: signal.Signals) -> None:
+    with performing(tmp_path / "run") as (process, workers):
+        process.send_signal(number)
+        _, err = process.communicate(timeout=HANGS_S)
+        assert process.returncode == 130, err
+        assert f"interrupted: no process is left; data and logs are in {tmp_path}" in err
+        assert all(map(_is_gone, workers))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_processes_end_when_their_director_is_killed_even_a_stopped_one(tmp_path: Path) -> None:
+    with performing(tmp_path / "run") as (process, workers):
+        os.kill(workers[0], signal.SIGSTOP)
+        process.kill()
+        process.wait()
+        for worker in workers:
+            until(partial(_is_gone, worker), f"process {worker} to end")
+
+
+def test_a_process_that_fails_is_shown_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unfit = tmp_path / "python"
+    unfit.write_text("#!/bin/sh\necho no room for a node here >&2\nexit 1\n")
+    unfit.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(unfit))
+    said = ordercast("demo", "--dir", tmp_path / "run")
+    assert said.code == 3
+    assert "the process of node 1 ended before its time" in said.sentence
+    assert "no room for a node here" in said.sentence
+
+
+# --- what is asked for --------------------------------------------------------------------------
+
+
+def test_places_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "something").touch()
+    said = ordercast("demo", "--dir", tmp_path)
+    assert said.code == 2
+    assert "is not empty: name a new directory with --dir" in said.sentence
+    said = ordercast("demo", "--dir", "/proc/nowhere")
+    assert said.code == 2
+    assert "name another place with --dir" in said.sentence
+
+
+def test_more_than_can_be_audited() -> None:
+    said = ordercast("demo", "--rate", 10_000, "--seconds", 100)
+    assert said.code == 2
+    assert "choose --seconds and --rate" in said.sentence
+
+
+# --- orders side by side ------------------------------------------------------------------------
+
+RING = ConfigurationId(8, 1)
+NEXT = ConfigurationId(12, 1)
+
+
+def installed(ring: ConfigurationId, *members: int, kind: Kind = Kind.REGULAR) -> Configuration:
+    return Configuration(ring, kind, members)
+
+
+def packet(seq: int, *payloads: bytes, sender: int = 1) -> Delivery:
+    numbers, slots = range(seq, seq + len(payloads)), range(len(payloads))
+    return Delivery(list(payloads), sender, "demo", False, 0, numbers, RING, seq, slots)
+
+
+def packets(last: int, change: int | None = None, first: int = 0) -> list[Delivery]:
+    """So many, with a byte that differs in one of them."""
+    return [packet(seq, b"x" if seq != change else b"y") for seq in range(first, last + 1)]
+
+
+def story(delivered: list[Delivery], *after: Configuration, early: bool = True) -> Ledger:
+    ledger = Ledger(early)
+    ledger.install(installed(RING, 1, 2, 3))
+    for delivery in delivered:
+        ledger.add(delivery)
+    for configuration in after:
+        ledger.install(configuration)
+    return ledger
+
+
+def page(*ledgers: Ledger) -> Page:
+    """What is made of the stories of nodes 1, 2, ..."""
+    book = Book()
+    for node, ledger in enumerate(ledgers, 1):
+        book.read(Life(node, 0), ledger.blocks, ledger.ends)
+    (found,) = book.pages()
+    return found
+
+
+TOGETHER = (installed(RING, 1, 2, kind=Kind.TRANSITIONAL), installed(NEXT, 1, 2))
+ALONE = (installed(RING, 3, kind=Kind.TRANSITIONAL), installed(ConfigurationId(12, 3), 3))
+FAR = 5 * PACKETS + 3
+
+
+def test_members_that_leave_together_are_compared_to_the_last_message() -> None:
+    same = page(*(story(packets(FAR), *TOGETHER) for _ in (1, 2)))
+    assert same.same
+    assert [(entry.how, entry.messages) for entry in same.entries] == [("to its end", FAR + 1)] * 2
+    assert same.entries[0].digest == same.entries[1].digest
+    for change in (0, PACKETS, FAR):
+        other = page(story(packets(FAR), *TOGETHER), story(packets(FAR, change), *TOGETHER))
+        assert not other.same, f"message {change} differs"
+    fewer = page(story(packets(FAR), *TOGETHER), story(packets(FAR - 1), *TOGETHER))
+    assert not fewer.same
+
+
+def test_an_order_that_differs_is_seen() -> None:
+    right = packets(FAR)
+    wrong = [*right[:3], right[4], right[3], *right[5:]]
+    assert not page(story(right, *TOGETHER), story(wrong, *TOGETHER)).same
+
+
+def test_who_was_killed_is_compared_as_far_as_it_told() -> None:
+    killed = story(packets(3 * PACKETS))
+    found = page(story(packets(FAR), *TOGETHER), killed)
+    assert [(entry.how, entry.messages, entry.same) for entry in found.entries] == [
+        ("to its end", FAR + 1, True),
+        ("killed", 3 * PACKETS, True),
+    ]
+    assert not page(story(packets(FAR), *TOGETHER), story(packets(3 * PACKETS, change=PACKETS))).same
+
+
+def test_who_was_excluded_is_compared_up_to_where_it_was_told() -> None:
+    """Behind the transitional configuration it may lack what the others have."""
+    excluded = story(packets(2 * PACKETS), ALONE[0])
+    for delivery in packets(4 * PACKETS, first=3 * PACKETS):
+        excluded.add(delivery)
+    excluded.install(ALONE[1])
+    survivors = (story(packets(FAR), *TOGETHER), story(packets(FAR), *TOGETHER))
+    found = page(*survivors, excluded)
+    assert found.entries[2].how == "parted"
+    assert (found.entries[2].messages, found.same) == (2 * PACKETS, True)
+    assert not page(*survivors, story(packets(2 * PACKETS, change=1), *ALONE)).same
+
+
+def test_who_came_later_is_compared_from_there_on() -> None:
+    late = story(packets(FAR, first=PACKETS + 5), *TOGETHER, early=False)
+    found = page(story(packets(FAR), *TOGETHER), late)
+    assert found.entries[1].how == "came later"
+    assert (found.entries[1].messages, found.same) == (FAR + 1 - 2 * PACKETS, True)
+    other = story(packets(FAR, change=FAR, first=PACKETS + 5), *TOGETHER, early=False)
+    assert not page(story(packets(FAR), *TOGETHER), other).same
+
+
+def test_how_things_stand_is_told_up_to_where_all_are() -> None:
+    book = Book()
+    ahead, behind, late = story(packets(FAR)), story(packets(3 * PACKETS)), story([], early=False)
+    for delivery in packets(FAR, first=3):
+        late.add(delivery)
+    lives = [Life(node, 0) for node in (1, 2, 3)]
+    assert book.standing(RING, lives) is None
+    for life, ledger in zip(lives, (ahead, behind, late), strict=True):
+        book.read(life, *ledger.take())
+    standing = book.standing(RING, lives)
+    assert standing is not None
+    assert (standing.messages, standing.same) == (2 * PACKETS, True)
+    assert set(standing.digests) == {1, 2, 3}
+
+
+def test_an_order_that_differs_is_told_and_is_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Forged(play.Play):
+        def perform(self) -> None:
+            pass
+
+        def judge(self) -> play.Result:
+            nodes: list[dict[str, Any]] = [
+                {"node": node, "lives": 1, "sent": 1, "delivered": 1, "safe": 0} for node in (1, 2)
+            ]
+            pages = [page(story(packets(FAR), *TOGETHER), story(packets(FAR, change=2), *TOGETHER))]
+            return play.Result(plan=self.plan, acts=[], pages=pages, nodes=nodes, audit=audit([]), took_s=1.0)
+
+    monkeypatch.setattr(group_demo, "Play", Forged)
+    said = ordercast("demo", "--nodes", 2, "--dir", tmp_path / "one")
+    assert said.code == 1
+    assert "✗ the order differs" in said.out
+    said = ordercast("demo", "--nodes", 2, "--dir", tmp_path / "two", "--json")
+    assert (said.code, said.document["order_equal"]) == (1, False)
