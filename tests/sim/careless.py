@@ -41,7 +41,7 @@ def settings(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:
 PROTOCOL = Protocol(
     name="careless",
     make=make,
-    build=lambda settings, node: Careless(node, range(1, int(str(settings["nodes"])) + 1)),
+    build=lambda settings, node, in_flight: Careless(node, range(1, int(str(settings["nodes"])) + 1)),
     states=("starting", "running", "quiet"),
     draw_settings=settings,
     kind_of=lambda data: None,

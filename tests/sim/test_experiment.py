@@ -24,7 +24,7 @@ def objection(history: History) -> list[Violation]:
 TOY = Protocol(
     name="toy",
     make=lambda settings: sequencers((1, 2, 3)),
-    build=lambda settings, node: Sequencer(node, (1, 2, 3)),
+    build=lambda settings, node, in_flight: Sequencer(node, (1, 2, 3)),
     states=(),
     draw_settings=lambda stream, nodes, lan: {},
     kind_of=lambda data: None,
