@@ -56,7 +56,8 @@ class Cutter:
         """Packets as few trains as possible, in order.
 
         The last segment of a packet is padded where another packet follows in the same train; if that would
-        waste more than a quarter of a segment, a new train begins.
+        waste more than a quarter of a segment, a new train begins. A packet longer than a train leaves in
+        several.
         """
         size, space, most = self.datagram, self._space, self._most
         trains: list[Train] = []
@@ -84,6 +85,11 @@ class Cutter:
                 for head in _heads(count):
                     parts += (head, tail, packet[at : at + space])
                     at += space
+            if need > most:
+                whole, parts = b"".join(parts), []
+                pieces = [whole[at : at + most] for at in range(0, need, most)]
+                trains += [Train(piece, size if len(piece) > size else 0) for piece in pieces]
+                continue
             total += need
             slack = count * size - need
         self._number = number
