@@ -251,7 +251,7 @@ class Cluster:
 
     def start_all(self, nodes: int, **more: Any) -> list[Member]:
         """Nodes 1 to `nodes`, and wait until they share a ring."""
-        if self._network is None:
+        if self._network is None and 1 not in self.members:
             self.start(1, **more).await_word("ready")
         for node in range(1, nodes + 1):
             if node not in self.members:
