@@ -70,7 +70,7 @@ def test_what_people_read_when_it_is_not_on_a_terminal() -> None:
         "Two nodes",
         "1  Two processes start",
         "Node 2 is killed with -9",
-        "it is back in the ring as node 2, incarnation 1",
+        "back in the ring as node 2, incarnation 1",
         "Node 1 is stopped",
         "✓ the same order at every node",
         "✓ clean",

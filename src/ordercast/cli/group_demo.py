@@ -28,12 +28,13 @@ from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse, verdic
 from ordercast.core.identity import NodeId
 from ordercast.demo.crew import Process, State
 from ordercast.demo.play import Act, Plan, Play, Result, counted, written
-from ordercast.demo.proof import Entry, Page
+from ordercast.demo.proof import Entry, Page, Standing
 from ordercast.draw.words import duration
 from ordercast.draw.words import nodes as listed
 from ordercast.errors import OrdercastError
 
-MOST_NODES = 16
+MOST_NODES = 9
+"""A laptop has no more to give: each node is a process, and has to be scheduled in time."""
 MOST_MESSAGES = 200_000
 """More would take the audit at the end too long."""
 REDRAW_S = 0.12
@@ -87,9 +88,7 @@ def demo(
             result = play.judge()
     except KeyboardInterrupt:
         where = escape(str(place))
-        ASIDE.print(
-            f"interrupted: no process is left; data and logs are in {where}", soft_wrap=True
-        )
+        ASIDE.print(f"interrupted: no process is left; data and logs are in {where}", soft_wrap=True)
         raise typer.Exit(Code.INTERRUPTED) from None
     except OrdercastError as error:
         fail(str(error))
@@ -139,9 +138,9 @@ class Stage:
         self._play: Play | None = None
         self._drawn = 0.0
         self._live: Live | None = None
-        if console.is_terminal:
+        if console.is_terminal and not console.is_dumb_terminal:
             self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._say(f"[bold]{counted(nodes)} nodes[/], a process each, on this machine; packets are sealed.")
+        self._say(f"[bold]{counted(nodes)} nodes[/] on this machine, a process each, sealed with a new key.")
 
     def _say(self, text: str, indent: int = 0) -> None:
         if self._live is None:
@@ -168,7 +167,7 @@ class Stage:
         pause = f"; longest pause {written(act.gap_s)}" if act.gap_s else ""
         self._say(f"[green]✓[/] {escape(act.outcome)}[bright_black]{pause}[/]", indent=3)
         if self._live is None and self._play is not None:
-            for line in _news(self._play):
+            for line in _news(self._play, self._play.standing()):
                 self._say(line, indent=3)
 
     def look(self, play: Play) -> None:
@@ -196,7 +195,7 @@ def _scene(play: Play) -> RenderableType:
             continue
         digest = standing.digests.get(node) if standing is not None else None
         table.add_row(*_row(process, play.crew.nodes, digest, standing is None or standing.same))
-    return Group(Text(), table, Text(), *map(Text.from_markup, _news(play)))
+    return Group(Text(), table, Text(), *map(Text.from_markup, _news(play, standing)))
 
 
 def _row(process: Process, everyone: tuple[NodeId, ...], digest: str | None, same: bool) -> list[str]:
@@ -220,14 +219,12 @@ def _row(process: Process, everyone: tuple[NodeId, ...], digest: str | None, sam
 
 def _seen(members: tuple[NodeId, ...], everyone: tuple[NodeId, ...]) -> str:
     """Each in its place, so that one sees who is missing."""
-    if len(everyone) > 9:
-        return listed(members, 20)
-    return " ".join(str(node) if node in members else "·" for node in everyone)
+    between = " " if len(everyone) < 7 else ""
+    return between.join(str(node) if node in members else "·" for node in everyone)
 
 
-def _news(play: Play) -> Iterator[str]:
+def _news(play: Play, standing: Standing | None) -> Iterator[str]:
     """How the nodes compare, and who is slow."""
-    standing = play.standing()
     if standing is not None and len(standing.digests) > 1:
         who, digest = listed(standing.digests), next(iter(standing.digests.values()))[:SHOWN]
         if standing.same:
@@ -242,7 +239,8 @@ def _news(play: Play) -> Iterator[str]:
             named[report.slow] += 1
             waits[report.slow] = max(report.waits_us, waits.get(report.slow, 0.0))
     for node, _ in named.most_common(1):
-        yield f"[bright_black]node {node} is slow: the token waits {duration(round(waits[node]))} there[/]"
+        waited = duration(round(waits[node]))
+        yield f"[bright_black]the slowest is node {node}, where the token waited {waited}[/]"
 
 
 # --- what it proves -----------------------------------------------------------------------------
@@ -287,36 +285,38 @@ def _prove(result: Result, place: Path) -> None:
 
 
 def _pages(result: Result) -> Table:
+    everyone = tuple(node["node"] for node in result.nodes)
+    wide = SAY.width >= 20 + len(everyone) * (SHOWN + 2)
     table = Table(box=None, pad_edge=False, header_style="bright_black")
     table.add_column("members")
     table.add_column("messages", justify="right")
-    for node in result.nodes:
-        table.add_column(f"node {node['node']}", no_wrap=True)
-    everyone = tuple(node["node"] for node in result.nodes)
+    for node in everyone:
+        table.add_column(f"node {node}" if wide else str(node), no_wrap=True)
     for page in result.pages:
-        cells = {entry.node: _cell(entry) for entry in page.entries}
+        cells = {entry.node: _cell(entry, wide) for entry in page.entries}
         table.add_row(
             _seen(page.members, everyone), f"{page.messages:,}", *(cells.get(node, "") for node in everyone)
         )
     return table
 
 
-def _cell(entry: Entry) -> str:
+def _cell(entry: Entry, wide: bool) -> str:
+    digest = entry.digest[: SHOWN if wide else SHOWN // 2]
     if not entry.same:
-        return f"[bold red]{entry.digest[:SHOWN]} ✗[/]"
+        return f"[bold red]{digest} ✗[/]"
     if entry.how == "to its end":
-        return f"[green]{entry.digest[:SHOWN]}[/]"
+        return f"[green]{digest}[/]"
     word = {"killed": "killed", "parted": "parted", "came later": "late"}[entry.how]
-    return f"[green]✓[/] [yellow]{word}[/]"
+    return f"[green]✓[/] [yellow]{word}[/]" if wide else "[yellow]✓[/]"
 
 
 def _apart(page: Page, entry: Entry) -> str:
     how = {
-        "killed": f"node {entry.node} was killed, and its first",
-        "parted": f"node {entry.node} was stopped or cut off, and its first",
-        "came later": f"node {entry.node} came later, and its last",
+        "killed": f"node {entry.node} was killed: compared are its first",
+        "parted": f"node {entry.node} was stopped or cut off: compared are its first",
+        "came later": f"node {entry.node} came later: compared are its last",
     }[entry.how]
-    return f"{how} {entry.messages:,} of these {page.messages:,} are the same"
+    return f"{how} {entry.messages:,} of these {page.messages:,}"
 
 
 def _called() -> str:

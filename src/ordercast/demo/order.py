@@ -19,7 +19,7 @@ from typing import NamedTuple
 from ordercast.core.identity import Configuration, ConfigurationId, Kind, NodeId
 from ordercast.groups.events import Delivery
 
-PACKETS = 16
+PACKETS = 8
 """Packets a block."""
 
 Ring = ConfigurationId
