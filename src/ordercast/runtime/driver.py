@@ -267,6 +267,8 @@ class Driver:
             effects = handle(now, Packet(packet))
             if effects:
                 self._carry_out(now, effects)
+                if self.ended:
+                    return
 
     def _on_token(self, arrival: Arrival) -> None:
         size, source, segment, waited_us = arrival
@@ -301,6 +303,8 @@ class Driver:
                     continue
             if self._outgoing:
                 self._submit()
+            if self.ended:
+                return
             self._token_seen_us = now = self.now_us()
             self._carry_out(now, self._handle(now, Packet(packet, waited_us)))
 
@@ -337,10 +341,10 @@ class Driver:
                 self._unicast(effect.to, effect.data)
             elif type(effect) is CancelTimer:
                 self._timers.cancel(effect.name)
-            elif self.ended:
-                return
             else:
                 self._carry_out_rare(now, effect)
+                if self.ended:
+                    return
 
     def _carry_out_rare(self, now: int, effect: Effect) -> None:
         match effect:

@@ -1,0 +1,643 @@
+"""The driver, with a machine that does as it is told: what is done in which order, and what never is."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ordercast.core.contract import (
+    Accept,
+    Brake,
+    CancelTimer,
+    Deliver,
+    Drop,
+    Effect,
+    Event,
+    Gone,
+    Halt,
+    Install,
+    Multicast,
+    Originate,
+    Packet,
+    Persist,
+    SetTimer,
+    Shift,
+    Stable,
+    Start,
+    Stop,
+    Submit,
+    Timer,
+    Unicast,
+)
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.errors import NodeClosed, OrdercastError, StorageProblem
+from ordercast.runtime import driver as driver_module
+from ordercast.runtime.config import NodeConfig, Place
+from ordercast.runtime.driver import BUFFERS_A_TURN, MOST_REASONS, Driver
+from ordercast.runtime.keys import Keyring, generate
+from ordercast.runtime.links import Links
+from ordercast.runtime.probes import PROBE
+from ordercast.runtime.seal import OVERHEAD, Seal, new_session
+from ordercast.runtime.segments import HEADER_SIZE, Cutter, Train
+from ordercast.runtime.storage import Memory
+from ordercast.runtime.udp import Arrival
+from ordercast.runtime.wires import open_wires
+
+RING = ConfigurationId(4, 1)
+BATCH = Batch(RING, 1, 0, 1, 0, 1, Guarantee.AGREED, [b"payload"])
+TOGETHER = Configuration(RING, Kind.REGULAR, (1, 2))
+SEALED = pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])
+
+Answer = Callable[[Event], Sequence[Effect]]
+
+
+class Script:
+    """A machine that answers as it was told, and remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.told: deque[Sequence[Effect]] = deque()
+        self.answer: Answer = lambda event: ()
+        self.room = 1_000_000
+        self.stats: Mapping[str, float] = {}
+        self.waits: Mapping[NodeId, int] = {}
+        self.laggard: NodeId | None = None
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        self.events.append(event)
+        if isinstance(event, Submit):
+            self.room -= sum(map(len, event.payloads))
+        if isinstance(event, Brake) and self.told:
+            return self.told.popleft()
+        return self.answer(event)
+
+    def of(self, *kinds: type) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kinds)]
+
+
+class Disk(Memory):
+    """Storage that can be told to fail."""
+
+    def __init__(self, log: list[object], id: int) -> None:
+        super().__init__(id, new=True)
+        self.log = log
+        self.full = False
+
+    def persist(self, data: bytes) -> None:
+        if self.full:
+            raise StorageProblem("the disk is full: make room, and start the node again")
+        self.log.append(("persist", data))
+
+
+class Being:
+    """A node: driver, script, and what the driver told and sent, in one list."""
+
+    def __init__(self, node: int, driver: Driver, script: Script, links: Links, disk: Disk) -> None:
+        self.node = node
+        self.driver = driver
+        self.script = script
+        self.links = links
+        self.disk = disk
+
+    def carry_out(self, *effects: Effect) -> None:
+        """Have the driver do this, now."""
+        self.script.told.append(effects)
+        self.driver.brake(True)
+
+    @property
+    def log(self) -> list[object]:
+        return self.disk.log
+
+    @property
+    def packets(self) -> list[bytes]:
+        return [event.data for event in self.script.events if isinstance(event, Packet)]
+
+
+class Told:
+    """Who the driver works for."""
+
+    def __init__(self, log: list[object]) -> None:
+        self.log = log
+        self.error: BaseException | None = None
+        self.over = False
+
+    def deliver(self, batch: Batch) -> None:
+        self.log.append(("deliver", batch.payloads[0]))
+
+    def install(self, configuration: Configuration) -> None:
+        self.log.append(("install", configuration.members))
+
+    def originated(self, batch: Batch) -> None:
+        self.log.append(("originated", batch.number))
+
+    def ended(self, error: BaseException | None) -> None:
+        assert not self.over
+        self.over = True
+        self.error = error
+        self.log.append(("ended", type(error).__name__))
+
+
+async def being(node: int, knows: Sequence[Being] = (), ring: Keyring | None = None) -> Being:
+    log: list[object] = []
+    wires = await open_wires(Place("127.0.0.1", 0, exact=True), NodeConfig())
+    script, disk, seal = Script(), Disk(log, node), None if ring is None else Seal(ring)
+    driver = Driver(node, script, disk, wires, Told(log), seal, 1452, None, [], None)
+    links = Links(
+        node=node,
+        incarnation=0,
+        session=new_session() if seal is None else seal.session,
+        data_port=wires.data.address[1],
+        settings="the same",
+        post=driver,
+        seal=seal,
+        closed=False,
+        clock=time.monotonic,
+    )
+    links.know(other.driver.wires.token.address for other in knows)
+    driver.listen(links)
+    driver.start(0, None)
+    return Being(node, driver, script, links, disk)
+
+
+@asynccontextmanager
+async def pair(sealed: bool = False) -> AsyncIterator[tuple[Being, Being]]:
+    """Two that are linked."""
+    ring = Keyring((generate(),)) if sealed else None
+    one = await being(1, ring=ring)
+    two = await being(2, [one], ring=ring)
+    try:
+        await until(lambda: bool(one.links.targets and two.links.targets))
+        for each in (one, two):
+            each.script.events.clear()
+        yield one, two
+    finally:
+        one.driver.end(None)
+        two.driver.end(None)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0.002)
+
+
+def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
+    async def guarded() -> None:
+        async with asyncio.timeout(20):
+            await test()
+
+    asyncio.run(guarded())
+
+
+def watch_sending(being: Being) -> None:
+    """Note in the log what leaves by which socket."""
+    for name in ("data", "token"):
+        channel = getattr(being.driver.wires, name)
+
+        def send(
+            train: Train, to: object, name: str = name, inner: Callable[..., None] = channel.send
+        ) -> None:
+            if train.data.startswith(b"oc"):
+                being.log.append((name, train.data))
+            inner(train, to)
+
+        channel.send = send
+
+
+def sent(being: Being) -> list[object]:
+    """The log, with what was sent as packets."""
+    return [
+        (entry[0], entry[1][-1:]) if isinstance(entry, tuple) and entry[0] in ("data", "token") else entry
+        for entry in being.log
+    ]
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+def test_effects_are_carried_out_in_order() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            watch_sending(one)
+            one.carry_out(
+                Accept(1),
+                Originate(BATCH),
+                Multicast(b"a"),
+                Unicast(2, b"t"),
+                Deliver(BATCH),
+                Persist(b"durable"),
+                Multicast(b"b"),
+                Install(TOGETHER),
+                Stable([BATCH]),
+                Shift("operational", "it was told to"),
+                Drop("no reason"),
+            )
+            assert sent(one) == [
+                ("originated", 1),
+                ("data", b"a"),
+                ("token", b"t"),
+                ("deliver", b"payload"),
+                ("persist", b"durable"),
+                ("install", (1, 2)),
+                ("data", b"b"),
+            ]
+            assert (one.driver.state, one.driver.because) == ("operational", "it was told to")
+            assert one.driver.drops == {"no reason": 1}
+            assert one.driver.delivered == 1
+            await until(lambda: len(two.packets) == 3)
+            assert sorted(two.packets) == [b"a", b"b", b"t"]
+
+    run(main)
+
+
+@SEALED
+def test_packets_of_one_turn_leave_together_and_arrive_in_order(sealed: bool) -> None:
+    async def main() -> None:
+        async with pair(sealed) as (one, two):
+            watch_sending(one)
+            packets = [bytes([number]) * (2 * (1452 - HEADER_SIZE) - OVERHEAD) for number in range(20)]
+            one.carry_out(*map(Multicast, packets))
+            trains = [entry for entry in sent(one) if isinstance(entry, tuple) and entry[0] == "data"]
+            assert len(trains) < len(packets)
+            await until(lambda: len(two.packets) == len(packets))
+            assert two.packets == packets
+            assert not two.driver.drops
+
+    run(main)
+
+
+def test_nothing_behind_a_persist_that_fails() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            one.disk.full = True
+            one.carry_out(
+                Deliver(BATCH),
+                Persist(b"x"),
+                Multicast(b"promise"),
+                Unicast(2, b"promise"),
+                Install(TOGETHER),
+            )
+            assert one.log == [("deliver", b"payload"), ("ended", "StorageProblem")]
+            assert one.driver.ended
+            assert not one.driver.halted
+            seen = len(one.script.events)
+            one.driver.brake(True)
+            await asyncio.sleep(0.05)
+            assert len(one.script.events) == seen
+            assert two.packets == []
+
+    run(main)
+
+
+def test_nothing_behind_a_halt() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            one.carry_out(
+                Multicast(b"last word"),
+                Halt("enough"),
+                Deliver(BATCH),
+                Multicast(b"ghost"),
+                Unicast(2, b"ghost"),
+                SetTimer("ghost", 1),
+                Persist(b"ghost"),
+            )
+            assert one.log == [("ended", "NoneType")]
+            assert one.driver.halted
+            await until(lambda: two.packets == [b"last word"])
+            await asyncio.sleep(0.02)
+            assert two.packets == [b"last word"]
+            assert not one.script.of(Timer)
+
+    run(main)
+
+
+def test_the_rest_of_a_train_is_not_for_the_dead() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            one.script.answer = lambda event: (Halt("enough"),) if isinstance(event, Packet) else ()
+            two.carry_out(*(Multicast(bytes(1438)) for _ in range(8)))
+            await until(lambda: one.driver.ended)
+            assert len(one.packets) == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize("error", [ValueError("a defect"), NodeClosed("it left")], ids=["defect", "known"])
+def test_what_a_machine_raises_ends_the_node(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+
+            def answer(event: Event) -> Sequence[Effect]:
+                raise error
+
+            one.script.answer = answer
+            two.carry_out(Multicast(b"x"))
+            await until(lambda: one.driver.ended)
+            assert one.log == [("ended", type(error).__name__)]
+
+    run(main)
+    critical = [record for record in caplog.records if record.levelname == "CRITICAL"]
+    assert bool(critical) == (not isinstance(error, OrdercastError))
+
+
+def test_to_nobody() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.carry_out(Unicast(77, b"token"))
+            assert one.driver.drops == {"no address to send to": 1}
+
+    run(main)
+
+
+def test_it_ends_once() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.driver.end(None)
+            one.driver.end(ValueError())
+            one.driver.brake(True)
+            assert one.log == [("ended", "NoneType")]
+
+    run(main)
+
+
+def test_packets_before_the_start_are_for_nobody() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            one.driver._handle = driver_module._not_started
+            two.carry_out(Multicast(b"x"))
+            await until(lambda: one.driver.drops["not started yet"] == 1)
+            assert one.packets == []
+
+    run(main)
+
+
+# --- submitting ---------------------------------------------------------------------------------
+
+
+def test_messages_of_one_turn_are_submitted_together() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            for number in range(5):
+                one.driver.submit([b"%d" % number], Guarantee.AGREED)
+            one.driver.submit([b"safe"], Guarantee.SAFE)
+            one.driver.submit([b"more"], Guarantee.AGREED)
+            assert one.script.events == []
+            await until(lambda: len(one.script.events) == 3)
+            assert one.script.events == [
+                Submit([b"0", b"1", b"2", b"3", b"4"], Guarantee.AGREED),
+                Submit([b"safe"], Guarantee.SAFE),
+                Submit([b"more"], Guarantee.AGREED),
+            ]
+            assert one.driver.sent == 7
+
+    run(main)
+
+
+def test_what_the_machine_has_no_room_for_waits_for_the_token() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            one.script.room = 5
+            one.driver.submit([b"abc", b"de", b"fgh"], Guarantee.AGREED)
+            await until(lambda: bool(one.script.events))
+            await asyncio.sleep(0.02)
+            assert one.script.events == [Submit([b"abc", b"de"], Guarantee.AGREED)]
+            one.script.room = 100
+            two.carry_out(Unicast(1, b"token"))
+            await until(lambda: bool(one.packets))
+            submitted, token = one.script.events[1:]
+            assert submitted == Submit([b"fgh"], Guarantee.AGREED)
+            assert isinstance(token, Packet)
+
+    run(main)
+
+
+def test_stopping_submits_what_waits_first() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.driver.submit([b"last"], Guarantee.AGREED)
+            one.driver.stop()
+            assert one.script.events == [Submit([b"last"], Guarantee.AGREED), Stop()]
+            await asyncio.sleep(0.01)
+            assert len(one.script.events) == 2
+
+    run(main)
+
+
+def test_after_the_end_nothing_is_submitted() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.driver.submit([b"late"], Guarantee.AGREED)
+            one.driver.end(None)
+            await asyncio.sleep(0.01)
+            assert one.script.events == []
+
+    run(main)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+@SEALED
+def test_data_is_read_before_a_token(sealed: bool) -> None:
+    async def main() -> None:
+        async with pair(sealed) as (one, two):
+            for _ in range(3):
+                two.carry_out(Unicast(1, b"token"), Multicast(b"first"), Multicast(b"second"))
+            await until(lambda: len(one.packets) == 9)
+            assert one.packets == [b"first", b"second"] * 3 + [b"token"] * 3
+
+    run(main)
+
+
+def test_work_a_turn_is_bounded() -> None:
+    """The application's own tasks have their turns while much is read."""
+
+    async def main() -> None:
+        async with pair() as (one, two):
+            turn = 0
+            read: dict[int, int] = {}
+
+            def answer(event: Event) -> Sequence[Effect]:
+                read[turn] = read.get(turn, 0) + 1
+                return ()
+
+            one.script.answer = answer
+            for number in range(200):
+                two.carry_out(Multicast(bytes(number + 1)))
+            while sum(read.values()) < 200:
+                turn += 1
+                await asyncio.sleep(0)
+            assert len(read) >= 200 // (3 * BUFFERS_A_TURN)
+            assert max(read.values()) <= 3 * BUFFERS_A_TURN
+
+    run(main)
+
+
+def overdue(one: Being) -> None:
+    """A timer that has run out while this process did nothing."""
+    one.carry_out(SetTimer("silence", 1000))
+    time.sleep(0.005)
+
+
+def test_timers_wait_until_everything_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "BUFFERS_A_TURN", 1)
+
+    async def main() -> None:
+        async with pair() as (one, two):
+            overdue(one)
+            for number in range(20):
+                two.carry_out(Multicast(bytes(number + 1)), Unicast(1, b"token"))
+            await until(lambda: bool(one.script.of(Timer)))
+            kinds = [type(event) for event in one.script.of(Packet, Timer)]
+            assert kinds[:40] == [Packet] * 40
+            assert kinds[40] is Timer
+
+    run(main)
+
+
+def test_a_timer_that_what_was_read_set_back_has_not_run_out() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            one.script.answer = lambda event: (
+                (SetTimer("silence", 60_000_000),) if isinstance(event, Packet) else ()
+            )
+            overdue(one)
+            two.carry_out(Multicast(b"I am here"))
+            await until(lambda: bool(one.packets))
+            await asyncio.sleep(0.02)
+            assert not one.script.of(Timer)
+
+    run(main)
+
+
+def test_sockets_that_never_run_dry_do_not_starve_timers() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            source = two.driver.wires.data.address
+            data = Cutter(1452).cut([b"flood"])[0].data
+            channel = one.driver.wires.data
+            channel.buffer[: len(data)] = data
+            channel.receive = lambda: Arrival(len(data), source, 0, 0)  # type: ignore[method-assign]
+            overdue(one)
+            await until(lambda: bool(one.script.of(Timer)))
+            assert len(one.packets) > BUFFERS_A_TURN
+
+    run(main)
+
+
+def test_timers_set_in_a_timer_do_not_hold_the_loop() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.script.answer = lambda event: (SetTimer("again", 0),) if isinstance(event, Timer) else ()
+            one.carry_out(SetTimer("again", 0))
+            await until(lambda: len(one.script.of(Timer)) > 3)
+
+    run(main)
+
+
+def test_a_cancelled_timer_does_not_run_out() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.carry_out(SetTimer("a", 2000), SetTimer("b", 1000), CancelTimer("a"))
+            await until(lambda: bool(one.script.of(Timer)))
+            await asyncio.sleep(0.01)
+            assert one.script.of(Timer) == [Timer("b")]
+
+    run(main)
+
+
+def test_a_brake_is_passed_on() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.driver.brake(True)
+            one.driver.brake(False)
+            assert one.script.events == [Brake(True), Brake(False)]
+
+    run(main)
+
+
+# --- others -------------------------------------------------------------------------------------
+
+
+def test_a_process_that_is_gone_is_told_of() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            two.driver.end(None)
+            await until(lambda: bool(one.script.of(Gone)))
+            assert one.script.of(Gone) == [Gone(2)]
+            assert one.links.targets == []
+
+    run(main)
+
+
+def test_nobody_is_taken_for_gone_who_is_not() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            await asyncio.sleep(0.3)
+            assert not one.script.of(Gone)
+            assert not two.script.of(Gone)
+            assert not one.driver.drops, "probes are no malformed packets"
+
+    run(main)
+
+
+@SEALED
+def test_strangers_are_counted_and_not_handed_over(sealed: bool) -> None:
+    async def main() -> None:
+        async with pair(sealed) as (one, _):
+            wires = one.driver.wires
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                for data in (b"", b"x", b"oc garbage" * 20, b"OG\x01 greeting", PROBE, b"OP", bytes(2000)):
+                    stranger.sendto(data, wires.data.address)
+                    stranger.sendto(data, wires.token.address)
+            expected = 14 - 1  # the probe is what it is
+            await until(lambda: sum(one.driver.drops.values()) >= expected)
+            assert one.packets == []
+            assert not one.driver.ended
+            assert one.driver.drops["unknown sender"] >= 6
+            assert one.driver.drops["empty"] == 2
+
+    run(main)
+
+
+@SEALED
+def test_garbage_from_a_known_address_is_counted(sealed: bool) -> None:
+    async def main() -> None:
+        async with pair(sealed) as (one, two):
+            mine, its = two.driver.wires, one.driver.wires
+            mine.data.send(Train(b"garbage of a peer", 0), its.data.address)
+            mine.token.send(Train(b"garbage of a peer", 0), its.token.address)
+            await until(lambda: one.driver.drops["malformed segment"] == 2)
+            assert one.packets == []
+            if sealed:
+                forged = Cutter(1452).cut([bytes(100)])[0]
+                mine.data.send(forged, its.data.address)
+                mine.token.send(forged, its.token.address)
+                await until(lambda: sum(one.driver.drops.values()) == 4)
+                assert one.packets == []
+
+    run(main)
+
+
+def test_reasons_are_bounded() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.carry_out(*(Drop(f"reason {number}") for number in range(3 * MOST_REASONS)))
+            assert len(one.driver.drops) <= MOST_REASONS + 1
+            assert sum(one.driver.drops.values()) == 3 * MOST_REASONS
+
+    run(main)
+
+
+def test_the_first_event_is_the_start() -> None:
+    async def main() -> None:
+        one = await being(1)
+        assert one.script.events == [Start(0, None)]
+        one.driver.end(None)
+
+    run(main)
