@@ -225,7 +225,7 @@ class Node:
             "insecure": insecure or None,
             **more,
         }
-        if isinstance(key, Path) or (isinstance(key, str) and not key.startswith(PREFIX)):
+        if isinstance(key, Path) or (isinstance(key, str) and key and not key.lstrip().startswith(PREFIX)):
             given["key"] = Path(key)  # a file, which is looked after for changes
             key = None
         known = {name: value for name, value in given.items() if value is not None}
@@ -233,15 +233,21 @@ class Node:
         check_names(known)
         self.config = msgspec.structs.replace(config or NodeConfig(), **known)
         self._member: Member | None = None
+        self._starting = False
 
     # --- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Bind, find the others, and install the first configuration."""
-        if self._member is not None:
+        if self._member is not None or self._starting:
             raise NodeClosed("this node was started before: make a new Node for another life")
-        self._member = member = Member(self.config, self._keyring)
-        await member.start()
+        self._starting = True
+        try:
+            member = Member(self.config, self._keyring)
+            await member.start()
+            self._member = member
+        finally:
+            self._starting = False
 
     async def stop(self) -> None:
         """Leave: what was accepted is sent first, and the others are told. Stopping again does nothing."""
