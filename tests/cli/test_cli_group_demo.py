@@ -30,14 +30,14 @@ HANGS_S = 600.0
 SHORT = ("--seconds", "1.5", "--rate", "60")
 
 
-def performed(*words: object) -> subprocess.CompletedProcess[str]:
+def performed(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, "demo", *map(str, words)],
         capture_output=True,
         text=True,
         timeout=HANGS_S,
         check=False,
-        env={**os.environ, "COLUMNS": "100"},
+        env={**os.environ, "COLUMNS": "100", "TMPDIR": str(place)},
     )
 
 
@@ -45,7 +45,7 @@ def performed(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_node_is_killed_another_stopped_and_the_order_is_the_same(tmp_path: Path) -> None:
-    done = performed("--nodes", 3, *SHORT, "--dir", tmp_path / "run", "--json")
+    done = performed(tmp_path, "--nodes", 3, *SHORT, "--dir", tmp_path / "run", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["order_equal"] is True
@@ -63,8 +63,8 @@ def test_a_node_is_killed_another_stopped_and_the_order_is_the_same(tmp_path: Pa
     assert (said["clean"], said["events"]) == (True, document["audit"]["events"])
 
 
-def test_what_people_read_when_it_is_not_on_a_terminal() -> None:
-    done = performed("--nodes", 2, *SHORT)
+def test_what_people_read_when_it_is_not_on_a_terminal(tmp_path: Path) -> None:
+    done = performed(tmp_path, "--nodes", 2, *SHORT)
     assert done.returncode == 0, done.stderr
     for words in (
         "Two nodes",
@@ -76,6 +76,7 @@ def test_what_people_read_when_it_is_not_on_a_terminal() -> None:
         "✓ clean",
         "What to try next",
         "bench --nodes 3",
+        f"kept      {tmp_path}/ordercast-demo-",
     ):
         assert words in done.stdout
     assert "\x1b" not in done.stdout
