@@ -17,6 +17,7 @@ from ordercast.core.contract import (
     Drop,
     Effect,
     Event,
+    Gone,
     Halt,
     Install,
     Multicast,
@@ -53,6 +54,7 @@ class Sequencer:
         self.limit = room
         self.unordered = 0
         self.braked = False
+        self.believed_gone: list[NodeId] = []
         self.longest_wait_us = 0
 
     @property
@@ -78,6 +80,9 @@ class Sequencer:
                 return self._on_packet(data)
             case Brake(on):
                 self.braked = on
+                return []
+            case Gone(node):
+                self.believed_gone.append(node)
                 return []
             case Timer("quiet"):
                 self.quiet += 1

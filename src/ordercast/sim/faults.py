@@ -7,7 +7,7 @@ the one of scenario files: ``str(fault)`` writes it and `parse_action` reads it.
     crash s                  crash s after 3 effects      restart s        restart s without disk
     pause s                  resume s                     slow s 500us     unslow s
     partition p q | r s      heal                         leave s
-    brake s                  unbrake s
+    brake s                  unbrake s                    gone s at t
     cut p -> q               uncut p -> q                 burst 0.3 for 20ms
     clog p -> q              clog p -> q by 5ms           unclog p -> q
     p sends a                p sends a x*50 size 1000 safe
@@ -121,6 +121,15 @@ class Unbrake(Action, frozen=True):
     node: NodeId
 
 
+class Gone(Action, frozen=True):
+    """A node is told, rightly or wrongly, that another's process has ended."""
+
+    node: NodeId
+    """Who is said to be gone."""
+    to: NodeId
+    """Who is told."""
+
+
 class Partition(Action, frozen=True):
     """Only nodes of one group reach each other; those in no group make up one more."""
 
@@ -199,6 +208,8 @@ def apply(world: World, action: Action) -> None:
             world.brake(node, True)
         case Unbrake(node):
             world.brake(node, False)
+        case Gone(node, to):
+            world.tell_gone(to, node)
         case Partition(groups):
             links.partition(groups)
         case Heal():
@@ -258,6 +269,8 @@ def action_text(action: Action, name: Names = _plain_name) -> str:
             return f"{verb} {name(node)}"
         case Brake(node) | Unbrake(node):
             return f"{verb} {name(node)}"
+        case Gone(node, to):
+            return f"gone {name(node)} at {name(to)}"
         case Send(node, names, size, guarantee):
             return f"{name(node)} sends {' '.join(names)} size {size}{_SAFELY[guarantee]}"
         case _:
@@ -319,6 +332,7 @@ Actions: TypeAlias = (
     | Leave
     | Brake
     | Unbrake
+    | Gone
     | Partition
     | Heal
     | Cut
@@ -447,6 +461,7 @@ _FORMS: dict[str, tuple[str, Callable[..., Actions]]] = {
     "leave": (_NODE, lambda find, node: Leave(find(node))),
     "brake": (_NODE, lambda find, node: Brake(find(node))),
     "unbrake": (_NODE, lambda find, node: Unbrake(find(node))),
+    "gone": (r"(\S+) at (\S+)", lambda find, node, to: Gone(find(node), find(to))),
 }
 """How each action is written behind its verb, and what makes it of the parts."""
 
@@ -458,6 +473,7 @@ _EXAMPLE = {
     "heal": "heal",
     "clog": "clog p -> q, or clog p -> q by 5ms",
     "burst": "burst 0.3 for 20ms",
+    "gone": "gone p at q",
     **{verb: f"{verb} p" for verb in ("pause", "resume", "unslow", "leave", "brake", "unbrake")},
     **{verb: f"{verb} p -> q" for verb in ("cut", "uncut", "unclog")},
 }

@@ -30,6 +30,7 @@ from ordercast.core.contract import (
     Deliver,
     Drop,
     Event,
+    Gone,
     Halt,
     Install,
     Machine,
@@ -200,6 +201,12 @@ class World(Processors):
         host = self.hosts[node]
         if host.up and not host.paused:
             self._step(host, Brake(on))
+
+    def tell_gone(self, to: NodeId, node: NodeId) -> None:
+        """Tell a node that runs that another is believed to be gone (`Gone`), whether or not it is."""
+        host = self.hosts[to]
+        if host.up and not host.paused:
+            self._step(host, Gone(node))
 
     def _begin(self, host: Host) -> None:
         if host.up:
