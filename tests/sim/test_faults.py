@@ -13,9 +13,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_sequencer import QUIET_US, sequencers
+from toy_sequencer import QUIET_US, Sequencer, sequencers
 
 from ordercast.core.identity import Guarantee
+from ordercast.sim import swarm
 from ordercast.sim.faults import (
     IT,
     Actions,
@@ -26,6 +27,7 @@ from ordercast.sim.faults import (
     Crash,
     Cut,
     Fault,
+    Gone,
     Heal,
     Leave,
     Partition,
@@ -63,6 +65,7 @@ ALL: list[Actions] = [
     Leave(3),
     Brake(2),
     Unbrake(2),
+    Gone(3, 1),
     Partition(((1, 2), (3,))),
     Heal(),
     Cut(1, 2),
@@ -120,6 +123,9 @@ def test_each_kind_of_fault_changes_the_world() -> None:
     assert host.machine.laggard == 1
     apply(group, Unbrake(1))
     assert host.machine.laggard is None
+    apply(group, Gone(3, 1))
+    assert isinstance(host.machine, Sequencer)
+    assert host.machine.believed_gone == [3]
     apply(group, Partition(((1,), (2, 3))))
     assert not links.reach(1, 2)
     apply(group, Heal())
@@ -152,7 +158,9 @@ def test_each_kind_of_fault_changes_the_world() -> None:
     assert list(group.names.values()) == ["a", "x1", "x2"]
 
 
-@pytest.mark.parametrize("action", [Crash(1), Crash(1, 0), Pause(1), Resume(1), Leave(1), Send(1, ("a",))])
+@pytest.mark.parametrize(
+    "action", [Crash(1), Crash(1, 0), Pause(1), Resume(1), Leave(1), Gone(2, 1), Send(1, ("a",))]
+)
 def test_what_does_not_apply_does_nothing(action: Actions) -> None:
     group = world()
     group.crash(1)
@@ -208,6 +216,32 @@ def test_a_disk_is_lost_only_where_asked_for() -> None:
 
     assert losses(False) == 0
     assert losses(True) > 0
+
+
+def test_word_of_an_end_follows_crashes_in_some_seeds_and_is_sometimes_wrong() -> None:
+    told = right = wrong = 0
+    for seed in SEEDS:
+        down: set[int] = set()
+        faults = [fault for fault in drawn(seed) if isinstance(fault, At)]
+        told += any(isinstance(fault.do, Gone) for fault in faults)
+        for fault in faults:
+            match fault.do:
+                case Crash(node):
+                    down.add(node)
+                case Restart(node):
+                    down.discard(node)
+                case Gone(node):
+                    assert fault.at_us < DURATION, "wrong word has ended when liveness is judged"
+                    right += node in down
+                    wrong += node not in down
+    assert len(SEEDS) / 8 < told < len(SEEDS) / 2
+    assert right / 10 < wrong < right
+
+
+def test_who_died_in_a_part_is_missed_by_those_in_it() -> None:
+    assert swarm._reached(2, (1, 2, 3, 4, 5), ()) == [1, 3, 4, 5]
+    assert swarm._reached(2, (1, 2, 3, 4, 5), ((1, 2), (3,))) == [1]
+    assert swarm._reached(4, (1, 2, 3, 4, 5), ((1, 2), (3,))) == [5]
 
 
 def test_faults_come_in_clusters() -> None:

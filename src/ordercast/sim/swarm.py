@@ -25,6 +25,7 @@ from ordercast.sim.faults import (
     Crash,
     Cut,
     Fault,
+    Gone,
     Heal,
     Leave,
     Partition,
@@ -65,10 +66,16 @@ def draw(
         drawn += _triggered(random.Random(f"{seed}/fault/triggered"), nodes, states, duration_us)
     if amnesia:
         drawn = _forgetful(random.Random(f"{seed}/fault/amnesia"), drawn)
+    drawn += _hints(random.Random(f"{seed}/fault/gone"), drawn, nodes, states, duration_us)
     drawn = [fault for fault in drawn if isinstance(fault, When) or fault.at_us < duration_us]
     drawn = [_shortened(fault, duration_us) for fault in drawn]
-    drawn.sort(key=lambda fault: fault.at_us if isinstance(fault, At) else -1)
+    drawn.sort(key=_time)
     return drawn + ending(drawn, nodes, duration_us, _dead(random.Random(f"{seed}/fault/dead"), nodes))
+
+
+def _time(fault: Fault) -> int:
+    """When it happens; what waits for a change of state comes before all else."""
+    return fault.at_us if isinstance(fault, At) else -1
 
 
 def _swarm(seed: int | str, nodes: Sequence[NodeId], duration_us: int) -> list[Fault]:
@@ -340,6 +347,62 @@ def _forgetful(stream: random.Random, faults: list[Fault]) -> list[Fault]:
         else fault
         for fault in faults
     ]
+
+
+def _hints(
+    stream: random.Random,
+    faults: Sequence[Fault],
+    nodes: Sequence[NodeId],
+    states: Sequence[str],
+    duration_us: int,
+) -> list[Fault]:
+    """Word that a process has ended, in some seeds.
+
+    Most crashes are told, a little later, to some of those who can be reached from there; some of that comes
+    when the node lives again. And now and then there is wrong word of a node that lives.
+    """
+    if len(nodes) < 2 or stream.random() < 0.6:
+        return []
+    share, late, wrong = (
+        stream.choice((0.3, 0.7, 1.0)),
+        stream.choice((0.0, 0.3)),
+        stream.choice((0, 0, 1, 3)),
+    )
+    hints: list[Fault] = []
+    groups: tuple[tuple[NodeId, ...], ...] = ()
+    for fault in sorted(faults, key=_time):
+        match fault:
+            case At(_, Partition(apart)):
+                groups = apart
+            case At(_, Heal()):
+                groups = ()
+            case At(at_us, Crash(node)) if stream.random() < 0.8:
+                for to in _reached(node, nodes, groups):
+                    if stream.random() < share:
+                        hints.append(At(at_us + 1 + _gap(stream), Gone(node, to)))
+            case At(at_us, Restart(node)) if stream.random() < late:
+                hints.append(At(at_us + 1 + _gap(stream), Gone(node, stream.choice(nodes))))
+            case When(who, state, Crash(node), nth, delay_us) if stream.random() < 0.8:
+                for to in nodes:
+                    if to != node and stream.random() < share:
+                        told_us = delay_us + 1 + _gap(stream)
+                        hints.append(When(who, state, Gone(node, to), nth, told_us, duration_us))
+    times = [fault.at_us for fault in faults if isinstance(fault, At)] or [duration_us // 2]
+    for _ in range(wrong):
+        node, to = stream.sample(list(nodes), 2)
+        hints.append(At(stream.choice(times) + _gap(stream), Gone(node, to)))
+        if states:
+            state, nth = stream.choice(states), stream.choice((1, 2, 5, 8))
+            hints.append(When(None, state, Gone(node, IT), nth, _gap(stream) // 10, duration_us))
+    return hints
+
+
+def _reached(node: NodeId, nodes: Sequence[NodeId], groups: Sequence[Sequence[NodeId]]) -> list[NodeId]:
+    """Who else is where the node is, in a partition into these groups; those in no group make up one more."""
+    listed = {member for group in groups for member in group}
+    rest = [member for member in nodes if member not in listed]
+    home = next((group for group in groups if node in group), rest)
+    return [member for member in nodes if member in home and member != node]
 
 
 def _shortened(fault: Fault, duration_us: int) -> Fault:
