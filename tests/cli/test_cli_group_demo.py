@@ -70,7 +70,7 @@ def test_what_people_read_when_it_is_not_on_a_terminal(tmp_path: Path) -> None:
         "Two nodes",
         "1  Two processes start",
         "Node 2 is killed with -9",
-        "back in the ring as node 2, incarnation 1",
+        "it is back as node 2, incarnation 1",
         "Node 1 is stopped",
         "✓ the same order at every node",
         "✓ clean",

@@ -213,7 +213,7 @@ class Play:
         self._dwell(act)
         assert process.life is not None
         life = f"node {victim}, incarnation {process.life.incarnation}"
-        self._end(act, f"back in the ring as {life}, after {written(act.took_s)}")
+        self._end(act, f"it is back as {life}, after {written(act.took_s)}")
 
     def _stop(self) -> None:
         victim = self.plan.stopped
