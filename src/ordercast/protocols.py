@@ -64,7 +64,7 @@ def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
     token_retransmission_us = token_loss_us // stream.choice((3, 5, 8))
     join_us = max(2_000, 4 * hop_us)
     window_size = stream.choice((nodes, 2 * nodes, 128))
-    return {
+    drawn: dict[str, object] = {
         "token_loss_us": token_loss_us,
         "token_retransmission_us": token_retransmission_us,
         "join_us": join_us,
@@ -81,6 +81,9 @@ def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
         "announce_us": max(20_000, 6 * rotation_us),
         "packet_size": stream.choice((256, 500, 1_400)),
     }
+    if stream.random() < 0.25:  # large enough to be filled less while some are lost
+        drawn["packet_size"] = stream.choice((6_000, 20_000))
+    return drawn
 
 
 TOTEM = Protocol(
