@@ -113,7 +113,10 @@ class Group:
                 f"send_many takes a list of messages, each of them bytes, not {type(payloads).__name__}: "
                 "for one message there is send"
             )
-        longest = max(map(len, payloads), default=0)
+        try:
+            longest = max(map(len, payloads), default=0)
+        except TypeError:
+            raise _not_bytes(next(p for p in payloads if not isinstance(p, bytes))) from None
         if longest + len(front) > member.largest:
             raise _too_large(max(payloads, key=len), member.largest - len(front))
         step = max(1, _CHUNK // (longest + len(front)))
