@@ -11,6 +11,7 @@ from ordercast.core.contract import (
     Drop,
     Effect,
     Event,
+    Gone,
     Multicast,
     Packet,
     SetTimer,
@@ -85,6 +86,10 @@ class Node:
     def lets_go(self) -> list[Effect]:
         """The application here has caught up."""
         return self.does(Brake(False))
+
+    def is_told_gone(self, other: NodeId) -> list[Effect]:
+        """The driver believes that another's process has ended."""
+        return self.does(Gone(other))
 
     def stops(self) -> list[Effect]:
         return self.does(Stop())

@@ -244,6 +244,17 @@ def _token_loss_unnoticed(right: Any) -> Any:
     return lambda self, now_us, effects: None
 
 
+@_mutant("membership", formation.Formation, "_part_with", "who was believed gone once is not heard again")
+def _gone_for_good(right: Any) -> Any:
+    def part_with(self: Any, now_us: int, node: NodeId, because: str, effects: list[Effect]) -> Any:
+        if because == "member gone":
+            heard = self.strangers.outdated
+            self.strangers.outdated = lambda sender, ring_seq: sender == node or heard(sender, ring_seq)
+        return right(self, now_us, node, because, effects)
+
+    return part_with
+
+
 # --- recovery ----------------------------------------------------------------------------------------
 
 
@@ -368,3 +379,13 @@ def _two_tokens(right: Any) -> Any:
         right(self, now_us, commit, effects)
 
     return on_commit
+
+
+@_mutant("recovery", formation.Formation, "_part_with", "with who is believed gone goes what was promised")
+def _promises_gone_with_a_member(right: Any) -> Any:
+    def part_with(self: Any, now_us: int, node: NodeId, because: str, effects: list[Effect]) -> Any:
+        if because == "member gone":
+            self.duty = Duty()
+        return right(self, now_us, node, because, effects)
+
+    return part_with
