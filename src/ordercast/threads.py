@@ -33,6 +33,8 @@ class _Loop:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="ordercast", daemon=True)
+        self._lock = threading.Lock()
+        self._over = False
         self._thread.start()
 
     def _run(self) -> None:
@@ -42,10 +44,11 @@ class _Loop:
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Have the loop do it, and wait for the result. Interrupted, it is given up there too."""
-        if not self._thread.is_alive():
-            work.close()
-            raise NodeClosed("the node has stopped: make a new Node for another life")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:
+            if self._over:
+                work.close()
+                raise NodeClosed("the node has stopped: make a new Node for another life")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except CancelledError:
@@ -55,12 +58,16 @@ class _Loop:
             raise
 
     def end(self) -> None:
-        """Stop the thread; what still waits for something on the loop is cancelled."""
-        if self._thread.is_alive():
-            with contextlib.suppress(NodeClosed):
-                self.do(_cancel_the_rest())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+        """Stop the thread; what still waits on the loop is cancelled, and nothing comes after."""
+        with self._lock:
+            first, self._over = not self._over, True
+            rest = asyncio.run_coroutine_threadsafe(_cancel_the_rest(), self._loop) if first else None
+        if rest is not None:
+            try:
+                rest.result()
+            finally:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
 
 
 async def _cancel_the_rest() -> None:
@@ -98,6 +105,8 @@ class Group:
         self._loop = loop
         self._group = group
         self.name = group.name
+        self._begun: Iterator[Message] = iter(())
+        """Messages of an entry that is being read one by one."""
 
     @overload
     def send(
@@ -132,14 +141,20 @@ class Group:
 
     def batches(self) -> Iterator[Delivery | Configuration]:
         """What is delivered, as it came: the messages of a packet together."""
+        if rest := list(self._begun):
+            yield Delivery.of(rest)
         entries = self._group.batches()
         while (entry := self._loop.do(_next(entries))) is not None:
             yield entry
 
     def __iter__(self) -> Iterator[Message | Configuration]:
+        for message in self._begun:
+            yield message  # `yield from` would end it with the loop that reads
         for entry in self.batches():
             if isinstance(entry, Delivery):
-                yield from entry.messages()
+                self._begun = entry.messages()
+                for message in self._begun:
+                    yield message
             else:
                 yield entry
 
@@ -168,6 +183,7 @@ class Node:
             self._loop.do(self._node.start())
         except BaseException:
             self._loop.end()
+            self._loop = None
             raise
 
     def stop(self) -> None:
