@@ -1,0 +1,225 @@
+"""A node's groups: each gets its own of every batch, and what waits to be read is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+
+from group_nodes import run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ordercast import Configuration, ConfigurationId, Delivery, Kind, Message, MessageId
+from ordercast.core.identity import Batch, Guarantee
+from ordercast.groups.envelope import LONGEST_NAME, describe, tag, tag_of
+from ordercast.groups.session import ENTRY_OVERHEAD, Session
+from ordercast.runtime.outgoing import Outgoing
+
+RING = ConfigurationId(4, 1)
+ALONE = Configuration(RING, Kind.REGULAR, (1,))
+
+
+def batch(payloads: list[bytes], *, number: int = 1, origin: int = 1, seq: int = 1, slot: int = 0) -> Batch:
+    return Batch(RING, seq, slot, origin, 0, number, Guarantee.AGREED, payloads)
+
+
+class Brakes:
+    def __init__(self) -> None:
+        self.calls: list[bool] = []
+
+    def __call__(self, on: bool) -> None:
+        self.calls.append(on)
+
+
+def a_session(limit: int = 10_000) -> tuple[Session, Brakes]:
+    brakes = Brakes()
+    return Session(1, 0, limit, brakes), brakes
+
+
+# --- envelopes ----------------------------------------------------------------------------------
+
+
+@given(st.text(min_size=1, max_size=30), st.binary(max_size=30))
+def test_a_tag_is_found_again(name: str, body: bytes) -> None:
+    try:
+        front = tag(name)
+    except ValueError:
+        return
+    assert tag_of(front + body) == front
+    assert describe(front + body) == (name, len(body))
+
+
+@given(st.binary(max_size=300))
+def test_any_payload_can_be_looked_at(payload: bytes) -> None:
+    front = tag_of(payload)
+    assert front is None or payload.startswith(front)
+    describe(payload)
+
+
+def test_the_longest_name() -> None:
+    assert len(tag("x" * LONGEST_NAME)) == LONGEST_NAME + 2
+
+
+# --- who gets what ------------------------------------------------------------------------------
+
+names = st.sampled_from(["a", "ab", "b", "not joined"])
+tagged = st.builds(lambda name, body: tag(name) + body, names, st.binary(max_size=3))
+strange = st.sampled_from([b"", b"\x01", b"\x02\x01a", b"\x01\x05a"])
+
+
+@given(st.lists(st.lists(tagged | strange, min_size=1, max_size=12), max_size=6))
+@settings(max_examples=150, deadline=None)
+def test_each_group_gets_its_own_in_order(batches: list[list[bytes]]) -> None:
+    session, _ = a_session()
+    inboxes = {name: session.open(tag(name), name) for name in ("a", "ab", "b")}
+    expected: dict[str, list[Message]] = {name: [] for name in inboxes}
+    number = 1
+    for seq, payloads in enumerate(batches, 1):
+        session.deliver(batch(payloads, number=number, seq=seq, slot=2))
+        for place, payload in enumerate(payloads):
+            group, size = describe(payload)
+            if group in expected:
+                body = payload[len(payload) - size :]
+                own = MessageId(1, 0, number + place)
+                expected[group].append(Message(body, 1, group, False, own, RING, seq, 2 + place))
+        number += len(payloads)
+    for name, inbox in inboxes.items():
+        found = [
+            message
+            for entry, _ in inbox.entries
+            if isinstance(entry, Delivery)
+            for message in entry.messages()
+        ]
+        assert found == expected[name]
+    assert session.unread == sum(size for inbox in inboxes.values() for _, size in inbox.entries)
+    assert session.delivered_bytes == sum(len(m.payload) for found in expected.values() for m in found)
+
+
+def test_the_configuration_comes_first_and_in_its_place() -> None:
+    async def main() -> None:
+        session, _ = a_session()
+        session.install(ALONE)
+        inbox = session.open(tag("a"), "a")
+        session.deliver(batch([tag("a") + b"1"]))
+        later = Configuration(ConfigurationId(8, 1), Kind.TRANSITIONAL, (1,))
+        session.install(later)
+        session.deliver(batch([tag("a") + b"2"], number=2))
+        found = [await inbox.get() for _ in range(4)]
+        assert found[0] == ALONE
+        assert found[2] == later
+        assert [entry.payloads for entry in found if isinstance(entry, Delivery)] == [[b"1"], [b"2"]]
+        assert session.unread == 0
+
+    run(main)
+
+
+def test_what_ends_is_read_to_the_end() -> None:
+    async def main() -> None:
+        session, _ = a_session()
+        inbox = session.open(tag("a"), "a")
+        session.deliver(batch([tag("a") + b"1"]))
+        receipt = session.expect(5)
+        session.end(None, RuntimeError("lost"))
+        assert isinstance(await inbox.get(), Delivery)
+        assert await inbox.get() is None
+        assert await inbox.get() is None
+        assert isinstance(receipt.exception(), RuntimeError)
+
+    run(main)
+
+
+# --- the brake ----------------------------------------------------------------------------------
+
+
+def test_the_brake_goes_on_at_the_limit_and_off_at_half_of_it() -> None:
+    async def main() -> None:
+        session, brakes = a_session(10 * (100 + ENTRY_OVERHEAD))
+        inbox = session.open(tag("a"), "a")
+        one = batch([tag("a") + bytes(100)])
+        for _ in range(10):
+            session.deliver(one)
+        assert brakes.calls == []
+        session.deliver(one)
+        session.deliver(one)
+        assert brakes.calls == [True]
+        while session.unread * 2 >= 10 * (100 + ENTRY_OVERHEAD):
+            assert brakes.calls == [True]
+            await inbox.get()
+        assert brakes.calls == [True, False]
+        for _ in range(12):
+            session.deliver(one)
+        assert brakes.calls == [True, False, True]
+        session.close(tag("a"), inbox)
+        assert brakes.calls == [True, False, True, False]
+        assert session.unread == 0
+        session.close(tag("a"), inbox)
+        assert session.unread == 0
+
+    run(main)
+
+
+def test_empty_messages_count_too() -> None:
+    session, brakes = a_session(1000)
+    session.open(tag("a"), "a")
+    for _ in range(1000 // ENTRY_OVERHEAD + 1):
+        session.deliver(batch([tag("a")]))
+    assert brakes.calls == [True]
+
+
+def test_what_nobody_joined_is_not_kept() -> None:
+    session, brakes = a_session(100)
+    session.deliver(batch([tag("a") + bytes(1000)]))
+    assert session.unread == 0
+    assert brakes.calls == []
+
+
+def test_the_fullest_group_is_named() -> None:
+    session, _ = a_session()
+    assert session.fullest == ""
+    session.open(tag("a"), "a")
+    session.open(tag("b"), "b")
+    session.deliver(batch([tag("b") + b"x"]))
+    assert session.fullest == "b"
+
+
+# --- receipts -----------------------------------------------------------------------------------
+
+
+def test_receipts_are_for_own_messages_of_this_life() -> None:
+    async def main() -> None:
+        session, _ = a_session()
+        receipts = [session.expect(number) for number in (2, 3, 5)]
+        receipts[0].cancel()
+        payloads = [tag("g") + b"%d" % number for number in range(1, 4)]
+        session.deliver(batch(payloads, origin=2))
+        session.deliver(batch(payloads)._replace(incarnation=7))
+        await asyncio.sleep(0)
+        assert not any(receipt.done() for receipt in receipts[1:])
+        session.deliver(batch(payloads, seq=9, slot=4))
+        assert receipts[1].result() == Message(b"3", 1, "g", False, MessageId(1, 0, 3), RING, 9, 6)
+        assert not receipts[2].done()
+
+    run(main)
+
+
+# --- on the way to the machine ------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.binary(max_size=5), min_size=1, max_size=4), st.sampled_from(Guarantee))),
+    st.lists(st.integers(0, 20), max_size=20),
+)
+def test_outgoing_messages_keep_their_order_and_fit(
+    added: list[tuple[list[bytes], Guarantee]], rooms: list[int]
+) -> None:
+    outgoing = Outgoing()
+    for payloads, guarantee in added:
+        outgoing.add(payloads, guarantee)
+    taken: list[tuple[bytes, Guarantee]] = []
+    for room in [*rooms, *[1000] * (len(added) + 1)]:
+        run_ = outgoing.take(room)
+        if run_ is not None:
+            assert run_[0]
+            assert sum(map(len, run_[0])) <= room
+            taken += [(payload, run_[1]) for payload in run_[0]]
+    assert not outgoing
+    assert taken == [(payload, guarantee) for payloads, guarantee in added for payload in payloads]
