@@ -43,13 +43,13 @@ from ordercast.core.contract import (
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.errors import OrdercastError
 from ordercast.runtime.ending import EndingOnError
-from ordercast.runtime.health import Lag
+from ordercast.runtime.health import STOPPED_US, Lag
 from ordercast.runtime.links import GREET_S, GREETING_MAGIC, Links, Peer, spell
 from ordercast.runtime.outgoing import Outgoing
 from ordercast.runtime.probes import PROBE, Probes
 from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.seal import Refused, Seal
-from ordercast.runtime.segments import Cutter, Train
+from ordercast.runtime.segments import Cutter, Joiner, Train
 from ordercast.runtime.sink import Sink
 from ordercast.runtime.storage import Storage
 from ordercast.runtime.timers import Timers
@@ -111,7 +111,7 @@ class Driver:
         self._storage = storage
         self._sink = sink
         self._seal = seal
-        self._cutters = {channel: Cutter(datagram) for channel in Purpose}
+        self._cutters = {channel: Cutter(datagram, checked=seal is None) for channel in Purpose}
         self._recorder = recorder
         self._rows = rows
         self._journal = journal
@@ -239,7 +239,7 @@ class Driver:
         return arrival is None
 
     def _on_data(self, channel: Channel, arrival: Arrival) -> None:
-        size, source, segment, _ = arrival
+        size, source, _, _ = arrival
         peer = self._links.peer_at(source)
         if not size:
             self.drop("empty")
@@ -249,26 +249,40 @@ class Driver:
             if not own:
                 self.drop("unknown sender")
             return
-        joiner = peer.data_joiner
-        packets = joiner.join(channel.buffer, size, segment)
-        if joiner.bad:
-            self.drop("malformed segment", joiner.bad)
-            joiner.bad = 0
-        opener = peer.opener
         handle = self._handle
         now = self.now_us()
-        for packet in packets:
-            if opener is not None:
-                try:
-                    packet = opener.open(Purpose.DATA, packet)
-                except Refused as error:
-                    self.drop(str(error))
-                    continue
+        for packet in self._open(peer, peer.data_joiner, channel, arrival, Purpose.DATA, None):
             effects = handle(now, Packet(packet))
             if effects:
                 self._carry_out(now, effects)
                 if self.ended:
                     return
+
+    def _open(
+        self,
+        peer: Peer,
+        joiner: Joiner,
+        channel: Channel,
+        arrival: Arrival,
+        purpose: Purpose,
+        to: bytes | None,
+    ) -> list[bytes]:
+        """The packets that are whole, and authentic where that can be known."""
+        packets = joiner.join(channel.buffer, arrival.size, arrival.segment)
+        if joiner.bad or joiner.given_up:
+            self.drop("malformed segment", joiner.bad)
+            self.drop("incomplete packet", joiner.given_up)
+            joiner.bad = joiner.given_up = 0
+        if peer.opener is not None:
+            sealed, packets = packets, []
+            for packet in sealed:
+                try:
+                    packets.append(peer.opener.open(purpose, packet, to))
+                except Refused as error:
+                    self.drop(str(error))
+        if packets:
+            self._links.heard(peer)
+        return packets
 
     def _on_token(self, arrival: Arrival) -> None:
         size, source, segment, waited_us = arrival
@@ -289,24 +303,15 @@ class Driver:
             self.drop("unknown sender")
             return
         self.lag.note(waited_us)
-        joiner = peer.token_joiner
-        packets = joiner.join(buffer, size, segment)
-        if joiner.bad > len(greetings):
-            self.drop("malformed segment", joiner.bad - len(greetings))
-        joiner.bad = 0
-        for packet in packets:
-            if peer.opener is not None:
-                try:
-                    packet = peer.opener.open(Purpose.TOKEN, packet, self._me)
-                except Refused as error:
-                    self.drop(str(error))
-                    continue
+        held_us = 0 if waited_us > STOPPED_US else waited_us  # a process that was stopped is not slow
+        peer.token_joiner.bad -= len(greetings)
+        for packet in self._open(peer, peer.token_joiner, self.wires.token, arrival, Purpose.TOKEN, self._me):
             if self._outgoing:
                 self._submit()
             if self.ended:
                 return
             self._token_seen_us = now = self.now_us()
-            self._carry_out(now, self._handle(now, Packet(packet, waited_us)))
+            self._carry_out(now, self._handle(now, Packet(packet, held_us)))
 
     # --- effects --------------------------------------------------------------------------------
 
@@ -478,6 +483,8 @@ class Driver:
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Datagrams were not used."""
+        if not count:
+            return
         if reason not in self.drops and len(self.drops) >= MOST_REASONS:
             reason = "other reasons"
         self.drops[reason] += count

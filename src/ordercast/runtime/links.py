@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from ordercast.core.identity import MAX_NODE_ID, NodeId
-from ordercast.runtime.seal import Opener, Refused, Seal
+from ordercast.runtime.seal import UNKNOWN_KEY, Opener, Refused, Seal
 from ordercast.runtime.segments import Joiner
 from ordercast.runtime.udp import Address
 
@@ -86,7 +86,7 @@ class Peer:
         "token_joiner",
     )
 
-    def __init__(self, node: NodeId, token: Address, data: Address) -> None:
+    def __init__(self, node: NodeId, token: Address, data: Address, sealed: bool = False) -> None:
         self.node = node
         self.token = token
         """Where its tokens and greetings go to, and come from."""
@@ -101,8 +101,8 @@ class Peer:
         self.challenge = b""
         self.opener: Opener | None = None
         """Opens what this life of the peer seals; None where nothing is sealed."""
-        self.token_joiner = Joiner()
-        self.data_joiner = Joiner()
+        self.token_joiner = Joiner(checked=not sealed)
+        self.data_joiner = Joiner(checked=not sealed)
         self.linked = False
         self.heard = 0.0
 
@@ -161,7 +161,7 @@ class Links:
         self._clock = clock
         self._known: dict[Address, float] = {}
         """Addresses to try, and when to stop."""
-        self._warned: set[NodeId] = set()
+        self._warned: set[NodeId | Address] = set()
         self._greetings = 0
         self._told = 0
 
@@ -173,13 +173,14 @@ class Links:
             self._known[address] = float("inf")
 
     def peer_at(self, source: Address) -> Peer | None:
-        """Whose address that is, if there is a link; it counts as heard."""
-        peer = self._by_address.get(source)
-        if peer is not None:
-            peer.heard = self._clock()
-            if not peer.linked:
-                self._link(peer)
-        return peer
+        """Whose address that is, if there is a link or was one."""
+        return self._by_address.get(source)
+
+    def heard(self, peer: Peer) -> None:
+        """Something came from it that nobody else could have sent, or so it seems."""
+        peer.heard = self._clock()
+        if not peer.linked:
+            self._link(peer)
 
     # --- greeting -------------------------------------------------------------------------------
 
@@ -238,6 +239,13 @@ class Links:
             greeting = msgspec.msgpack.decode(body, type=Greeting)
         except Refused as error:
             self._post.drop(f"greeting: {error}")
+            if (
+                error.reason == UNKNOWN_KEY
+                and source not in self._warned
+                and len(self._warned) < MOST_ADDRESSES
+            ):
+                self._warned.add(source)
+                self._post.warn(f"{spell(source)} greets with another key: give all nodes the same key file")
             return
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             self._post.drop("greeting: malformed")
@@ -265,6 +273,7 @@ class Links:
             self._post.drop("greeting: earlier life" if refusal == "stale" else "greeting: id in use")
             return
         if not proven:
+            self._post.drop("greeting: not proven yet")
             self._send(source, None, greeting.challenge)
             return
         if greeting.node == self.node:
@@ -308,7 +317,7 @@ class Links:
         if earlier is not None:
             self._forget(earlier)
         data: Address = (source[0], greeting.data_port, *source[2:])
-        peer = Peer(greeting.node, source, data)
+        peer = Peer(greeting.node, source, data, self._seal is not None)
         peer.incarnation = greeting.incarnation
         peer.session = greeting.session
         peer.challenge = greeting.challenge

@@ -5,8 +5,9 @@ last one alone may be shorter, so that the kernel can be handed the whole buffer
 many datagrams (``UDP_SEGMENT``), and hand over a train of them in one call at the other end (``UDP_GRO``).
 
 A segment: magic, its index, how many there are, the packet's length, the packet's number (per sender and
-channel), then its part of the packet. What comes behind the packet's end in its last segment is padding.
-A packet of which a segment is lost is lost as a whole; the protocol asks for it again.
+channel) and checksum, then its part of the packet. What comes behind the packet's end in its last segment is
+padding. A packet that is sealed needs no checksum: it is 0 there. A packet of which a segment is lost is lost
+as a whole; the protocol asks for it again.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
+from zlib import crc32
 
 MAGIC = b"oc"
-HEADER = struct.Struct("<2sBBHQ")
+HEADER = struct.Struct("<2sBBHII")
 HEADER_SIZE = HEADER.size
 
 LARGEST_BUFFER = 65_507
@@ -28,10 +30,10 @@ MOST_PARTIAL = 64
 """Packets of one sender and channel that may be incomplete; the oldest is given up for a new one."""
 
 _ONLY = MAGIC + bytes((0, 1))
-_TAIL = struct.Struct("<HQ")
+_TAIL = struct.Struct("<HII")
 """The part of the header that all segments of a packet share."""
 _INDEXES = bytes(range(256))
-_NUMBERS = 2**64
+_NUMBERS = 2**32
 
 
 class Train(NamedTuple):
@@ -45,9 +47,10 @@ class Train(NamedTuple):
 class Cutter:
     """Cuts the packets of one channel into segments."""
 
-    def __init__(self, datagram: int) -> None:
-        """Segments of at most ``datagram`` bytes."""
+    def __init__(self, datagram: int, checked: bool = True) -> None:
+        """Segments of at most ``datagram`` bytes; with a checksum, unless packets are sealed."""
         self.datagram = datagram
+        self._checked = checked
         self._space = datagram - HEADER_SIZE
         self._most = min(LARGEST_BUFFER // datagram, MOST_SEGMENTS) * datagram
         self._number = 0
@@ -64,7 +67,7 @@ class Cutter:
         parts: list[bytes] = []
         total = slack = 0
         number = self._number
-        pack = _TAIL.pack
+        pack, checked = _TAIL.pack, self._checked
         for packet in packets:
             length = len(packet)
             count = (length + space - 1) // space or 1
@@ -77,7 +80,7 @@ class Cutter:
                 elif slack:
                     parts.append(bytes(slack))
                     total += slack
-            tail = pack(length, number)
+            tail = pack(length, number, crc32(packet) if checked else 0)
             if count == 1:
                 parts += (_ONLY, tail, packet)
             else:
@@ -125,7 +128,9 @@ class _Partial:
 class Joiner:
     """Puts the packets of one sender and channel together again."""
 
-    def __init__(self) -> None:
+    def __init__(self, checked: bool = True) -> None:
+        """With a checksum, unless packets are sealed."""
+        self._checked = checked
         self._partial: dict[int, _Partial] = {}
         self.bad = 0
         """Segments that no correct sender makes."""
@@ -145,7 +150,7 @@ class Joiner:
             if end - at < HEADER_SIZE:
                 self.bad += 1
                 break
-            magic, index, count, length, number = HEADER.unpack_from(buffer, at)
+            magic, index, count, length, number, check = HEADER.unpack_from(buffer, at)
             data_at = at + HEADER_SIZE
             if magic != MAGIC or index >= count:
                 self.bad += 1
@@ -153,21 +158,27 @@ class Joiner:
                 if length > end - data_at:
                     self.bad += 1
                 else:
-                    packets.append(bytes(buffer[data_at : data_at + length]))
+                    self._take(bytes(buffer[data_at : data_at + length]), check, packets)
             elif (
                 index == 0
                 and at + length + count * HEADER_SIZE <= size
                 and self._follow(buffer, at, segment, count, length)
             ):
                 last = length - (count - 1) * (segment - HEADER_SIZE)
-                packets.append(b"".join(_parts(segment, count, last).unpack_from(buffer, at)))
+                self._take(b"".join(_parts(segment, count, last).unpack_from(buffer, at)), check, packets)
                 end = at + count * segment
             else:
                 packet = self._keep(index, count, length, number, bytes(buffer[data_at:end]))
                 if packet is not None:
-                    packets.append(packet)
+                    self._take(packet, check, packets)
             at = end
         return packets
+
+    def _take(self, packet: bytes, check: int, packets: list[bytes]) -> None:
+        if self._checked and crc32(packet) != check:
+            self.bad += 1
+        else:
+            packets.append(packet)
 
     @staticmethod
     def _follow(buffer: bytearray, at: int, segment: int, count: int, length: int) -> bool:
