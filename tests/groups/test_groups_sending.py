@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from group_nodes import make_node, payloads, read, ring, run, until
 
 from ordercast import (
     ConfigProblem,
+    Delivery,
     Evicted,
     Group,
     Message,
@@ -123,6 +125,34 @@ def test_a_group_joined_twice_is_read_twice() -> None:
             await first.leave()
             await second.send(b"2")
             assert await payloads(second, 2) == [b"1", b"2"]
+
+    run(main)
+
+
+def test_a_group_is_joined_for_as_long_as_it_is_read() -> None:
+    """Also when nothing but the loop that reads it holds it."""
+
+    async def main() -> None:
+        async with make_node() as node:
+            sender = await node.join("g", receive=False)
+            found: list[bytes] = []
+            async for event in await node.join("g"):
+                gc.collect()
+                if isinstance(event, Message):
+                    found.append(event.payload)
+                if len(found) == 3:
+                    break
+                await sender.send(b"%d" % len(found))
+            assert found == [b"0", b"1", b"2"]
+            async for entry in (await node.join("g")).batches():
+                await asyncio.sleep(0)
+                if isinstance(entry, Delivery):
+                    break
+                await sender.send(b"x")
+            else:
+                raise AssertionError("it ended")
+            gc.collect()
+            await until(lambda: node._running.session._inboxes == {})
 
     run(main)
 

@@ -133,10 +133,10 @@ class Group:
 
     def batches(self) -> AsyncIterator[Delivery | Configuration]:
         """What is delivered, as it came: the messages of a packet together. The fast path."""
-        return _Batches(self._inbox)
+        return _Batches(self, self._inbox)
 
     def __aiter__(self) -> AsyncIterator[Message | Configuration]:
-        return _Messages(self._inbox)
+        return _Messages(self, self._inbox)
 
     async def leave(self) -> None:
         """Receive nothing more. What waits to be read is dropped."""
@@ -161,7 +161,8 @@ def _leave(loop: asyncio.AbstractEventLoop, session: Session, front: bytes, inbo
 class _Batches:
     """Reads an inbox. No generator: one that is cancelled while it waits (a timeout) would be over."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, group: Group, inbox: Inbox) -> None:
+        self._group = group  # which is left when nobody has it any more
         self._inbox = inbox
 
     def __aiter__(self) -> Self:
@@ -177,7 +178,8 @@ class _Batches:
 class _Messages:
     """Reads an inbox message by message; one behind which a loop stopped is followed by the next, later."""
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, group: Group, inbox: Inbox) -> None:
+        self._group = group  # which is left when nobody has it any more
         self._inbox = inbox
 
     def __aiter__(self) -> Self:
