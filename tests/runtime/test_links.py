@@ -364,7 +364,10 @@ def test_data_of_a_silent_peer_makes_the_link_again() -> None:
     two.die()
     net.pass_time(SILENT_S + 1)
     assert one.targets == []
-    assert one.links.peer_at(at(201)) is one.links.peers[2]
+    peer = one.links.peer_at(at(201))
+    assert peer is one.links.peers[2]
+    assert one.targets == [], "anybody may write that address on a datagram"
+    one.links.heard(peer)
     assert one.targets == [2]
 
 

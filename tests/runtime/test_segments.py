@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -191,7 +192,8 @@ headers = st.builds(
     st.integers(0, 4) | st.integers(0, 255),
     st.integers(0, 4) | st.integers(0, 255),
     st.integers(0, 300) | st.integers(0, 65_535),
-    st.integers(0, 3) | st.integers(0, 2**64 - 1),
+    st.integers(0, 3) | st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
 )
 segment_like = st.builds(lambda header, rest: header + rest, headers, st.binary(max_size=120))
 garbage = st.lists(segment_like | st.binary(max_size=60), max_size=4).map(b"".join)
@@ -224,12 +226,22 @@ def test_what_comes_after_strangers_is_joined_all_the_same(cut: Cut, buffer: byt
         b"",
         b"o",
         b"oc" + bytes(HEADER_SIZE - 3),
-        HEADER.pack(b"no", 0, 1, 0, 1),
-        HEADER.pack(MAGIC, 0, 0, 0, 1),
-        HEADER.pack(MAGIC, 1, 1, 0, 1),
-        HEADER.pack(MAGIC, 0, 1, 5, 1) + b"four",
+        HEADER.pack(b"no", 0, 1, 0, 1, 0),
+        HEADER.pack(MAGIC, 0, 0, 0, 1, 0),
+        HEADER.pack(MAGIC, 1, 1, 0, 1, 0),
+        HEADER.pack(MAGIC, 0, 1, 5, 1, 0) + b"four",
+        HEADER.pack(MAGIC, 0, 1, 4, 1, crc32(b"four") ^ 1) + b"four",
     ],
-    ids=["empty", "a byte", "a short header", "a wrong magic", "none of none", "past the last", "cut off"],
+    ids=[
+        "empty",
+        "a byte",
+        "a short header",
+        "a wrong magic",
+        "none of none",
+        "past the last",
+        "cut off",
+        "damaged",
+    ],
 )
 def test_malformed_segments_are_counted(segment: bytes) -> None:
     joiner = Joiner()
@@ -240,7 +252,7 @@ def test_malformed_segments_are_counted(segment: bytes) -> None:
 def test_parts_that_disagree_are_no_packet() -> None:
     joiner = Joiner()
     for header in ((0, 2, 3, 7), (1, 3, 3, 7), (1, 2, 4, 7), (0, 2, 3, 7)):
-        data = HEADER.pack(MAGIC, *header) + b"ab"
+        data = HEADER.pack(MAGIC, *header, 0) + b"ab"
         assert joiner.join(bytearray(data), len(data), 0) == []
     assert joiner.bad == 3
 
@@ -250,7 +262,7 @@ def test_memory_is_bounded() -> None:
     joiner = Joiner()
     for number in range(MOST_PARTIAL + 10):
         for index in range(3):
-            data = HEADER.pack(MAGIC, index, 255, 65_535, number) + bytes(60_000)
+            data = HEADER.pack(MAGIC, index, 255, 65_535, number, 0) + bytes(60_000)
             joiner.join(bytearray(data), len(data), 0)
     assert len(joiner._partial) <= MOST_PARTIAL
     kept = sum(len(part) for partial in joiner._partial.values() for part in partial.parts.values())

@@ -273,7 +273,6 @@ class Links:
             self._post.drop("greeting: earlier life" if refusal == "stale" else "greeting: id in use")
             return
         if not proven:
-            self._post.drop("greeting: not proven yet")
             self._send(source, None, greeting.challenge)
             return
         if greeting.node == self.node:
