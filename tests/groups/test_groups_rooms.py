@@ -22,10 +22,11 @@ class Line:
     def __init__(self) -> None:
         self.rooms = Rooms()
         self.served: list[str] = []
+        self.full = False
 
     async def come(self, name: str) -> asyncio.Task[None]:
         async def wait() -> None:
-            await self.rooms.wait()
+            await self.rooms.wait(lambda: not self.full)
             self.served.append(name)
 
         task = asyncio.create_task(wait())
@@ -58,6 +59,43 @@ def test_one_at_a_time() -> None:
         assert line.rooms, "who comes now waits behind those whose turn it is"
         await settle()
         assert line.served == ["a"]
+
+    run(main)
+
+
+def test_who_finds_the_room_used_up_stays_the_first() -> None:
+    async def main() -> None:
+        line = Line()
+        for name in "ab":
+            await line.come(name)
+        line.full = True
+        line.rooms.next()
+        await settle()
+        assert line.served == []
+        assert line.rooms
+        line.full = False
+        for _ in range(2):
+            line.rooms.next()
+            await settle()
+        assert line.served == ["a", "b"]
+
+    run(main)
+
+
+def test_who_is_served_may_go_on_until_the_next_ones_turn() -> None:
+    async def main() -> None:
+        line = Line()
+        for name in "abc":
+            await line.come(name)
+        line.rooms.next()
+        await settle()
+        assert not line.rooms, "a has the floor"
+        line.rooms.next(floor=True)
+        assert not line.rooms
+        await settle()
+        assert line.served == ["a", "b"]
+        line.rooms.next()
+        assert line.rooms, "room that came anew is for who waits"
 
     run(main)
 
@@ -112,10 +150,11 @@ def test_at_the_end_all_are_told() -> None:
         line = Line()
         tasks = [await line.come(name) for name in "abc"]
         line.rooms.next()
+        line.full = True
         line.rooms.end(NodeClosed("over"))
         await settle()
-        assert line.served == ["a"]
-        for task in tasks[1:]:
+        assert line.served == []
+        for task in tasks:
             with pytest.raises(NodeClosed, match="over"):
                 await task
         assert not line.rooms

@@ -436,9 +436,10 @@ def test_several_waiting_senders_are_served_in_order() -> None:
 
 def test_a_busy_sender_does_not_starve_another() -> None:
     async def main() -> None:
-        async with make_node(send_buffer=4096) as node:
-            group = await node.join("g", receive=False)
+        async with ring(2, send_buffer=65_536) as (one, _):
+            group = await one.join("g", receive=False)
             sent = [0, 0, 0]
+            turns = 0
 
             async def busy(number: int) -> None:
                 while True:
@@ -446,11 +447,14 @@ def test_a_busy_sender_does_not_starve_another() -> None:
                     sent[number] += 1
 
             tasks = [asyncio.create_task(busy(number)) for number in range(3)]
-            await until(lambda: sum(sent) > 3000)
+            while min(sent) < 1000:
+                turns += 1
+                await asyncio.sleep(0)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            assert min(sent) * 3 > max(sent)
+            assert min(sent) * 4 > max(sent)
+            assert turns * 2 < sum(sent), "turns are long enough to be worth their while"
 
     run(main)
 

@@ -299,7 +299,7 @@ class Member:
         """Own messages left the queue: there is room for others."""
         payloads = batch.payloads
         self._queued -= sum(map(len, payloads)) + ENTRY_OVERHEAD * len(payloads)
-        if self._rooms and self._queued < self.config.send_buffer:
+        if self._rooms.waiting and self._below_limit():
             self._rooms.next()
 
     def ended(self, error: BaseException | None) -> None:
@@ -328,15 +328,15 @@ class Member:
             and not (self.driver.ended or self._leaving)
         )
 
+    def _below_limit(self) -> bool:
+        return self._queued < self.config.send_buffer
+
     async def wait_for_room(self, timeout: float | None) -> None:
         """Wait for one's turn to send."""
         self.check_open()
         try:
             async with asyncio.timeout(timeout):
-                while self._queued >= self.config.send_buffer or self._rooms:
-                    await self._rooms.wait()
-                    if self._queued < self.config.send_buffer:
-                        return
+                await self._rooms.wait(self._below_limit)
         except TimeoutError:
             raise self._why_no_room(timeout or 0.0) from None
 
@@ -349,8 +349,8 @@ class Member:
         number = self._numbers + 1
         self._numbers += count
         self.driver.submit(payloads, guarantee)
-        if self._rooms and self._queued < self.config.send_buffer:
-            self._rooms.next()
+        if self._rooms.waiting and self._below_limit():
+            self._rooms.next(floor=True)
         return number
 
     def _why_no_room(self, timeout: float) -> SendTimeout:

@@ -4,41 +4,57 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 
 class Rooms:
     """Senders that wait for room, first come first served.
 
-    Who is told that it is its turn stays the first in line until it has gone on: nobody who comes meanwhile,
-    or was served just now and has more, gets in before.
+    Whose turn it is has the *floor*: it may send on until there is no room any more, or the next one's turn
+    has come, so that turns are long enough to be worth their while. Who finds the room used up when its turn
+    comes stays the first in line. So nobody is overtaken for ever by one that is quicker.
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        self._floor = False
+        """Somebody who waited is being served: whoever sends now is taken for it."""
+        self._error: BaseException | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        """Whether somebody is to be served first."""
+        return bool(self.waiting) and not self._floor
 
-    async def wait(self) -> None:
-        """Wait for one's turn."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        try:
-            await future
-        except asyncio.CancelledError:
-            self._drop(future)
-            if not future.cancelled():
-                self.next()  # it was this one's turn: the next one's then
-            raise
-        self._drop(future)
+    async def wait(self, there_is_room: Callable[[], bool]) -> None:
+        """Wait for one's turn, and for room."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self.waiting.append(future)
+        while True:
+            try:
+                await future
+            except asyncio.CancelledError:
+                self._drop(future)
+                if not future.cancelled():
+                    self.next()  # it was this one's turn: the next one's then
+                raise
+            if self._error is not None:
+                raise self._error
+            self._floor = there_is_room()
+            if self._floor:
+                self._drop(future)
+                return
+            place = self.waiting.index(future)
+            self.waiting[place] = future = loop.create_future()
 
     def _drop(self, future: asyncio.Future[None]) -> None:
-        if future in self._waiting:
-            self._waiting.remove(future)
+        if future in self.waiting:
+            self.waiting.remove(future)
 
-    def next(self) -> None:
-        """There is room for one."""
-        for future in self._waiting:
+    def next(self, *, floor: bool = False) -> None:
+        """There is room for one; with ``floor``, also for more of who is being served."""
+        self._floor = floor and self._floor
+        for future in self.waiting:
             if not future.cancelled():
                 if not future.done():
                     future.set_result(None)
@@ -46,7 +62,8 @@ class Rooms:
 
     def end(self, error: BaseException) -> None:
         """There will be no room any more."""
-        for future in self._waiting:
+        self._error = error.with_traceback(None)
+        for future in self.waiting:
             if not future.done():
-                future.set_exception(error.with_traceback(None))
-        self._waiting.clear()
+                future.set_result(None)
+        self.waiting.clear()
