@@ -42,7 +42,8 @@ def _build_totem(settings: Mapping[str, object], node: NodeId, in_flight: int) -
         # A full window has to fit into every socket's buffer.
         "window_size": window,
         "max_messages": window // 4,
-        "accelerated_window": window // 8,
+        # The token leaves before the data: three nodes then work at the same time instead of in turn.
+        "accelerated_window": window // 4,
     }
     return TotemMachine(node, _totem_config({**on_the_wire, **settings}))
 

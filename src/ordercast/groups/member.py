@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("ordercast")
 
-SEGMENTS_A_PACKET = 24
-"""Datagrams that a full packet of the protocol fills: the more, the less work a byte."""
+SEGMENTS_A_PACKET = 45
+"""Datagrams that a full packet of the protocol fills: the more, the less work a byte. So many are a train."""
 FULL_BUFFERS = 12
 """At least so many full packets fit into the socket's buffer: where it is small, packets are smaller."""
 GREETED_S = 0.5

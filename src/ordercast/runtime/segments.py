@@ -26,6 +26,9 @@ LARGEST_BUFFER = 65_507
 """What one system call may carry: the largest UDP payload."""
 MOST_SEGMENTS = 64
 """What every kernel with `UDP_SEGMENT` takes in one call."""
+CHECKED = 256
+"""Bytes of a packet that its checksum covers: all that a protocol reads of it, and the first payloads. UDP's
+own checksum is for accidents on the way; this one refuses what was made up, or put together wrongly."""
 MOST_PARTIAL = 64
 """Packets of one sender and channel that may be incomplete; the oldest is given up for a new one."""
 
@@ -80,7 +83,7 @@ class Cutter:
                 elif slack:
                     parts.append(bytes(slack))
                     total += slack
-            tail = pack(length, number, crc32(packet) if checked else 0)
+            tail = pack(length, number, crc32(packet[:CHECKED]) if checked else 0)
             if count == 1:
                 parts += (_ONLY, tail, packet)
             else:
@@ -175,7 +178,7 @@ class Joiner:
         return packets
 
     def _take(self, packet: bytes, check: int, packets: list[bytes]) -> None:
-        if self._checked and crc32(packet) != check:
+        if self._checked and crc32(packet[:CHECKED]) != check:
             self.bad += 1
         else:
             packets.append(packet)
