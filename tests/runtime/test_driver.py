@@ -523,6 +523,7 @@ def test_sockets_that_never_run_dry_do_not_starve_timers() -> None:
             channel = one.driver.wires.data
             channel.buffer[: len(data)] = data
             channel.receive = lambda: Arrival(len(data), source, 0, 0)  # type: ignore[method-assign]
+            channel.waiting = lambda: True  # type: ignore[method-assign]
             overdue(one)
             await until(lambda: bool(one.script.of(Timer)))
             assert len(one.packets) > BUFFERS_A_TURN

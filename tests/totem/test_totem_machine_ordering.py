@@ -192,9 +192,16 @@ def test_the_last_messages_of_an_accelerated_visit_follow_the_token() -> None:
 
 
 def test_with_less_to_send_than_the_accelerated_window_the_token_leaves_first() -> None:
-    node = operational(accelerated_window=5)
+    node = operational(accelerated_window=3)
     node.submits(b"a")
     assert order(node.visited(), Multicast, Unicast) == [Unicast, Multicast]
+
+
+def test_with_very_little_to_send_the_token_leaves_last_all_the_same() -> None:
+    """What comes behind the token is known to be everywhere one rotation later."""
+    node = operational(accelerated_window=4)
+    node.submits(b"a")
+    assert order(node.visited(), Multicast, Unicast) == [Multicast, Unicast]
 
 
 def test_what_follows_the_token_is_originated_and_delivered_behind_it_too() -> None:

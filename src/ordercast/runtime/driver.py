@@ -42,18 +42,20 @@ from ordercast.core.contract import (
 )
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.errors import OrdercastError
+from ordercast.runtime.attention import Attention
 from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.health import STOPPED_US, Lag
-from ordercast.runtime.links import GREET_S, GREETING_MAGIC, Links, Peer, spell
+from ordercast.runtime.links import GREETING_MAGIC, Links, Peer, spell
 from ordercast.runtime.outgoing import Outgoing
-from ordercast.runtime.probes import PROBE, Probes
+from ordercast.runtime.probes import PROBE
 from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.seal import Refused, Seal
-from ordercast.runtime.segments import Cutter, Joiner, Train
+from ordercast.runtime.segments import MAGIC, Cutter, Joiner, Train
 from ordercast.runtime.sink import Sink
 from ordercast.runtime.storage import Storage
 from ordercast.runtime.timers import Timers
 from ordercast.runtime.udp import Address, Arrival, Channel
+from ordercast.runtime.watch import Watch
 from ordercast.runtime.wires import Wires
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
@@ -69,9 +71,8 @@ GUARDED_TURNS = 64
 """How often overdue timers wait for sockets that do not run dry."""
 _NODE = struct.Struct(">I")
 
-WATCH_S = 0.02
-MISSED_US = 40_000
-"""A token that has been away for this long makes a node look whether the others are still there."""
+HELD_US = 500
+"""A token that waited no longer than this was not kept waiting."""
 MOST_REASONS = 64
 """Reasons for drops that are counted apart."""
 
@@ -103,6 +104,7 @@ class Driver:
         self.refusals: list[str] = []
         """What others said when they refused this node."""
         self.ended = False
+        self._guard = EndingOnError(self.end)
         self.halted = False
         """The machine itself ended this life, with a word to the others."""
         self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
@@ -118,15 +120,13 @@ class Driver:
         self._links: Links
         self._loop: asyncio.AbstractEventLoop
         self._listening = [wires.data, *([wires.multicast] if wires.multicast else [])]
-        self._watched: list[int] = []
+        self._attention: Attention | None = None
         self._out: list[bytes] = []
         self._outgoing = Outgoing()
         self._submitting = False
         self._timers = Timers(self.lag, self.now_us, self._on_alarm)
         self._guarded = 0
-        self._greeting: asyncio.TimerHandle | None = None
-        self._watching: asyncio.TimerHandle | None = None
-        self._probes = Probes()
+        self._watch: Watch | None = None
         self._token_seen_us = 0
 
     # --- a life ---------------------------------------------------------------------------------
@@ -139,11 +139,14 @@ class Driver:
         """Read the sockets and greet; the machine is not started yet."""
         self._links = links
         self._loop = asyncio.get_running_loop()
-        self._watched = [channel.fileno() for channel in (*self._listening, self.wires.token)]
-        for fd in self._watched:
-            self._loop.add_reader(fd, self._on_readable)
-        self._greet()
-        self._watch()
+        self._attention = Attention(
+            self.wires.token.fileno(),
+            [channel.fileno() for channel in self._listening],
+            self._on_token_readable,
+            self._on_data_readable,
+            self.now_us,
+        )
+        self._watch = Watch(links, self._guard, lambda: self.now_us() - self._token_seen_us, self._on_gone)
 
     def start(self, incarnation: int, stored: bytes | None) -> None:
         """Begin the machine's life: packets that came before were not for it."""
@@ -152,7 +155,7 @@ class Driver:
 
     def stop(self) -> None:
         """Leave: the machine finishes what it accepted, then halts."""
-        with self._ending_on_error():
+        with self._guard:
             self._submit()
         if not self.ended:
             self._event(Stop())
@@ -172,13 +175,11 @@ class Driver:
         if self.ended:
             return
         self.ended = True
-        for fd in self._watched:
-            self._loop.remove_reader(fd)
+        if self._attention is not None:
+            self._attention.close()
         self._timers.close()
-        for handle in (self._greeting, self._watching):
-            if handle is not None:
-                handle.cancel()
-        self._probes.clear()
+        if self._watch is not None:
+            self._watch.close()
         self._note_rows()
         for channel in (*self._listening, self.wires.token):
             channel.close()
@@ -196,7 +197,7 @@ class Driver:
     def _on_submitting(self) -> None:
         self._submitting = False
         if not self.ended:
-            with self._ending_on_error():
+            with self._guard:
                 self._submit()
                 self._flush()
 
@@ -213,33 +214,44 @@ class Driver:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def _on_readable(self) -> None:
-        with self._ending_on_error():
+    def _on_data_readable(self) -> None:
+        with self._guard:
+            self._drain(readable=True)
+            self._flush()
+
+    def _on_token_readable(self) -> None:
+        with self._guard:
             self._turn()
 
     def _turn(self) -> bool:
-        """Read a bounded amount; whether everything was read."""
+        """Read a bounded amount, and a token behind all data; whether everything was read."""
+        dry = self._drain()
+        arrival = self.wires.token.receive() if dry and not self.ended else None
+        if arrival is not None:
+            self._on_token(arrival)
+        self._flush()
+        return dry and arrival is None
+
+    def _drain(self, readable: bool = False) -> bool:
+        """Read data, a bounded amount; whether none is left.
+
+        An empty datagram is there without anything waiting: it is read when the event loop calls.
+        """
         budget = BUFFERS_A_TURN
         for channel in self._listening:
-            while not self.ended:
+            while not self.ended and (readable or channel.waiting()):
                 arrival = channel.receive()
                 if arrival is None:
                     break
                 self._on_data(channel, arrival)
                 budget -= 1
                 if not budget:
-                    self._flush()
                     return False
-        if self.ended:
-            return True
-        arrival = self.wires.token.receive()
-        if arrival is not None:
-            self._on_token(arrival)
-            self._flush()
-        return arrival is None
+                readable = False
+        return True
 
     def _on_data(self, channel: Channel, arrival: Arrival) -> None:
-        size, source, _, _ = arrival
+        size, source, segment, _ = arrival
         peer = self._links.peer_at(source)
         if not size:
             self.drop("empty")
@@ -251,24 +263,54 @@ class Driver:
             return
         handle = self._handle
         now = self.now_us()
-        for packet in self._open(peer, peer.data_joiner, channel, arrival, Purpose.DATA, None):
+        joiner = peer.data_joiner
+        for packet in self._opened(
+            peer, joiner, joiner.join(channel.buffer, size, segment), Purpose.DATA, None
+        ):
             effects = handle(now, Packet(packet))
             if effects:
                 self._carry_out(now, effects)
                 if self.ended:
                     return
 
-    def _open(
-        self,
-        peer: Peer,
-        joiner: Joiner,
-        channel: Channel,
-        arrival: Arrival,
-        purpose: Purpose,
-        to: bytes | None,
+    def _on_token(self, arrival: Arrival) -> None:
+        size, source, segment, waited_us = arrival
+        buffer = self.wires.token.buffer
+        if segment:  # the kernel may have put tokens and greetings of one sender into one train
+            for at in range(0, size, segment):
+                part = buffer[at : min(size, at + segment)]
+                self._on_token_datagram(part, len(part), source, waited_us)
+        else:
+            self._on_token_datagram(buffer, size, source, waited_us)
+
+    def _on_token_datagram(self, buffer: bytearray, size: int, source: Address, waited_us: int) -> None:
+        if not buffer.startswith(MAGIC) or size <= len(PROBE):
+            if buffer.startswith(GREETING_MAGIC) and size > len(PROBE):
+                self._links.on_greeting(bytes(buffer[:size]), source)
+            elif buffer[:size] != PROBE:
+                self.drop("malformed segment" if size else "empty")
+            return
+        peer = self._links.peer_at(source)
+        if peer is None:
+            self.drop("unknown sender")
+            return
+        self.lag.note(waited_us)
+        held_us = waited_us if HELD_US < waited_us < STOPPED_US else 0  # who was stopped is not slow
+        joiner = peer.token_joiner
+        for packet in self._opened(peer, joiner, joiner.join(buffer, size, 0), Purpose.TOKEN, self._me):
+            if self._outgoing:
+                self._submit()
+            if self.ended:
+                return
+            self._token_seen_us = now = self.now_us()
+            if self._attention is not None:
+                self._attention.token_came(now)
+            self._carry_out(now, self._handle(now, Packet(packet, held_us)))
+
+    def _opened(
+        self, peer: Peer, joiner: Joiner, packets: list[bytes], purpose: Purpose, to: bytes | None
     ) -> list[bytes]:
-        """The packets that are whole, and authentic where that can be known."""
-        packets = joiner.join(channel.buffer, arrival.size, arrival.segment)
+        """Those packets that are authentic, where that can be known; what was joined badly is counted."""
         if joiner.bad or joiner.given_up:
             self.drop("malformed segment", joiner.bad)
             self.drop("incomplete packet", joiner.given_up)
@@ -284,39 +326,10 @@ class Driver:
             self._links.heard(peer)
         return packets
 
-    def _on_token(self, arrival: Arrival) -> None:
-        size, source, segment, waited_us = arrival
-        buffer = self.wires.token.buffer
-        if size <= len(PROBE):
-            if buffer[:size] != PROBE:
-                self.drop("malformed segment" if size else "empty")
-            return
-        step = segment or size
-        greetings = [at for at in range(0, size, step) if buffer.startswith(GREETING_MAGIC, at)]
-        if greetings:  # the kernel may have put them and tokens of one sender into one train
-            for at in greetings:
-                self._links.on_greeting(bytes(buffer[at : min(size, at + step)]), source)
-            if len(greetings) * step >= size:
-                return
-        peer = self._links.peer_at(source)
-        if peer is None:
-            self.drop("unknown sender")
-            return
-        self.lag.note(waited_us)
-        held_us = 0 if waited_us > STOPPED_US else waited_us  # a process that was stopped is not slow
-        peer.token_joiner.bad -= len(greetings)
-        for packet in self._open(peer, peer.token_joiner, self.wires.token, arrival, Purpose.TOKEN, self._me):
-            if self._outgoing:
-                self._submit()
-            if self.ended:
-                return
-            self._token_seen_us = now = self.now_us()
-            self._carry_out(now, self._handle(now, Packet(packet, held_us)))
-
     # --- effects --------------------------------------------------------------------------------
 
     def _event(self, event: Event) -> None:
-        with self._ending_on_error():
+        with self._guard:
             now = self.now_us()
             self._carry_out(now, self._handle(now, event))
             self._flush()
@@ -378,7 +391,8 @@ class Driver:
 
     def _flush(self) -> None:
         """Send what was multicast since the last time, all of it together."""
-        self._note_rows()
+        if self._rows:
+            self._note_rows()
         packets = self._out
         if not packets or self.ended:
             return
@@ -417,7 +431,7 @@ class Driver:
         """Timers may have run out: they have, if they still have when everything that waits was read."""
         if self.ended:
             return
-        with self._ending_on_error():
+        with self._guard:
             now = self.now_us()
             if self._timers.any_due(now) and not self._turn():
                 self._guarded += 1
@@ -435,28 +449,10 @@ class Driver:
 
     # --- links ----------------------------------------------------------------------------------
 
-    def _greet(self) -> None:
-        if self.ended:
-            return
-        with self._ending_on_error():
-            self._links.greet()
-        self._greeting = self._loop.call_later(GREET_S, self._greet)
-
-    def _watch(self) -> None:
-        """Look at the peers' processes while no token comes."""
-        if self.ended:
-            return
-        self._watching = self._loop.call_later(WATCH_S, self._watch)
-        if self.now_us() - self._token_seen_us < MISSED_US:
-            if self._probes:
-                self._probes.clear()
-            return
-        peers = {peer.token: peer for peer in self._links.targets}
-        for address in self._probes.look(list(peers)):
-            peer = peers[address]
-            LOG.warning("node %d at %s is gone: nobody listens there any more", peer.node, spell(address))
-            self._links.part_with(peer)
-            self._event(Gone(peer.node))
+    def _on_gone(self, peer: Peer) -> None:
+        LOG.warning("node %d at %s is gone: nobody listens there any more", peer.node, spell(peer.token))
+        self._links.part_with(peer)
+        self._event(Gone(peer.node))
 
     def post(self, packet: bytes, to: Address) -> None:
         """Send a greeting."""
@@ -488,9 +484,6 @@ class Driver:
         if reason not in self.drops and len(self.drops) >= MOST_REASONS:
             reason = "other reasons"
         self.drops[reason] += count
-
-    def _ending_on_error(self) -> EndingOnError:
-        return EndingOnError(self.end)
 
 
 def _not_started(now: int, event: Event) -> Sequence[Effect]:

@@ -58,6 +58,12 @@ class Cutter:
         self._most = min(LARGEST_BUFFER // datagram, MOST_SEGMENTS) * datagram
         self._number = 0
 
+    def _only(self, packet: bytes) -> Train:
+        """A packet that is a datagram."""
+        self._number = number = (self._number + 1) % _NUMBERS
+        check = crc32(packet[:CHECKED]) if self._checked else 0
+        return Train(b"".join((_ONLY, _TAIL.pack(len(packet), number, check), packet)), 0)
+
     def cut(self, packets: Sequence[bytes]) -> list[Train]:
         """Packets as few trains as possible, in order.
 
@@ -66,6 +72,8 @@ class Cutter:
         several.
         """
         size, space, most = self.datagram, self._space, self._most
+        if len(packets) == 1 and len(packets[0]) <= space:
+            return [self._only(packets[0])]
         trains: list[Train] = []
         parts: list[bytes] = []
         total = slack = 0
@@ -143,6 +151,12 @@ class Joiner:
     def join(self, buffer: bytearray, size: int, segment: int) -> list[bytes]:
         """The packets that are whole now; ``size`` bytes are in the buffer, in segments of ``segment``."""
         if not segment:
+            if size >= HEADER_SIZE:  # the most common case first: a packet in one datagram
+                magic, index, count, length, _, check = HEADER.unpack_from(buffer)
+                if count == 1 and index == 0 and magic == MAGIC and length <= size - HEADER_SIZE:
+                    whole = bytes(memoryview(buffer)[HEADER_SIZE : HEADER_SIZE + length])
+                    if not self._checked or crc32(whole[:CHECKED]) == check:
+                        return [whole]
             segment = size
         packets: list[bytes] = []
         at = 0

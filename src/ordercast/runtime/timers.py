@@ -28,7 +28,7 @@ class Timers:
 
     def set(self, now_us: int, name: str, delay_us: int) -> None:
         """(Re)start a timer."""
-        deadline = now_us + delay_us + int(self._lag.us)
+        deadline = now_us + delay_us + self._lag.stretch_us
         self._deadlines[name] = deadline
         if self._alarm is None or deadline < self._alarm_us:
             self.arm(now_us, deadline)

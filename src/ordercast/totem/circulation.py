@@ -15,6 +15,10 @@ from ordercast.totem.config import TotemConfig
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import CONTINUED, CONTINUES, SAFE, Data, Recovered, Token, encode_data
 
+FEW = 4
+"""A visit with no more packets than this fraction of the accelerated window sends them before the token: at
+low load that makes safe delivery faster, and there is nothing to gain by sending them later."""
+
 SMALL_PACKET = 1_300
 """Chunks, in bytes, that any network carries in one datagram, with all headers."""
 
@@ -112,7 +116,7 @@ def work(
             ring.window.add(token.seq, packet)
             if not ring.alone:
                 out.append(Multicast(packet.raw))
-        if accelerated and fresh:
+        if len(fresh) * FEW > accelerated > 0:
             cut = fresh[max(0, len(fresh) - accelerated)]
             late = out[cut:]
             del out[cut:]

@@ -1,0 +1,98 @@
+"""What the event loop wakes a node for, and whether it sleeps at all.
+
+Tokens always wake it. Data does too, as long as the token is slow to come. But where the token comes round in
+about a millisecond, to be woken costs more than what there is to do:
+
+- data then waits for the token, before which it is read anyway, and the event loop looks after it only if the
+  token stays away;
+- the event loop does not sleep while the next token is due. It yields to other processes at every turn, and
+  after `AWAKE_US` without a token it goes to sleep as usual. An idle ring's token is held for longer than
+  that, so an idle group sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+
+BRISK_US = 1_200
+"""A token that comes round in less time is brisk."""
+AWAKE_US = 600
+"""How long a node stays awake for the next token of a brisk ring."""
+STAYED_AWAY_US = 4_000
+"""After so long without a token, data is looked after by the event loop again."""
+
+
+class Attention:
+    """Adds and removes the readers of a node's sockets, and keeps its event loop awake."""
+
+    def __init__(
+        self,
+        token: int,
+        data: Sequence[int],
+        on_token: Callable[[], None],
+        on_data: Callable[[], None],
+        now_us: Callable[[], int],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._token = token
+        self._data = data
+        self._on_data = on_data
+        self._now_us = now_us
+        self._came_us = 0
+        self._brisk = False
+        self._awake = False
+        self._closed = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._loop.add_reader(token, on_token)
+        self._look_after_data()
+
+    def _look_after_data(self) -> None:
+        self._brisk = False
+        for fd in self._data:
+            self._loop.add_reader(fd, self._on_data)
+
+    def token_came(self, now_us: int) -> None:
+        """A token is here."""
+        brisk = now_us - self._came_us < BRISK_US
+        self._came_us = now_us
+        if not brisk:
+            return
+        if not self._brisk:
+            self._brisk = True
+            for fd in self._data:
+                self._loop.remove_reader(fd)
+            if self._alarm is None:
+                self._wait(STAYED_AWAY_US)
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._stay_awake)
+
+    def _stay_awake(self) -> None:
+        """Have another turn of the event loop, instead of sleeping in it."""
+        self._awake = not self._closed and self._now_us() - self._came_us < AWAKE_US
+        if self._awake:
+            os.sched_yield()
+            self._loop.call_soon(self._stay_awake)
+
+    def _wait(self, delay_us: int) -> None:
+        self._alarm = self._loop.call_later(delay_us / 1_000_000, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        if self._closed or not self._brisk:
+            return
+        away_us = self._now_us() - self._came_us
+        if away_us >= STAYED_AWAY_US:
+            self._look_after_data()
+        else:
+            self._wait(STAYED_AWAY_US - away_us)
+
+    def close(self) -> None:
+        """Be woken for nothing any more."""
+        self._closed = True
+        for fd in (self._token, *self._data):
+            self._loop.remove_reader(fd)
+        if self._alarm is not None:
+            self._alarm.cancel()
