@@ -38,7 +38,7 @@ def _build_totem(settings: Mapping[str, object], node: NodeId, in_flight: int) -
         "join_us": 10_000,
         "consensus_us": 50_000,
         "consensus_member_us": 2_000,
-        "hold_us": 20_000,
+        "hold_us": 25_000,
         # A full window has to fit into every socket's buffer.
         "window_size": window,
         "max_messages": window // 4,

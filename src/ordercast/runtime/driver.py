@@ -344,6 +344,9 @@ class Driver:
                 self._sink.deliver(batch)
             elif type(effect) is Multicast:
                 self._out.append(effect.data)
+            elif type(effect) is Unicast:
+                self._flush()
+                self._unicast(effect.to, effect.data)
             elif type(effect) is SetTimer:
                 self._timers.set(now, effect.name, effect.delay_us)
             elif type(effect) is Originate:
@@ -354,9 +357,6 @@ class Driver:
             elif type(effect) is Stable:
                 if self._recorder is not None:
                     self._recorder.stable(now, effect.batches)
-            elif type(effect) is Unicast:
-                self._flush()
-                self._unicast(effect.to, effect.data)
             elif type(effect) is CancelTimer:
                 self._timers.cancel(effect.name)
             else:

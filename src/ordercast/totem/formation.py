@@ -7,6 +7,8 @@ of state there is.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from ordercast.core.contract import CancelTimer, Drop, Effect, Multicast, Persist, SetTimer, Shift
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.totem.circulation import Outbox, work
@@ -415,7 +417,7 @@ class Formation:
             if verified:
                 self._merge(now_us, verified, effects)
 
-    def _merge(self, now_us: int, verified: set[NodeId], effects: list[Effect]) -> None:
+    def _merge(self, now_us: int, verified: Set[NodeId], effects: list[Effect]) -> None:
         """Form a ring together with verified strangers, once this one is settled."""
         if self._settled(now_us):
             self._merging = True

@@ -314,8 +314,9 @@ def decode_token(data: bytes) -> Token:
     """A regular token; the prefix is known to be right."""
     if len(data) < _TOKEN.size:
         raise Malformed("truncated")
-    _, ring_seq, rep, token_seq, seq, aru, aru_id, fcc, backlog, *rest = _TOKEN.unpack_from(data)
-    flags, brake, members, requests, strangers = rest
+    fields = _TOKEN.unpack_from(data)
+    _, ring_seq, rep, token_seq, seq, aru, aru_id, fcc, backlog = fields[:9]
+    flags, brake, members, requests, strangers = fields[9:]
     if requests > MAX_REQUESTS or strangers > MAX_MEMBERS or members > MAX_MEMBERS:
         raise Malformed("too many entries")
     if len(data) != _TOKEN.size + 4 * members + 8 * requests + 4 * strangers:

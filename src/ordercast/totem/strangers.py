@@ -9,11 +9,14 @@ docs/decisions/merging.md.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import Announce, Token
+
+_NOBODY: Set[NodeId] = frozenset()
 
 
 class _Claim(NamedTuple):
@@ -119,7 +122,7 @@ class Strangers:
         self._announced_us = now_us
         return Announce(self._me, ring.id, ring.members, self.heard(now_us))
 
-    def check(self, now_us: int, ring: Ring, token: Token) -> set[NodeId]:
+    def check(self, now_us: int, ring: Ring, token: Token) -> Set[NodeId]:
         """Ask all members, by the token, with which strangers the ring could merge.
 
         The representative lists those it can exchange messages with, each member strikes out those it
@@ -129,12 +132,12 @@ class Strangers:
             if token.merge:
                 mutual = self.mutual(now_us)
                 token.merge = tuple(node for node in token.merge if node in mutual)
-            return set()
+            return _NOBODY
         mutual = self.mutual(now_us) if self._claims else ()
         verified = tuple(node for node in token.merge if node in mutual) if self._checking else ()
         token.merge = mutual[: max(0, self._limit - len(ring.members))]
         self._checking = bool(token.merge)
-        return self.mergeable(verified) if verified else set()
+        return self.mergeable(verified) if verified else _NOBODY
 
     def stop_checking(self) -> None:
         """The ring is given up, and with it what its token listed."""
