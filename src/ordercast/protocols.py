@@ -34,11 +34,12 @@ def _build_totem(settings: Mapping[str, object], node: NodeId, in_flight: int) -
         # Processes are scheduled, which a simulated network knows nothing of; those that ended are noticed
         # by the driver, so that the timeouts are for what is slow, or cut off.
         "token_loss_us": 800_000,
-        "token_retransmission_us": 60_000,
+        "token_retransmission_us": 100_000,
+        "announce_us": 200_000,
         "join_us": 10_000,
         "consensus_us": 50_000,
         "consensus_member_us": 2_000,
-        "hold_us": 25_000,
+        "hold_us": 70_000,
         # A full window has to fit into every socket's buffer.
         "window_size": window,
         "max_messages": window // 4,

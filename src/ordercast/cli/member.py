@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -52,6 +52,8 @@ Patience = Annotated[
 
 SETTLE_S = 2.0
 """How long a member that was let in waits for the others that it has links to."""
+_log_level = "error"
+"""The last that `log_to_stderr` was told."""
 
 
 class NotReached(OrdercastError):
@@ -144,7 +146,7 @@ def _not_reached(config: NodeConfig, node: Node, timeout: float) -> NotReached:
 def live(main: Coroutine[Any, Any, None]) -> None:
     """Run until it is done; or until a signal, for which it has time to leave the group with a word."""
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with _logging(_log_level), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_interruptible(main))
     except asyncio.CancelledError:
         raise typer.Exit(Code.INTERRUPTED) from None
@@ -181,11 +183,23 @@ def fail(sentence: str) -> NoReturn:
 
 
 def log_to_stderr(level: str) -> None:
-    """Lines that a person can follow: when, how bad, and a sentence."""
+    """What `live` logs from now on, and only while it runs: later code of this process has its own ways."""
+    global _log_level
+    _log_level = level
+
+
+@contextmanager
+def _logging(level: str) -> Iterator[None]:
+    """Lines that a person can follow: when, how bad, and a sentence. What was set up before comes back."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)-7s %(message)s", "%F %T"))
     handler.set_name("ordercast")
     logger = logging.getLogger("ordercast")
-    logger.handlers = [handler]
-    logger.propagate = False
+    before = logger.handlers, logger.propagate, logger.level
+    logger.handlers, logger.propagate = [handler], False
     logger.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate, earlier = before
+        logger.setLevel(earlier)

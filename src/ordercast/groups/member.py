@@ -49,7 +49,7 @@ FULL_BUFFERS = 12
 """At least so many full packets fit into the socket's buffer: where it is small, packets are smaller."""
 GREETED_S = 0.5
 """How long a starting node waits for an answer of the others before it begins alone."""
-REFUSED_S = 2.0
+REFUSED_S = 3.2
 """How long a starting node goes on asking when refused: its own earlier life may just have ended."""
 LEAVING_S = 3.0
 """How long a leaving node waits for the others."""

@@ -20,6 +20,8 @@ BRISK_US = 1_200
 """A token that comes round in less time is brisk."""
 AWAKE_US = 600
 """How long a node stays awake for the next token of a brisk ring."""
+BUSY_US = 100
+"""For so long after a token there is still something to do: what it brought to be delivered."""
 STAYED_AWAY_US = 4_000
 """After so long without a token, data is looked after by the event loop again."""
 
@@ -71,9 +73,11 @@ class Attention:
 
     def _stay_awake(self) -> None:
         """Have another turn of the event loop, instead of sleeping in it."""
-        self._awake = not self._closed and self._now_us() - self._came_us < AWAKE_US
+        away_us = self._now_us() - self._came_us
+        self._awake = not self._closed and away_us < AWAKE_US
         if self._awake:
-            os.sched_yield()
+            if away_us > BUSY_US:
+                os.sched_yield()
             self._loop.call_soon(self._stay_awake)
 
     def _wait(self, delay_us: int) -> None:

@@ -55,7 +55,7 @@ from ordercast.runtime.sink import Sink
 from ordercast.runtime.storage import Storage
 from ordercast.runtime.timers import Timers
 from ordercast.runtime.udp import Address, Arrival, Channel
-from ordercast.runtime.watch import Watch
+from ordercast.runtime.watch import Sightings, Watch
 from ordercast.runtime.wires import Wires
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
@@ -127,7 +127,7 @@ class Driver:
         self._timers = Timers(self.lag, self.now_us, self._on_alarm)
         self._guarded = 0
         self._watch: Watch | None = None
-        self._token_seen_us = 0
+        self._sightings = Sightings(self.now_us)
 
     # --- a life ---------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Driver:
             self._on_data_readable,
             self.now_us,
         )
-        self._watch = Watch(links, self._guard, lambda: self.now_us() - self._token_seen_us, self._on_gone)
+        self._watch = Watch(links, self._guard, self._sightings, self._on_gone)
 
     def start(self, incarnation: int, stored: bytes | None) -> None:
         """Begin the machine's life: packets that came before were not for it."""
@@ -302,7 +302,8 @@ class Driver:
                 self._submit()
             if self.ended:
                 return
-            self._token_seen_us = now = self.now_us()
+            now = self.now_us()
+            self._sightings.note(now)
             if self._attention is not None:
                 self._attention.token_came(now)
             self._carry_out(now, self._handle(now, Packet(packet, held_us)))

@@ -3,7 +3,7 @@
 A node knows some addresses (`seeds`, or the full list of peers). It greets them; who answers tells which
 others it knows, and they are greeted too. A greeting carries a *challenge*, and a link exists once a greeting
 came that echoes mine: so what was recorded earlier, in another life of either side, makes no link. Linked
-nodes greet each other twice a second; who is silent for `SILENT_S` is sent only greetings until it speaks.
+nodes greet each other every second; who is silent for `SILENT_S` is sent only greetings until it speaks.
 
 A node identifier belongs to whoever has it: a second node that comes with it from another address is refused,
 and told so, while the first one is alive.
@@ -26,10 +26,10 @@ from ordercast.runtime.udp import Address
 GREETING_MAGIC = b"OG\x01"
 """How a greeting begins on the wire; a segment begins otherwise."""
 GREET_S = 0.5
-"""How often linked nodes greet each other, and unlinked addresses are tried."""
-SILENT_S = 3.0
+"""How often addresses without a link are tried; linked nodes greet each other every other time."""
+SILENT_S = 4.0
 """Who is silent for longer is not sent the group's packets."""
-ALIVE_S = 1.6
+ALIVE_S = 2.4
 """Who was heard within this time is alive: nobody else gets its identifier."""
 FORGET_S = 600.0
 """An address that was only heard of is forgotten after this long without an answer."""
@@ -162,6 +162,7 @@ class Links:
         self._known: dict[Address, float] = {}
         """Addresses to try, and when to stop."""
         self._warned: set[NodeId | Address] = set()
+        self._rounds = 0
         self._greetings = 0
         self._told = 0
 
@@ -185,8 +186,9 @@ class Links:
     # --- greeting -------------------------------------------------------------------------------
 
     def greet(self) -> None:
-        """Twice a second: greet everybody, and see who has fallen silent."""
+        """Twice a second: greet everybody, linked peers every other time, and see who has fallen silent."""
         now = self._clock()
+        self._rounds += 1
         for peer in list(self.peers.values()):
             if peer.linked and now - peer.heard > SILENT_S:
                 peer.linked = False
@@ -195,7 +197,8 @@ class Links:
             elif now - peer.heard > FORGET_S:
                 self._forget(peer)
                 continue
-            self._send(peer.token, peer)
+            if self._rounds % 2 or not peer.linked:
+                self._send(peer.token, peer)
         for address, until in list(self._known.items()):
             if address not in self._by_address:
                 if now > until:

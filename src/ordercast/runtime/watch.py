@@ -9,9 +9,39 @@ from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.links import GREET_S, Links, Peer
 from ordercast.runtime.probes import Probes
 
-WATCH_S = 0.02
-MISSED_US = 50_000
+ACTIVE_US = 10_000
+"""A ring whose token came round in less time has something to do."""
+LOOK_S, IDLE_LOOK_S = 0.02, 0.2
+"""How often a node looks where the token is, on a ring that has something to do and on one that has not."""
+MISSED_US, IDLE_MISSED_US = 40_000, 150_000
 """A token that has been away for this long makes a node look whether the others are still there."""
+
+
+class Sightings:
+    """When the token came."""
+
+    __slots__ = ("_now_us", "interval_us", "seen_us")
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
+        self.seen_us = 0
+        self.interval_us = 0
+        """Between the last two."""
+
+    def note(self, now_us: int) -> None:
+        """It is here."""
+        self.interval_us = now_us - self.seen_us
+        self.seen_us = now_us
+
+    @property
+    def active(self) -> bool:
+        """Whether it went round quickly."""
+        return self.interval_us < ACTIVE_US
+
+    @property
+    def missed(self) -> bool:
+        """Whether it stays away for longer than it should."""
+        return self._now_us() - self.seen_us >= (MISSED_US if self.active else IDLE_MISSED_US)
 
 
 class Watch:
@@ -21,13 +51,13 @@ class Watch:
         self,
         links: Links,
         guard: EndingOnError,
-        token_away_us: Callable[[], int],
+        sightings: Sightings,
         on_gone: Callable[[Peer], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._links = links
         self._guard = guard
-        self._token_away_us = token_away_us
+        self._sightings = sightings
         self._on_gone = on_gone
         self._probes = Probes()
         self._closed = False
@@ -45,14 +75,15 @@ class Watch:
     def _look(self) -> None:
         """Look at the peers' processes while no token comes."""
         with self._guard:
-            if self._token_away_us() >= MISSED_US:
+            if self._sightings.missed:
                 peers = {peer.token: peer for peer in self._links.targets}
                 for address in self._probes.look(list(peers)):
                     self._on_gone(peers[address])
             elif self._probes:
                 self._probes.clear()
         if not self._closed:
-            self._looking = self._loop.call_later(WATCH_S, self._look)
+            soon = self._sightings.active or bool(self._probes)
+            self._looking = self._loop.call_later(LOOK_S if soon else IDLE_LOOK_S, self._look)
 
     def close(self) -> None:
         """Greet and look no more."""
