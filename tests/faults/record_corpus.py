@@ -25,7 +25,7 @@ def kind(datagram: Datagram) -> object:
     data = datagram.data
     if data.startswith(GREETING_MAGIC):
         return "greeting"
-    _, index, count, length, _ = HEADER.unpack_from(data)
+    _, index, count, length, _, _ = HEADER.unpack_from(data)
     first = data[HEADER_SIZE : HEADER_SIZE + 4]
     what = first if first.startswith(b"OC") else (datagram.to % 2, length // 64)
     return what if not index else "later part", count > 1
