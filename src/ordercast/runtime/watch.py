@@ -9,7 +9,7 @@ from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.links import GREET_S, Links, Peer
 from ordercast.runtime.probes import Probes
 
-ACTIVE_US = 10_000
+ACTIVE_US = 50_000
 """A ring whose token came round in less time has something to do."""
 LOOK_S, IDLE_LOOK_S = 0.02, 0.2
 """How often a node looks where the token is, on a ring that has something to do and on one that has not."""
