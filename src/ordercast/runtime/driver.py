@@ -216,7 +216,7 @@ class Driver:
 
     def _on_data_readable(self) -> None:
         with self._guard:
-            self._drain(readable=True)
+            self._drain()
             self._flush()
 
     def _on_token_readable(self) -> None:
@@ -232,14 +232,11 @@ class Driver:
         self._flush()
         return dry and arrival is None
 
-    def _drain(self, readable: bool = False) -> bool:
-        """Read data, a bounded amount; whether none is left.
-
-        An empty datagram is there without anything waiting: it is read when the event loop calls.
-        """
+    def _drain(self) -> bool:
+        """Read data, a bounded amount; whether none is left."""
         budget = BUFFERS_A_TURN
         for channel in self._listening:
-            while not self.ended and (readable or channel.waiting()):
+            while not self.ended and channel.waiting():
                 arrival = channel.receive()
                 if arrival is None:
                     break
@@ -247,7 +244,6 @@ class Driver:
                 budget -= 1
                 if not budget:
                     return False
-                readable = False
         return True
 
     def _on_data(self, channel: Channel, arrival: Arrival) -> None:

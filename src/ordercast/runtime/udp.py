@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
+import select
 import socket
 import struct
-import termios
 import time
-from array import array
 from typing import NamedTuple, TypeAlias
 
 from ordercast.errors import AddressProblem
@@ -75,7 +73,8 @@ class Channel:
         self.address: Address = sock.getsockname()
         self.buffer = bytearray(65_536)
         self._view = [memoryview(self.buffer)]
-        self._size = array("i", (0,))
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
         self.unsent = 0
         """Datagrams or trains that the kernel had no room for."""
 
@@ -85,8 +84,7 @@ class Channel:
 
     def waiting(self) -> bool:
         """Whether something can be read; cheaper than reading in vain."""
-        fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, self._size)
-        return self._size[0] != 0
+        return bool(self._poll.poll(0))
 
     def receive(self) -> Arrival | None:
         """Read once into `buffer`; None if nothing waits."""
