@@ -22,7 +22,6 @@ from wire import MAY_SPOOF, Datagram, Ear, Forger, load
 
 from ordercast.runtime import keys
 from ordercast.runtime.links import GREETING_MAGIC
-from ordercast.runtime.probes import PROBE
 from ordercast.runtime.segments import HEADER, HEADER_SIZE, MAGIC, MOST_PARTIAL
 from ordercast.totem.packets import decode
 
@@ -78,11 +77,9 @@ class Siege:
         data, is_token = datagram.data, datagram.to % 2 == 0
         if not data:
             return "empty"
-        if is_token and data == PROBE:
-            return None
-        if is_token and data.startswith(GREETING_MAGIC) and len(data) > len(PROBE):
+        if is_token and data.startswith(GREETING_MAGIC) and len(data) >= HEADER_SIZE:
             return REFUSED if self.sealed else None  # without a key, whoever greets gets an answer
-        if is_token and (not data.startswith(MAGIC) or len(data) <= len(PROBE)):
+        if is_token and (not data.startswith(MAGIC) or len(data) < HEADER_SIZE):
             return "malformed segment"
         if own:
             return "unknown sender"

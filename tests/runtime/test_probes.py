@@ -1,99 +1,129 @@
-"""Probes: a port that nobody listens at is found out, one that somebody listens at is left in peace."""
+"""Probes: a process that has ended is found out by its door, one that is there is left in peace."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ordercast.runtime.probes import CERTAIN, PROBE, Probes
+from ordercast.errors import AddressProblem
+from ordercast.runtime.probes import Door, Probes
 from ordercast.runtime.udp import Address, Channel
 
-FAMILIES = pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+FAMILIES = pytest.mark.parametrize("any_port", [("127.0.0.1", 0), ("::1", 0, 0, 0)], ids=["IPv4", "IPv6"])
 
 
-def at(host: str, port: int) -> Address:
-    return (host, port, 0, 0) if ":" in host else (host, port)
+def free(any_port: Address) -> Address:
+    """An address that was somebody's a moment ago."""
+    channel = Channel(any_port, buffer=65_536)
+    channel.close()
+    return channel.address
 
 
-def listening(host: str) -> Channel:
-    try:
-        return Channel(at(host, 0), buffer=100_000)
-    except OSError:
-        pytest.skip(f"this machine has no {host}")
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(20):
+            await main()
+
+    asyncio.run(limited())
 
 
-def look_until_found(probes: Probes, addresses: list[Address]) -> list[Address]:
-    for _ in range(2000):
-        if found := probes.look(addresses):
-            return found
-        time.sleep(0.002)
-    return []
+async def found(probes: Probes, addresses: list[Address]) -> list[Address]:
+    while not (gone := probes.look(addresses)):
+        await asyncio.sleep(0.005)
+    return gone
 
 
 @FAMILIES
-def test_a_closed_port_is_found_and_an_open_one_is_not(host: str) -> None:
-    alive, dead = listening(host), listening(host)
-    gone = dead.address
-    dead.close()
+def test_a_door_that_is_closed_is_found_and_an_open_one_is_not(any_port: Address) -> None:
+    async def main() -> None:
+        here, gone = free(any_port), free(any_port)
+        door = Door(here)
+        door.open()
+        probes = Probes()
+        assert await found(probes, [here, gone]) == [gone]
+        for _ in range(50):
+            assert probes.look([here]) == []
+            await asyncio.sleep(0.001)
+        door.close()
+        assert await found(probes, [here]) == [here]
+        probes.clear()
+
+    run(main)
+
+
+@FAMILIES
+def test_who_does_not_get_round_to_open_is_there_all_the_same(any_port: Address) -> None:
+    """A process that is stopped, or busy: its kernel answers for it."""
+
+    async def main() -> None:
+        here = free(any_port)
+        door = Door(here)
+        probes = Probes()
+        for _ in range(300):
+            assert probes.look([here]) == []
+            await asyncio.sleep(0)
+        probes.clear()
+        door.close()
+
+    run(main)
+
+
+def test_all_is_forgotten_when_all_is_well_again() -> None:
+    async def main() -> None:
+        gone = free(("127.0.0.1", 0))
+        probes = Probes()
+        assert await found(probes, [gone]) == [gone]
+        assert probes
+        probes.clear()
+        assert not probes
+        assert probes.look([]) == []
+
+    run(main)
+
+
+def test_who_is_not_asked_for_any_more_is_not_told_of() -> None:
+    async def main() -> None:
+        gone = free(("127.0.0.1", 0))
+        probes = Probes()
+        assert await found(probes, [gone]) == [gone]
+        assert probes.look([]) == []
+        assert not probes
+
+    run(main)
+
+
+def test_an_address_without_a_route_says_nothing() -> None:
     probes = Probes()
-    assert look_until_found(probes, [alive.address, gone]) == [gone]
-    for _ in range(10):
-        assert alive.address not in probes.look([alive.address, gone])
-    assert alive.receive() is not None
-    assert alive.buffer.startswith(PROBE)
-    probes.clear()
-    alive.close()
-
-
-def test_one_refusal_is_not_enough() -> None:
-    dead = listening("127.0.0.1")
-    gone = dead.address
-    dead.close()
-    probes = Probes()
-    for _ in range(CERTAIN):
-        assert probes.look([gone]) == [], "so many answers have not come yet"
-    probes.clear()
-
-
-def test_after_all_is_well_it_begins_anew() -> None:
-    dead = listening("127.0.0.1")
-    gone = dead.address
-    dead.close()
-    probes = Probes()
-    assert look_until_found(probes, [gone]) == [gone]
-    assert probes
-    probes.clear()
-    assert not probes
-    assert probes.look([gone]) == []
-    probes.clear()
-
-
-def test_only_those_asked_for_are_answered() -> None:
-    probes = Probes()
-    assert probes.look([]) == []
-    assert not probes
-    dead = listening("127.0.0.1")
-    gone = dead.address
-    dead.close()
-    assert look_until_found(probes, [gone]) == [gone]
-    assert probes.look([]) == []
-    probes.clear()
-
-
-def test_no_way_to_an_address_says_nothing_about_the_process() -> None:
-    probes = Probes()
-    for _ in range(CERTAIN + 3):
+    for _ in range(20):
         assert probes.look([("240.0.0.1", 9)]) == []
     probes.clear()
 
 
-def test_sockets_are_given_back() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM):
+def test_no_socket_is_left_behind() -> None:
+    async def main() -> None:
+        here = free(("127.0.0.1", 0))
+        door = Door(here)
+        door.open()
         before = len(os.listdir("/proc/self/fd"))
         probes = Probes()
-        probes.look([("127.0.0.1", port) for port in range(1, 30)])
+        for _ in range(200):
+            probes.look([here, *(("127.0.0.1", port) for port in range(1, 10))])
+            await asyncio.sleep(0.001)
         probes.clear()
-        assert len(os.listdir("/proc/self/fd")) == before
+        await asyncio.sleep(0.05)
+        assert len(os.listdir("/proc/self/fd")) <= before
+        door.close()
+
+    run(main)
+
+
+def test_a_door_that_is_somebody_elses_is_a_problem_with_the_address() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(AddressProblem, match="in use"):
+            Door(other.getsockname())

@@ -59,7 +59,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     listen: str | None = None
     """Where the node receives: "host:port", with an IPv6 host in brackets, as in "[::1]:4801". Tokens and
-    greetings come to that port and data to the next one, so firewalls must let both through (UDP). Port 0
+    greetings come to that port and data to the next one, so firewalls must let both through (UDP); the
+    first one by TCP, too, where others are to notice at once that the process has ended. Port 0
     takes any free pair. Not set: port 4801, or the next free pair; on all interfaces with a `key`, and
     on 127.0.0.1 alone without one."""
 

@@ -47,10 +47,9 @@ from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.health import STOPPED_US, Lag
 from ordercast.runtime.links import GREETING_MAGIC, Links, Peer, spell
 from ordercast.runtime.outgoing import Outgoing
-from ordercast.runtime.probes import PROBE
 from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.seal import Refused, Seal
-from ordercast.runtime.segments import MAGIC, Cutter, Joiner, Train
+from ordercast.runtime.segments import HEADER_SIZE, MAGIC, Cutter, Joiner, Train
 from ordercast.runtime.sink import Sink
 from ordercast.runtime.storage import Storage
 from ordercast.runtime.timers import Timers
@@ -146,6 +145,7 @@ class Driver:
             self._on_data_readable,
             self.now_us,
         )
+        self.wires.door.open()
         self._watch = Watch(links, self._guard, self._sightings, self._on_gone)
 
     def start(self, incarnation: int, stored: bytes | None) -> None:
@@ -181,8 +181,7 @@ class Driver:
         if self._watch is not None:
             self._watch.close()
         self._note_rows()
-        for channel in (*self._listening, self.wires.token):
-            channel.close()
+        self.wires.close()
         self._sink.ended(error)
 
     # --- submitting -----------------------------------------------------------------------------
@@ -280,10 +279,10 @@ class Driver:
             self._on_token_datagram(buffer, size, source, waited_us)
 
     def _on_token_datagram(self, buffer: bytearray, size: int, source: Address, waited_us: int) -> None:
-        if not buffer.startswith(MAGIC) or size <= len(PROBE):
-            if buffer.startswith(GREETING_MAGIC) and size > len(PROBE):
+        if not buffer.startswith(MAGIC) or size < HEADER_SIZE:
+            if buffer.startswith(GREETING_MAGIC) and size >= HEADER_SIZE:
                 self._links.on_greeting(bytes(buffer[:size]), source)
-            elif buffer[:size] != PROBE:
+            else:
                 self.drop("malformed segment" if size else "empty")
             return
         peer = self._links.peer_at(source)

@@ -1,48 +1,103 @@
-"""Is a process still there? The kernel of its machine knows, and tells: nobody listens at that port.
+"""Is a process still there? The kernel of its machine knows, and tells.
 
-When the token has been away for longer than usual, every peer's port is sent a probe from a socket of its
-own, connected to it: that a datagram came to a closed port is then an error on that socket. So a killed
-process is missed at once. A machine that died, or a network that swallows the answer, says nothing: there,
-the protocol's own timeouts have the last word, and can be generous to the slow.
+Every node has a *door*: a TCP port, with the number of the one for tokens, at which nobody is ever served.
+While a process lives, its kernel completes connections to the door; when it has ended, however it ended, its
+kernel refuses them at once. So when the token has been away for longer than usual, every peer's door is
+tried, and a killed process is missed without waiting for a timeout. A machine that died, or a firewall, says
+nothing: there, the protocol's own timeouts have the last word, and can be generous to the slow.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import socket
 
-from ordercast.runtime.udp import Address
+from ordercast.errors import AddressProblem
+from ordercast.runtime.udp import Address, why_not_bound
 
-PROBE = b"OP\x01"
-"""What a probe says. Its receiver, if there is one, passes over it."""
-CERTAIN = 2
-"""So many probes have to find a port closed."""
+BACKLOG = 64
+LOOKS = 10
+"""A connection that is neither made nor refused after so many looks is given up, and tried anew."""
+
+
+class Door:
+    """Shows that this process is there: lets everybody in, and out again."""
+
+    def __init__(self, address: Address) -> None:
+        family = socket.AF_INET6 if len(address) == 4 else socket.AF_INET
+        self._socket = sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
+            sock.bind(address)
+            sock.listen(BACKLOG)
+        except OSError as error:
+            sock.close()
+            raise AddressProblem(why_not_bound(address, error)) from error
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self) -> None:
+        """From now on, on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket.fileno(), self._let_in)
+
+    def _let_in(self) -> None:
+        with contextlib.suppress(OSError):
+            for _ in range(BACKLOG):
+                self._socket.accept()[0].close()
+
+    def close(self) -> None:
+        """This process is about to go."""
+        if self._loop is not None and self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
 
 
 class _Probe:
-    """Looks at one address."""
+    """Tries one door."""
 
     def __init__(self, address: Address) -> None:
-        self.address = address
-        self.refused = 0
-        family = socket.AF_INET6 if len(address) == 4 else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        with contextlib.suppress(OSError):
-            self._socket.connect(address)
+        self._address = address
+        self._socket: socket.socket | None = None
+        self._looks = 0
+        self.refused = False
 
     def look(self) -> None:
-        """Take the answer to the last probe, and send the next."""
+        """See what became of the last attempt, and make another."""
+        if self._socket is None:
+            self._try()
+        else:
+            self._looks += 1
+            self._judge(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+
+    def _try(self) -> None:
+        family = socket.AF_INET6 if len(self._address) == 4 else socket.AF_INET
+        self._looks = 0
+        self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._judge(self._socket.connect_ex(self._address))
+
+    def _judge(self, error: int) -> None:
+        if error == errno.ECONNREFUSED:
+            self.refused = True
+        if error not in (0, errno.EINPROGRESS) or (self._looks >= 1 and self._made()) or self._looks >= LOOKS:
+            self.close()
+
+    def _made(self) -> bool:
+        assert self._socket is not None
         try:
-            with contextlib.suppress(BlockingIOError):
-                self._socket.recv(1)
-            self._socket.send(PROBE)
-        except ConnectionRefusedError:
-            self.refused += 1
+            self._socket.getpeername()
         except OSError:
-            pass  # no route, no memory: that says nothing about the process
+            return False
+        return True
 
     def close(self) -> None:
-        self._socket.close()
+        """Give up the attempt under way."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
 class Probes:
@@ -52,18 +107,16 @@ class Probes:
         self._probes: dict[Address, _Probe] = {}
 
     def look(self, addresses: list[Address]) -> list[Address]:
-        """Probe these, and no others any more; those at which nobody listens."""
+        """Try these, and no others any more; those where nobody is at home."""
         for address in self._probes.keys() - addresses:
             self._probes.pop(address).close()
         for address in addresses:
             probe = self._probes.get(address)
             if probe is None:
-                try:
-                    probe = self._probes[address] = _Probe(address)
-                except OSError:
-                    continue  # no socket to be had: the protocol's own timeouts do without
-            probe.look()
-        return [address for address, probe in self._probes.items() if probe.refused >= CERTAIN]
+                probe = self._probes[address] = _Probe(address)
+            with contextlib.suppress(OSError):  # no socket to be had: the timeouts do without
+                probe.look()
+        return [address for address, probe in self._probes.items() if probe.refused]
 
     def __bool__(self) -> bool:
         return bool(self._probes)

@@ -60,7 +60,7 @@ class Channel:
             try:
                 sock.bind(address)
             except OSError as error:
-                raise AddressProblem(_why_not_bound(address, error)) from error
+                raise AddressProblem(why_not_bound(address, error)) from error
             self.asked = buffer
             self.granted = _size_buffers(sock, buffer)
             self.offload_receive = _try(sock, socket.IPPROTO_UDP, UDP_GRO)
@@ -183,7 +183,8 @@ def _size_buffers(sock: socket.socket, size: int) -> int:
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel reports twice what it gave
 
 
-def _why_not_bound(address: Address, error: OSError) -> str:
+def why_not_bound(address: Address, error: OSError) -> str:
+    """What to tell the user whose address could not be had."""
     host, port = address[0], address[1]
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:

@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 
 from ordercast.errors import AddressProblem
 from ordercast.runtime.config import NodeConfig, Place, parse_address
+from ordercast.runtime.probes import Door
 from ordercast.runtime.udp import Address, Channel
 
 PORTS_TRIED = 200
@@ -24,6 +25,8 @@ class Wires(NamedTuple):
     token: Channel
     """Tokens and greetings."""
     data: Channel
+    door: Door
+    """Shows that this process is there."""
     multicast: Channel | None = None
     """Where the group's multicasts arrive, if it uses IP multicast."""
     group: Address | None = None
@@ -31,7 +34,7 @@ class Wires(NamedTuple):
 
     def close(self) -> None:
         """Give the ports back."""
-        for channel in (self.token, self.data, self.multicast):
+        for channel in (self.token, self.data, self.door, self.multicast):
             if channel is not None:
                 channel.close()
 
@@ -74,12 +77,13 @@ def _two_ports(place: Place, host: Address, buffer: int) -> Wires:
     stream = random.Random()
     for attempt in range(tries):
         port = (place.port + 2 * attempt) if place.port else stream.randrange(20_000, 60_000, 2)
+        tokens = cast(Address, (host[0], port, *host[2:]))
+        data = cast(Address, (host[0], port + 1, *host[2:]))
         opened: list[Channel] = []
         try:
-            for offset in (0, 1):
-                address = cast(Address, (host[0], port + offset, *host[2:]))
-                opened.append(Channel(address, buffer=buffer, timed=offset == 0))
-            return Wires(token=opened[0], data=opened[1])
+            opened.append(Channel(tokens, buffer=buffer, timed=True))
+            opened.append(Channel(data, buffer=buffer))
+            return Wires(token=opened[0], data=opened[1], door=Door(tokens))
         except AddressProblem:
             for channel in opened:
                 channel.close()
