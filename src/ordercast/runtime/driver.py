@@ -341,7 +341,6 @@ class Driver:
             elif type(effect) is Multicast:
                 self._out.append(effect.data)
             elif type(effect) is Unicast:
-                self._flush()
                 self._unicast(effect.to, effect.data)
             elif type(effect) is SetTimer:
                 self._timers.set(now, effect.name, effect.delay_us)
@@ -387,33 +386,48 @@ class Driver:
 
     def _flush(self) -> None:
         """Send what was multicast since the last time, all of it together."""
+        for train in self._trains():
+            self._multicast(train, self._links.targets)
+
+    def _trains(self) -> list[Train]:
+        """What was multicast since the last time, on its way out."""
         if self._rows:
             self._note_rows()
         packets = self._out
         if not packets or self.ended:
-            return
+            return []
         self._out = []
         if self._seal is not None:
             seal = self._seal.seal
             packets = [seal(Purpose.DATA, packet) for packet in packets]
-        send = self.wires.data.send
-        group, targets = self.wires.group, self._links.targets
-        for train in self._cutters[Purpose.DATA].cut(packets):
-            if group is not None:
-                send(train, group)
-            else:
-                for peer in targets:
-                    send(train, peer.data)
+        return self._cutters[Purpose.DATA].cut(packets)
+
+    def _multicast(self, train: Train, targets: list[Peer]) -> None:
+        if self.wires.group is not None:
+            self.wires.data.send(train, self.wires.group)
+        else:
+            for peer in targets:
+                self.wires.data.send(train, peer.data)
 
     def _unicast(self, to: NodeId, data: bytes) -> None:
+        """Send a token behind what was multicast before it. That goes first to the node which gets the
+        token, and to the others when it has left: they have it before the token comes to them."""
+        if self.wires.group is not None:
+            self._flush()
+        trains = self._trains()
         peer = self._links.peers.get(to)
         if peer is None:
             self.drop("no address to send to")
-            return
-        if self._seal is not None:
-            data = self._seal.seal(Purpose.TOKEN, data, _NODE.pack(to))
-        for train in self._cutters[Purpose.TOKEN].cut((data,)):
-            self.wires.token.send(train, peer.token)
+        else:
+            for train in trains:
+                self.wires.data.send(train, peer.data)
+            if self._seal is not None:
+                data = self._seal.seal(Purpose.TOKEN, data, _NODE.pack(to))
+            for train in self._cutters[Purpose.TOKEN].cut((data,)):
+                self.wires.token.send(train, peer.token)
+        others = [target for target in self._links.targets if target is not peer] if trains else []
+        for train in trains:
+            self._multicast(train, others)
 
     def _note_rows(self) -> None:
         """What others may see of this turn is in the trace before they can see it."""
