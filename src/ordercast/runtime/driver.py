@@ -410,24 +410,21 @@ class Driver:
                 self.wires.data.send(train, peer.data)
 
     def _unicast(self, to: NodeId, data: bytes) -> None:
-        """Send a token behind what was multicast before it. That goes first to the node which gets the
-        token, and to the others when it has left: they have it before the token comes to them."""
-        if self.wires.group is not None:
-            self._flush()
-        trains = self._trains()
+        """Send a token behind what was multicast before it. That goes last to the node which gets the token,
+        so that it is woken once for both."""
         peer = self._links.peers.get(to)
+        trains = self._trains()
+        if trains:
+            targets = sorted(self._links.targets, key=lambda target: target is peer)
+            for train in trains:
+                self._multicast(train, targets)
         if peer is None:
             self.drop("no address to send to")
-        else:
-            for train in trains:
-                self.wires.data.send(train, peer.data)
-            if self._seal is not None:
-                data = self._seal.seal(Purpose.TOKEN, data, _NODE.pack(to))
-            for train in self._cutters[Purpose.TOKEN].cut((data,)):
-                self.wires.token.send(train, peer.token)
-        others = [target for target in self._links.targets if target is not peer] if trains else []
-        for train in trains:
-            self._multicast(train, others)
+            return
+        if self._seal is not None:
+            data = self._seal.seal(Purpose.TOKEN, data, _NODE.pack(to))
+        for train in self._cutters[Purpose.TOKEN].cut((data,)):
+            self.wires.token.send(train, peer.token)
 
     def _note_rows(self) -> None:
         """What others may see of this turn is in the trace before they can see it."""
