@@ -96,3 +96,13 @@ def test_an_engine_that_is_not_there(tmp_path: Path) -> None:
     said = ordercast("audit", tmp_path, "--engine", "oracle")
     assert said.code == 2
     assert "reference" in said.sentence
+
+
+def test_of_a_trimmed_trace_what_all_nodes_still_have_is_judged(tmp_path: Path, rows: list[Row]) -> None:
+    node = rows[0][0]
+    beginning = sorted(row[2] for row in rows if row[0] == node)[: len(rows) // 20]
+    directory = written(tmp_path, [row for row in rows if row[0] != node or row[2] not in beginning])
+    assert ordercast("audit", directory, "--json").code == 1, "as a whole, its beginning is missing"
+    said = ordercast("audit", directory, "--trimmed", "--json")
+    assert said.code == 0
+    assert 0 < said.document["events"] < len(rows)

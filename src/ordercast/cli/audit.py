@@ -17,6 +17,7 @@ from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, Code, answer, refuse, verdict
 from ordercast.trace.reader import read_runs
 from ordercast.trace.schema import Row, TraceError
+from ordercast.trace.trimmed import common_part
 
 MOST_SHOWN = 6
 """Violations told to people; JSON has all that the auditor keeps."""
@@ -35,6 +36,13 @@ def audit(
     engine: Annotated[Engine, typer.Option(help="Which auditor; the reference is plain Python.")] = (
         Engine.REFERENCE
     ),
+    trimmed: Annotated[
+        bool,
+        typer.Option(
+            "--trimmed",
+            help="The oldest files of the trace were deleted (trace_files): judge what all nodes still have.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Check every guarantee against a trace, simulated or real.
@@ -43,7 +51,7 @@ def audit(
     """
     names: list[str] = []
     try:
-        report = audit_runs(_noting(read_runs(trace), names))
+        report = audit_runs(_noting(_common(read_runs(trace)) if trimmed else read_runs(trace), names))
     except TraceError as error:
         refuse(str(error))
     if not names:
@@ -55,6 +63,11 @@ def audit(
         runs = "1 run" if len(names) == 1 else f"{len(names):,} runs"
         SAY.print(verdict_of(report, f"{report.events:,} events of {runs}"))
     raise typer.Exit(Code.OK if report.clean else Code.FAILED)
+
+
+def _common(runs: Iterator[tuple[str, list[Row]]]) -> Iterator[tuple[str, list[Row]]]:
+    for name, rows in runs:
+        yield name, common_part(rows)
 
 
 def _noting(runs: Iterator[tuple[str, list[Row]]], names: list[str]) -> Iterator[tuple[str, list[Row]]]:
