@@ -40,7 +40,7 @@ from ordercast.core.contract import (
     Timer,
     Unicast,
 )
-from ordercast.core.identity import Guarantee, NodeId
+from ordercast.core.identity import Guarantee, Kind, NodeId
 from ordercast.errors import OrdercastError
 from ordercast.runtime.attention import Attention
 from ordercast.runtime.ending import EndingOnError
@@ -367,7 +367,8 @@ class Driver:
                 if self._recorder is not None:
                     self._recorder.install(now, configuration)
                 members = ", ".join(map(str, configuration.members))
-                LOG.info("%s configuration %s: %s", configuration.kind, configuration.id, members)
+                level = logging.INFO if configuration.kind is Kind.REGULAR else logging.DEBUG
+                LOG.log(level, "%s configuration %s: %s", configuration.kind, configuration.id, members)
                 self._sink.install(configuration)
             case Shift(state, because):
                 self.state, self.because = state, because
