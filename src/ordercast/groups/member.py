@@ -211,14 +211,14 @@ class Member:
         self.driver.start(self.incarnation, storage.stored)
         self.largest = self.driver.machine.room
         self._watch = asyncio.create_task(self._look_after(), name="ordercast")
-        if self.config.data is not None:
-            self._control = Control(self.config.data / SOCKET, self.status)
-            await self._control.start()
         if self.config.metrics is not None:
             from ordercast.runtime.metrics import Metrics
 
             self._metrics = Metrics(self.config.metrics, self.status)
             await self._metrics.start()
+        if self.config.data is not None:
+            self._control = Control(self.config.data / SOCKET, self.status)
+            await self._control.start()
         LOG.info("node %d, life %d, listens at %s", self.id, self.incarnation, self.address)
         while self.driver.state != "operational":
             self.check_open()
