@@ -18,7 +18,6 @@ from ordercast.cli.member import (
     TracedTo,
     among_others,
     live,
-    log_to_stderr,
     passing,
 )
 from ordercast.core.identity import Configuration, Kind
@@ -43,7 +42,6 @@ def listen(
 
     How the group is reached is told as to `ordercast send`. Exit code 3 if it cannot be reached.
     """
-    log_to_stderr("error")
     live(_listen(passing(config, seed, key, insecure, trace), group, count, timeout, json))
 
 

@@ -52,8 +52,6 @@ Patience = Annotated[
 
 SETTLE_S = 2.0
 """How long a member that was let in waits for the others that it has links to."""
-_log_level = "error"
-"""The last that `log_to_stderr` was told."""
 
 
 class NotReached(OrdercastError):
@@ -143,10 +141,13 @@ def _not_reached(config: NodeConfig, node: Node, timeout: float) -> NotReached:
     )
 
 
-def live(main: Coroutine[Any, Any, None]) -> None:
-    """Run until it is done; or until a signal, for which it has time to leave the group with a word."""
+def live(main: Coroutine[Any, Any, None], log: str = "error") -> None:
+    """Run until it is done; or until a signal, for which it has time to leave the group with a word.
+
+    What is at least as bad as ``log`` is told on stderr meanwhile.
+    """
     try:
-        with _logging(_log_level), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with _logging(log), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_interruptible(main))
     except asyncio.CancelledError:
         raise typer.Exit(Code.INTERRUPTED) from None
@@ -180,12 +181,6 @@ def fail(sentence: str) -> NoReturn:
     ASIDE.print("[bold red]error:[/]", end=" ")
     ASIDE.print(sentence, soft_wrap=True, markup=False)
     raise typer.Exit(Code.BROKEN)
-
-
-def log_to_stderr(level: str) -> None:
-    """What `live` logs from now on, and only while it runs: later code of this process has its own ways."""
-    global _log_level
-    _log_level = level
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from ordercast.cli.member import (
     TracedTo,
     configured,
     live,
-    log_to_stderr,
 )
 from ordercast.cli.screen import Code
 from ordercast.groups.api import Node
@@ -66,8 +65,7 @@ def node(
         metrics=metrics,
         log=log,
     )
-    log_to_stderr(chosen.log)
-    live(_run(chosen))
+    live(_run(chosen), log=chosen.log)
     raise typer.Exit(Code.OK)
 
 

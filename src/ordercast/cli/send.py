@@ -26,7 +26,6 @@ from ordercast.cli.member import (
     TracedTo,
     among_others,
     live,
-    log_to_stderr,
     passing,
 )
 from ordercast.cli.options import Json
@@ -64,7 +63,6 @@ def send(
     How the group is reached is in --config, or told by --seed and --key; without either, a node on this
     machine at the usual port is looked for. Exit code 3 if the group cannot be reached.
     """
-    log_to_stderr("error")
     chosen = passing(config, seed, key, insecure, trace)
     given = [os.fsencode(message) for message in messages or ()]
     if not given and sys.stdin.isatty():

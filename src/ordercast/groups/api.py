@@ -1,10 +1,6 @@
-"""What an application uses: a `Node`, which is one member of a ring, and its `Group`\\s.
+"""What an application uses: a `Node`, which is one member of a ring, and the groups it joins.
 
-async with ordercast.Node(seeds=["10.0.0.1:4801"], key="group.key", data="/var/lib/orders") as node:
-    group = await node.join("orders")
-    await group.send(b"one more")
-    async for event in group:
-        ...
+`ordercast.threads` has the same with calls that block.
 """
 
 from __future__ import annotations
@@ -16,15 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
-import msgspec
-
 from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.errors import MessageTooLarge, NodeClosed
 from ordercast.groups.envelope import tag
 from ordercast.groups.events import Delivery, Message
 from ordercast.groups.member import Member
 from ordercast.groups.session import Inbox, Session
-from ordercast.runtime.config import NodeConfig, check_names
+from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.keys import PREFIX, Keyring
 
 _CHUNK = 64 * 1024
@@ -235,8 +229,7 @@ class Node:
             key = None
         known = {name: value for name, value in given.items() if value is not None}
         self._keyring = None if key is None else Keyring.of(key)
-        check_names(known)
-        self.config = msgspec.structs.replace(config or NodeConfig(), **known)
+        self.config = (config or NodeConfig()).with_changes(**known)
         self._member: Member | None = None
         self._starting = False
 

@@ -240,8 +240,6 @@ class Member:
             if driver.ended:
                 self.check_open()
             await asyncio.sleep(0.005)
-            if driver.refusals and int(waited * 100) % 20 == 0:
-                self.links.greet()
 
     async def stop(self) -> None:
         """Leave, and give everything back; also when it is called twice, or cancelled."""
@@ -322,11 +320,7 @@ class Member:
     @property
     def has_room(self) -> bool:
         """Whether a message can be taken now, by somebody who has not waited."""
-        return (
-            self._queued < self.config.send_buffer
-            and not self._rooms
-            and not (self.driver.ended or self._leaving)
-        )
+        return self._below_limit() and not (self._rooms or self.driver.ended or self._leaving)
 
     def _below_limit(self) -> bool:
         return self._queued < self.config.send_buffer

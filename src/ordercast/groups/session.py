@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 
-from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
+from ordercast.core.identity import Batch, Configuration, Guarantee, MessageId, NodeId
 from ordercast.groups.envelope import tag_of
 from ordercast.groups.events import Delivery, Message
 
@@ -139,24 +139,21 @@ class Session:
     def _deliver_mixed(self, batch: Batch) -> None:
         """A batch for several groups: in runs of one group each."""
         bodies: list[bytes] = []
-        places: list[int] = []
         current: bytes | None = None
+        begins = 0
         for place, payload in enumerate(batch.payloads):
             tag = tag_of(payload)
-            if tag != current and bodies and current is not None:
-                self._put_run(current, batch, bodies, places)
-                bodies, places = [], []
-            current = tag
+            if tag != current:
+                self._put_run(current, batch, bodies, begins)
+                bodies, current, begins = [], tag, place
             if tag is not None:
                 bodies.append(payload[len(tag) :])
-                places.append(place)
-        if bodies and current is not None:
-            self._put_run(current, batch, bodies, places)
+        self._put_run(current, batch, bodies, begins)
 
-    def _put_run(self, tag: bytes, batch: Batch, bodies: list[bytes], places: list[int]) -> None:
-        number, slot = batch.number + places[0], batch.slot + places[0]
-        count = len(bodies)
-        self._put(tag, batch, bodies, range(number, number + count), range(slot, slot + count))
+    def _put_run(self, tag: bytes | None, batch: Batch, bodies: list[bytes], begins: int) -> None:
+        if tag is not None:
+            number, slot, count = batch.number + begins, batch.slot + begins, len(bodies)
+            self._put(tag, batch, bodies, range(number, number + count), range(slot, slot + count))
 
     def _put(self, tag: bytes, batch: Batch, bodies: list[bytes], numbers: range, slots: range) -> None:
         readers = self._inboxes.get(tag)
@@ -225,15 +222,14 @@ class Session:
             assert place >= 0, f"own message {number} was never delivered, but {batch.number} is"
             payload = batch.payloads[place]
             tag = tag_of(payload) or b""
-            delivery = Delivery(
-                [payload[len(tag) :]],
+            message = Message(
+                payload[len(tag) :],
                 batch.origin,
                 tag[2:].decode(),
                 batch.guarantee is Guarantee.SAFE,
-                batch.incarnation,
-                range(number, number + 1),
+                MessageId(batch.origin, batch.incarnation, number),
                 batch.configuration,
                 batch.seq,
-                range(batch.slot + place, batch.slot + place + 1),
+                batch.slot + place,
             )
-            future.set_result(next(delivery.messages()))
+            future.set_result(message)

@@ -27,8 +27,8 @@ LARGEST_BUFFER = 65_507
 MOST_SEGMENTS = 64
 """What every kernel with `UDP_SEGMENT` takes in one call."""
 CHECKED = 256
-"""Bytes of a packet that its checksum covers: all that a protocol reads of it, and the first payloads. UDP's
-own checksum is for accidents on the way; this one refuses what was made up, or put together wrongly."""
+"""Bytes of a packet that its checksum covers: the protocol's header, and what comes next. UDP's own checksum
+is for accidents on the way; this one refuses what is bent, or was put together wrongly. It is no seal."""
 MOST_PARTIAL = 64
 """Packets of one sender and channel that may be incomplete; the oldest is given up for a new one."""
 
