@@ -82,8 +82,13 @@ class Running:
             return None
 
     def up(self) -> dict[str, Any]:
-        """Its first status."""
-        found: dict[str, Any] = until(self.status, "the node's first status")
+        """Its status, once it has a ring: it can be asked before that."""
+
+        def there() -> dict[str, Any] | None:
+            found = self.status()
+            return found if found and found["state"] == "operational" else None
+
+        found: dict[str, Any] = until(there, "a node in a ring")
         return found
 
     @property
