@@ -24,6 +24,7 @@ MACHINES = ("totem", "multiring", "viewsync", "sequencers")
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "core": frozenset(),
     **{machine: frozenset({"core"}) for machine in MACHINES},
+    "sequencers": frozenset({"core", "viewsync"}),  # an orderer runs inside a view
     "trace": frozenset({"core"}),
     "audit": frozenset({"core", "trace"}),
     "draw": frozenset({"core", "trace"}),

@@ -22,6 +22,10 @@ class ConfigurationId(NamedTuple):
         return f"{self.seq}.{self.rep}"
 
 
+HIGHEST_LEVEL = 7
+"""Of resilience; beyond it a sender asks for safe delivery."""
+
+
 class Kind(StrEnum):
     """The two kinds of configuration an application is shown (000 §3)."""
 
@@ -45,6 +49,30 @@ class Guarantee(StrEnum):
     """Delivered in the one total order, after everything before it."""
     SAFE = "safe"
     """Also: not before every member of the configuration is known to have it."""
+    K1 = "k=1"
+    K2 = "k=2"
+    K3 = "k=3"
+    K4 = "k=4"
+    K5 = "k=5"
+    K6 = "k=6"
+    K7 = "k=7"
+    """A level of resilience (004 §3.2.2): not before so many members are known to have it. Offered by the
+    sequencer family, where agreed means a majority."""
+
+    @classmethod
+    def of(cls, level: int) -> Guarantee:
+        """That level of resilience."""
+        if not 1 <= level <= HIGHEST_LEVEL:
+            raise ValueError(f"no level of resilience {level}: choose 1 to {HIGHEST_LEVEL}, or ask for safe")
+        return cls(f"k={level}")
+
+    def needed(self, members: int) -> int:
+        """How many of so many members must be known to have a message before it is delivered."""
+        if self is Guarantee.AGREED:
+            return members // 2 + 1
+        if self is Guarantee.SAFE:
+            return members
+        return min(int(self.value[2:]), members)
 
 
 class MessageId(NamedTuple):

@@ -311,7 +311,7 @@ def _ambush(
     if not states or count < 3 or stream.random() < 0.5:
         return []
     moment = stream.randrange(duration_us // 5, duration_us * 3 // 5)
-    first, guarantee = stream.choice(nodes), stream.choice((Guarantee.SAFE, *Guarantee))
+    first, guarantee = stream.choice(nodes), stream.choice((Guarantee.SAFE, Guarantee.AGREED, Guarantee.SAFE))
     spread_us = stream.choice((1, 300, 3_000))
     faults: list[Fault] = []
     if stream.random() < 0.4:  # much of it is still missing here and there when the node dies

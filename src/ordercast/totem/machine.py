@@ -162,6 +162,11 @@ class TotemMachine(Formation):
     ) -> None:
         if self.incarnation < 0 or self.leaving:
             raise RuntimeError(f"node {self.me} takes no messages: it is not started, or it is leaving")
+        if guarantee is not Guarantee.AGREED and guarantee is not Guarantee.SAFE:
+            raise ValueError(
+                f"totem has no level of resilience {guarantee}: send agreed, or safe; "
+                "the sequencer family (total, cm, rbp, irbp, pinwheel, dtp) offers levels"
+            )
         largest = max(map(len, payloads), default=0)
         if largest > self.config.max_message_size:
             raise ValueError(

@@ -1,0 +1,117 @@
+"""Timeouts and windows of the sequencer family: one validated object, the same at every member."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ordercast.core.wire import MAX_PACKET
+
+
+class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every field has a default that suits a local network; times are microseconds.
+
+    Wrong combinations raise `ValueError` with what to change.
+    """
+
+    # --- ordering
+
+    resilience: int = 0
+    """How many members must be known to have an agreed message before it is delivered (004 §3.2.2); 0 is a
+    majority, which no minority that was cut off can contradict. 1 delivers at once."""
+
+    window: int = 8
+    """Packets of its own that a member may have on the way without knowing their places. CM and DTP keep to
+    one (002 §4.2, "Flow control")."""
+
+    batch: int = 64
+    """Packets to which one acknowledgement may give places; 1 is the paper's CM (004 §3.3.1)."""
+
+    max_unstable: int = 1_024
+    """Places that may be given out beyond what all members have: bounds what each keeps."""
+
+    silence_us: int = 100_000
+    """How long who orders waits for something to order before the token moves on without (T in 002 §4.2)."""
+
+    hurry_us: int = 500
+    """The same while something is not yet known to be with all: nobody should wait for a whole silence."""
+
+    retry_us: int = 20_000
+    """Without an answer for this long, a packet is sent again."""
+
+    max_requests: int = 64
+    """Most packets that are asked for at a time."""
+
+    keep_bytes: int = 16 * 1024 * 1024
+    """How much of what all in the token list have is kept for externals (004 §4.4.3)."""
+
+    packet_size: int = 1_400
+    """Largest packet of messages, in bytes."""
+
+    max_message_size: int = 16 * 1024 * 1024
+    """Largest application message, in bytes."""
+
+    send_queue: int = 32 * 1024 * 1024
+    """Bytes of accepted messages that may wait to be broadcast; beyond that the submitter waits."""
+
+    # --- membership
+
+    heartbeat_us: int = 20_000
+    """How often a member that sends nothing else shows that it lives."""
+
+    aggressive_us: int = 60_000
+    """After this long without a sign of life, a member that is waited for is suspected (004 §4.1, active)."""
+
+    conservative_us: int = 200_000
+    """After this long without a sign of life, any member is suspected (004 §4.1, passive)."""
+
+    change_us: int = 10_000
+    """How often what belongs to a change of view is sent again until the change is over."""
+
+    round_us: int = 40_000
+    """How long a coordinator has before the next one tries; each round has longer (004 §4.3.2, consensus)."""
+
+    join_us: int = 20_000
+    """How often a node that is in no view asks to be let in."""
+
+    founders: int = 1
+    """How many nodes must agree to begin a new group. With more than half of all nodes that will ever be
+    started, a group cannot be begun twice, whatever the network does."""
+
+    found_us: int = 100_000
+    """How long a node looks for a group before it begins one."""
+
+    max_members: int = 128
+    """Most nodes in a view."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) < (0 if name in _MAY_BE_ZERO else 1):
+                raise ValueError(f"{name} is {getattr(self, name)}: give it a positive number")
+        for small, large, why in _ORDER:
+            if getattr(self, small) >= getattr(self, large):
+                raise ValueError(
+                    f"{small} ({getattr(self, small)}) must be smaller than {large} "
+                    f"({getattr(self, large)}): {why}"
+                )
+        for name, low, high in _RANGES:
+            if not low <= getattr(self, name) <= high:
+                raise ValueError(f"{name} is {getattr(self, name)}: choose between {low} and {high}")
+
+
+_MAY_BE_ZERO = {"resilience", "keep_bytes"}
+_ORDER = (
+    (
+        "heartbeat_us",
+        "aggressive_us",
+        "a heartbeat that is lost should be followed by another in time",
+    ),
+    ("aggressive_us", "conservative_us", "who is waited for is suspected before who is not"),
+    ("change_us", "round_us", "what a coordinator lost should be sent again before the next one tries"),
+    ("max_message_size", "send_queue", "the largest message has to fit into the queue"),
+)
+_RANGES = (
+    ("packet_size", 256, MAX_PACKET),
+    ("resilience", 0, 7),
+    ("max_requests", 1, 1024),
+    ("max_members", 1, 1024),
+)
