@@ -12,7 +12,7 @@ from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY
 from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
 from ordercast.sim.network import Lan
-from ordercast.sim.protocol import Protocol
+from ordercast.sim.protocol import About, Protocol
 from ordercast.sim.world import MachineFactory
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.machine import TotemMachine
@@ -91,11 +91,23 @@ def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
 
 TOTEM = Protocol(
     name="totem",
+    summary="A token goes round a ring of all members; who holds it numbers and multicasts its messages.",
+    about=About(
+        ordered="the sender, when it has the token",
+        hops="half a rotation for the token, and 1",
+        agreed="when all before it is here",
+        safe="when all members have it: after two rotations",
+        tolerates="any; each part of a group goes on by itself, and parts merge",
+        choose="high load, many senders, or parts that have to go on alone",
+    ),
     make=_make_totem,
     build=_build_totem,
+    settings=TotemConfig,
     states=tuple(State),
+    settled=State.OPERATIONAL,
     draw_settings=_draw_totem,
     kind_of=kind_name,
+    promises="extended-virtual-synchrony",
     checks=EXTENDED_VIRTUAL_SYNCHRONY,
     survives_amnesia=True,
 )

@@ -7,18 +7,15 @@ To look at one: ``ordercast sim scenario --draw tests/scenarios/FILE``.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from ordercast.audit.properties import audit
 from ordercast.protocols import PROTOCOLS
 from ordercast.sim.expect import Clean, Enters
 from ordercast.sim.scenario import parse, run
 from ordercast.totem.states import NEXT, State
-from ordercast.trace.schema import Row
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
@@ -28,13 +25,9 @@ def text(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def violations(rows: Sequence[Row]) -> Sequence[object]:
-    return audit(rows).violations
-
-
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_it_goes_as_the_paper_says(file: Path) -> None:
-    report = run(parse(text(file)), {name: each.make for name, each in PROTOCOLS.items()}, violations)
+    report = run(parse(text(file)), PROTOCOLS)
     assert report.ok, f"{file.name}\n{report}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
+from toy_protocol import toy
 from toy_sequencer import Sequencer
 
 from ordercast.core.contract import Effect
@@ -38,16 +39,7 @@ def settings(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:
     return {"nodes": nodes}
 
 
-PROTOCOL = Protocol(
-    name="careless",
-    make=make,
-    build=lambda settings, node, in_flight: Careless(node, range(1, int(str(settings["nodes"])) + 1)),
-    states=("starting", "running", "quiet"),
-    draw_settings=settings,
-    kind_of=lambda data: None,
-    checks={},
-    survives_amnesia=True,
-)
+PROTOCOL = toy(name="careless", make=make, draw_settings=settings, survives_amnesia=True)
 
 
 def find(name: str) -> Protocol:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from toy_sequencer import Sequencer, sequencers
+from toy_protocol import toy
 
 from ordercast.audit.explain import Violation
 from ordercast.audit.history import History
@@ -11,7 +11,6 @@ from ordercast.sim import experiment
 from ordercast.sim.experiment import WARM_UP_US, Experiment, Figures, conduct
 from ordercast.sim.faults import At, Crash
 from ordercast.sim.network import Lan, NetworkConfig, preset
-from ordercast.sim.protocol import Protocol
 from ordercast.sim.workload import Workload
 from ordercast.trace.reader import read_runs
 from ordercast.trace.writer import TraceWriter
@@ -21,16 +20,7 @@ def objection(history: History) -> list[Violation]:
     return [Violation("objection", (1,), (), (), f"{history.events} events are too many.")]
 
 
-TOY = Protocol(
-    name="toy",
-    make=lambda settings: sequencers((1, 2, 3)),
-    build=lambda settings, node, in_flight: Sequencer(node, (1, 2, 3)),
-    states=(),
-    draw_settings=lambda stream, nodes, lan: {},
-    kind_of=lambda data: None,
-    checks={},
-    survives_amnesia=False,
-)
+TOY = toy()
 
 
 def toy_run(network: NetworkConfig | None = None, audited: bool = True, **load: object) -> Experiment:

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
 import pytest
 from careless import PROTOCOL
+from toy_protocol import FRAGILE, Fragile, toy
 
+from ordercast.core.contract import Effect, Event, Install
 from ordercast.mutants import MUTANTS
 from ordercast.protocols import TOTEM
 from ordercast.sim.campaign import Totals, explore
@@ -14,6 +19,7 @@ from ordercast.sim.faults import (
     Crash,
     Cut,
     Fault,
+    Gone,
     Heal,
     Partition,
     Pause,
@@ -21,7 +27,7 @@ from ordercast.sim.faults import (
     Resume,
     When,
 )
-from ordercast.sim.fuzz import Case, Cuts, Result, cut, plan, restrict, run, shorten
+from ordercast.sim.fuzz import NO_MAJORITY, Case, Cuts, Result, cut, plan, restrict, run, shorten
 from ordercast.sim.network import Lan
 from ordercast.sim.workload import Workload
 from ordercast.sim.world import World
@@ -181,3 +187,82 @@ def test_a_group_that_falls_apart_at_every_loss_is_noticed() -> None:
     """Without retransmission a ring is formed anew for each packet that is lost; in the end it converges."""
     with MUTANTS["requests-not-answered"].planted():
         assert any(run(TOTEM, plan(TOTEM, seed, (2, 7)))[0].failed for seed in range(60))
+
+
+# --- primary partitions and lives that end by themselves ----------------------------------------
+
+
+def fragile(*faults: Fault) -> tuple[Result, World]:
+    return run(FRAGILE, case(*faults))
+
+
+def test_a_machine_that_halts_by_itself_comes_back_and_has_to_converge() -> None:
+    result, world = fragile(At(99_999, Gone(2, 2)))
+    assert result.failed is None
+    assert world.hosts[2].incarnation == 1
+    assert world.halt_reasons == {"excluded": 1}
+    assert result.coverage["wrong suspicion"] == result.coverage["halt"] == result.coverage["restart"] == 1
+
+
+def test_a_node_that_is_about_to_come_back_is_waited_for() -> None:
+    """What is looked at first, when faults end, is a group without it: the others do not count as all."""
+    result, world = fragile(At(99_999, Gone(3, 3)))
+    assert result.failed is None
+    assert world.up(3)
+
+
+def test_without_a_majority_of_the_last_view_nothing_is_asked_for() -> None:
+    result, world = fragile(At(1_000, Crash(1)), At(2_000, Crash(3)))
+    assert result.failed is None
+    assert result.coverage[NO_MAJORITY] == 1
+    assert world.latest is not None
+    assert world.latest.members == (1, 2, 3)
+
+
+def test_with_one_the_group_has_to_go_on() -> None:
+    result, _ = fragile(At(1_000, Crash(3)))
+    assert result.failed == "live-membership"
+    assert NO_MAJORITY not in result.coverage
+
+
+def test_where_any_part_goes_on_a_majority_means_nothing() -> None:
+    anywhere = FRAGILE._replace(primary_partition=False, make=toy().make)
+    result, _ = run(anywhere, case(At(1_000, Crash(1)), At(2_000, Crash(3))))
+    assert result.failed == "live-membership"
+
+
+def test_a_group_that_never_began_needs_a_majority_of_all() -> None:
+    """Two of five have never installed anything: they may wait for a third for ever."""
+    faults = [When(None, "starting", Crash(node), delay_us=0) for node in (3, 4, 5)]
+    silent = FRAGILE._replace(make=lambda settings: lambda node, stream: Silent(node, range(1, 6)))
+    result, _ = run(silent, case(*faults, nodes=(1, 2, 3, 4, 5)))
+    assert (result.failed, result.coverage[NO_MAJORITY]) == (None, 1)
+    result, _ = run(silent, case(nodes=(1, 2, 3, 4, 5)))
+    assert result.failed == "live-membership"
+
+
+class Silent(Fragile):
+    """One that never installs anything."""
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        return [effect for effect in super().handle(now_us, event) if not isinstance(effect, Install)]
+
+
+def test_who_crashed_is_counted_by_role_and_what_never_happened_is_listed() -> None:
+    result, _ = fragile(
+        At(1_000, Crash(1)), At(2_000, Restart(1)), At(3_000, Crash(3)), At(4_000, Restart(3))
+    )
+    assert result.coverage["sequencer lost"] == 1
+    assert result.coverage["next sequencer lost"] == 0
+    assert result.coverage["simple member lost"] == 1
+    assert result.coverage["nothing heard"] > 0, "a reason for changes of state"
+    assert result.coverage["wrong suspicion"] == 0
+
+
+def test_levels_of_resilience_are_drawn_for_protocols_that_have_them() -> None:
+    levels = {plan(FRAGILE, seed, NODES).workload.levels for seed in range(30)}
+    assert levels == {0.0, 0.3, 1.0}
+    assert {plan(PROTOCOL, seed, NODES).workload.levels for seed in range(30)} == {0.0}
+    for seed in range(30):
+        with_levels, without = (plan(protocol, seed, NODES).workload for protocol in (FRAGILE, PROTOCOL))
+        assert msgspec.structs.replace(with_levels, levels=0.0) == without, "all else is drawn as before"

@@ -1,17 +1,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
-from toy_sequencer import Sequencer
+from toy_protocol import FRAGILE, toy
+from toy_sequencer import Sequencer, sequencers
 
+from ordercast.audit.explain import Violation
+from ordercast.audit.history import History
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sim.expect import Delivers, Installs, Membership
 from ordercast.sim.faults import At, Clog, Crash, Partition, Send, When
 from ordercast.sim.network import Lan
 from ordercast.sim.scenario import Report, ScenarioError, parse, run
-from ordercast.trace.schema import Row
+from ordercast.sim.world import MachineFactory
+
+PAIR = {"toy": toy(make=lambda settings: sequencers((1, 2)))}
 
 STORY = """
 # a sequencer p, and q that is cut off for a while
@@ -28,20 +33,20 @@ until 200ms
 """
 
 
-def play(expectations: str, violations: Sequence[object] = ()) -> Report:
-    def factory(settings: dict[str, str]) -> object:
+def play(expectations: str, violations: Sequence[Violation] = ()) -> Report:
+    def factory(settings: Mapping[str, object]) -> MachineFactory:
         assert settings == {"room": "5000"}
 
         def make(node: NodeId, stream: random.Random) -> Sequencer:
-            return Sequencer(node, (1, 2, 3), int(settings["room"]))
+            return Sequencer(node, (1, 2, 3), int(str(settings["room"])))
 
         return make
 
-    def audit(rows: Sequence[Row]) -> Sequence[object]:
-        assert rows
-        return violations
+    def check(history: History) -> list[Violation]:
+        assert history.events
+        return list(violations)
 
-    return run(parse(STORY + expectations), {"toy": factory}, audit)  # type: ignore[dict-item]
+    return run(parse(STORY + expectations), {"toy": toy(make=factory, checks={"check": check})})
 
 
 @pytest.mark.parametrize(
@@ -87,23 +92,51 @@ def test_a_failed_expectation_says_what_happened_instead(expectation: str, becau
 
 
 def test_clean_fails_with_what_the_auditor_found() -> None:
-    report = play("expect clean", violations=["total-order broken"])
-    assert report.outcomes[0].problems == ("total-order broken",)
+    report = play("expect clean", violations=[Violation("total-order", (), (), (), "it is broken.")])
+    assert report.outcomes[0].problems == ("total-order: it is broken.",)
 
 
-def test_clean_needs_an_auditor() -> None:
-    with pytest.raises(ValueError, match="give the auditor"):
-        run(parse("nodes p\nuntil 1ms\nexpect clean"), {"toy": lambda s: lambda n, r: Sequencer(n, (1,))})
+def test_clean_asks_for_what_the_protocol_promises() -> None:
+    def objection(history: History) -> list[Violation]:
+        return [Violation("objection", (), (), (), "there is one.")]
+
+    both = {"easy": toy(name="easy"), "strict": toy(name="strict", checks={"objection": objection})}
+    story = "nodes p q r\nprotocol {}\nuntil 1ms\nexpect clean"
+    assert run(parse(story.format("easy")), both).ok
+    assert not run(parse(story.format("strict")), both).ok
+
+
+def test_the_first_protocol_runs_where_none_is_named() -> None:
+    def refused(settings: Mapping[str, object]) -> MachineFactory:
+        raise ValueError("there is no setting room")
+
+    both = {"first": toy(name="first"), "second": toy(name="second", make=refused)}
+    assert run(parse("nodes p q r\nuntil 1ms\nexpect p ends in pqr"), both).ok
+    with pytest.raises(ScenarioError, match="no setting room"):
+        run(parse("nodes p q r\nprotocol second\nuntil 1ms"), both)
+
+
+def test_a_machine_that_halts_by_itself_comes_back() -> None:
+    text = "nodes p q r\nset nodes=3\nat 5ms gone q at q\nat 60ms p sends a\nuntil 90ms\nexpect q halts"
+    report = run(parse(f"{text}\nexpect q delivers a"), {"fragile": FRAGILE})
+    assert report.ok, str(report)
+    assert report.world.hosts[2].incarnation == 1
+
+
+def test_messages_are_sent_at_a_level_of_resilience() -> None:
+    text = "nodes p q r\nat 1ms p sends a k=3\nat 2ms q sends b\nuntil 9ms"
+    world = run(parse(text), {"toy": toy()}).world
+    assert [row[16] for row in world.rows if row[4] == "submit"] == ["k=3", "agreed"]
 
 
 def test_a_partition_at_0_is_there_before_the_nodes_start() -> None:
     text = "nodes p q\nat 0ms partition p | q\nat 0ms p sends a\nuntil 5ms\nexpect q never delivers a"
-    assert run(parse(text), {"toy": lambda s: lambda n, r: Sequencer(n, (1, 2))}).ok
+    assert run(parse(text), PAIR).ok
 
 
 def test_others_start_later_by_restart_in_their_first_life() -> None:
     text = "nodes p q\nstart p\nat 5ms restart q\nat 6ms p sends a\nuntil 9ms\nexpect q delivers a"
-    report = run(parse(text), {"toy": lambda s: lambda n, r: Sequencer(n, (1, 2))})
+    report = run(parse(text), PAIR)
     assert report.ok, str(report)
     assert report.world.hosts[2].incarnation == 0
     assert {row[4] for row in report.world.rows} == {"install", "submit", "deliver"}
@@ -112,7 +145,7 @@ def test_others_start_later_by_restart_in_their_first_life() -> None:
 def test_load_runs_beside_named_messages() -> None:
     load = "load arrivals=deterministic rate=1000 size=20"
     text = f"nodes p q\n{load}\nat 5ms p sends a*3 size 7\nuntil 20ms\nexpect q delivers a*3"
-    report = run(parse(text), {"toy": lambda s: lambda n, r: Sequencer(n, (1, 2))})
+    report = run(parse(text), PAIR)
     assert report.ok, str(report)
     assert report.world.accepted == 24
 
@@ -191,4 +224,4 @@ def test_what_cannot_be_read_is_refused_with_line_and_expectation(text: str, com
 
 def test_an_unknown_protocol_is_refused() -> None:
     with pytest.raises(ScenarioError, match="no protocol 'x'; there are toy"):
-        run(parse("nodes p\nprotocol x\nuntil 1s"), {"toy": lambda s: lambda n, r: Sequencer(n, (1,))})
+        run(parse("nodes p\nprotocol x\nuntil 1s"), PAIR)

@@ -36,7 +36,7 @@ from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guara
 HEADER = struct.Struct("<BBIIQQ")
 ASK, ORDER = 1, 2
 QUIET_US = 50_000
-WORDS = (Guarantee.AGREED, Guarantee.SAFE)
+WORDS = tuple(Guarantee)
 
 
 class Sequencer:

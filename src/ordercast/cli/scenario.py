@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ordercast.audit.explain import Violation
-from ordercast.audit.properties import audit
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, Code, answer, refuse, verdict
 from ordercast.draw.spacetime import tell
@@ -18,7 +16,6 @@ from ordercast.protocols import PROTOCOLS
 from ordercast.sim.notes import notes
 from ordercast.sim.scenario import Report, Scenario, ScenarioError, parse
 from ordercast.sim.scenario import run as run_scenario
-from ordercast.trace.schema import Row
 
 
 def scenario(
@@ -48,18 +45,13 @@ def scenario(
 def _run(file: Path) -> tuple[Scenario, Report]:
     try:
         story = parse(file.read_text(encoding="utf-8"))
-        return story, run_scenario(story, {name: each.make for name, each in PROTOCOLS.items()}, _audit)
+        return story, run_scenario(story, PROTOCOLS)
     except OSError as error:
         refuse(f"{file} cannot be read: {error.strerror}")
     except UnicodeDecodeError:
         refuse(f"{file} is not a scenario: it is no text")
     except ScenarioError as error:
         refuse(f"{file}: {error}")
-
-
-def _audit(rows: Any) -> tuple[Violation, ...]:
-    checked: list[Row] = rows
-    return audit(checked).violations
 
 
 def _outcomes(report: Report) -> list[dict[str, Any]]:

@@ -25,7 +25,6 @@ from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.network import NetworkConfig
 from ordercast.sim.protocol import Protocol
 from ordercast.sim.workload import Workload, drive
-from ordercast.sim.world import World
 from ordercast.trace.metrics import Latency, Metrics, measure
 from ordercast.trace.schema import Row
 from ordercast.trace.writer import TraceWriter
@@ -205,13 +204,9 @@ class _Conductor:
         self._stats: dict[tuple[NodeId, int], dict[str, float]] = {}
         self._busy_us = 0.0
         self._drops: Counter[str] = Counter()
-        self._world = World(
-            protocol.make(experiment.settings),
-            tuple(range(1, experiment.nodes + 1)),
-            experiment.network,
-            experiment.seed,
-            packets=experiment.packets,
-            kind_of=protocol.kind_of,
+        nodes = tuple(range(1, experiment.nodes + 1))
+        self._world = protocol.world(
+            experiment.settings, nodes, experiment.network, experiment.seed, packets=experiment.packets
         )
 
     def figures(self) -> Figures:

@@ -10,7 +10,7 @@ the one of scenario files: ``str(fault)`` writes it and `parse_action` reads it.
     brake s                  unbrake s                    gone s at t
     cut p -> q               uncut p -> q                 burst 0.3 for 20ms
     clog p -> q              clog p -> q by 5ms           unclog p -> q
-    p sends a                p sends a x*50 size 1000 safe
+    p sends a                p sends a x*50 size 1000 safe               p sends a k=2
 
 An action that does not apply (crash of a node that is down) does nothing. In the action of a `When`,
 ``it`` is the node that entered the state.
@@ -272,12 +272,10 @@ def action_text(action: Action, name: Names = _plain_name) -> str:
         case Gone(node, to):
             return f"gone {name(node)} at {name(to)}"
         case Send(node, names, size, guarantee):
-            return f"{name(node)} sends {' '.join(names)} size {size}{_SAFELY[guarantee]}"
+            asked = "" if guarantee is Guarantee.AGREED else f" {guarantee}"
+            return f"{name(node)} sends {' '.join(names)} size {size}{asked}"
         case _:
             return verb
-
-
-_SAFELY = {Guarantee.AGREED: "", Guarantee.SAFE: " safe"}
 
 
 # --- when ------------------------------------------------------------------------------------------
@@ -409,12 +407,12 @@ def parse_action(words: Sequence[str], nodes: Mapping[str, NodeId]) -> Actions:
 
 
 def _parse_send(node: NodeId, text: str) -> Send:
-    match = re.fullmatch(r"(.+?)(?: size (\d+))?( safe)?", text)
+    match = re.fullmatch(r"(.+?)(?: size (\d+))?(?: (safe|k=[1-7]))?", text)
     if match is None:
         raise ValueError("expected the names of messages, as in: p sends a b x*50 size 1000 safe")
     names = tuple(match[1].split())
     each_name(names)
-    guarantee = Guarantee.SAFE if match[3] else Guarantee.AGREED
+    guarantee = Guarantee(match[3]) if match[3] else Guarantee.AGREED
     return Send(node, names, int(match[2]) if match[2] else 100, guarantee)
 
 

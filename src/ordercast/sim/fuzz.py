@@ -1,7 +1,8 @@
 """The fuzzer: from a seed a group, a network, settings, a load and faults; then the auditor's word.
 
 Safety is judged over the whole run. Then the faults stop, the network's own losses included, and within
-a bound the nodes that are up have to be in one configuration and deliver everything that is sent in it.
+a bound the nodes that are up have to be in one configuration and deliver everything that is sent in it. Where
+only a primary partition goes on, that is asked for if a majority of the last view's nodes is up.
 
 A `Case` is all of a run, as data: the seed alone gives it, and cuts (`Cuts`) make it smaller.
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 import gc
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -119,7 +120,7 @@ def plan(protocol: Protocol, seed: int, nodes: tuple[int, int], cuts: Cuts | Non
         nodes=members,
         network=network,
         settings=protocol.draw_settings(random.Random(f"{seed}/settings"), count, network),
-        workload=_draw_workload(random.Random(f"{seed}/workload")),
+        workload=_draw_workload(seed, protocol.levels),
         faults=tuple(drawn),
         duration_us=duration_us,
     )
@@ -196,7 +197,8 @@ def _draw_network(stream: random.Random) -> Lan:
     )
 
 
-def _draw_workload(stream: random.Random) -> Workload:
+def _draw_workload(seed: int, levels: bool) -> Workload:
+    stream = random.Random(f"{seed}/workload")
     return Workload(
         arrivals=stream.choice(("poisson", "poisson", "deterministic")),
         rate=float(stream.choice((30, 100, 400))),
@@ -204,33 +206,42 @@ def _draw_workload(stream: random.Random) -> Workload:
         size_to=stream.choice((100, 400, 3_000)),
         safe=stream.choice((0.0, 0.3, 0.5, 1.0)),
         start_us=stream.choice((0, 100_000)),
+        levels=random.Random(f"{seed}/levels").choice((0.0, 0.0, 0.3, 1.0)) if levels else 0.0,
     )
 
 
 def run(protocol: Protocol, case: Case, *, packets: bool = False) -> tuple[Result, World]:
     """Carry out a case and judge it."""
-    world = World(
-        protocol.make(case.settings),
-        case.nodes,
-        case.network,
-        case.seed,
-        packets=packets,
-        kind_of=protocol.kind_of,
-        history=100_000,
+    world = protocol.world(
+        case.settings, case.nodes, case.network, case.seed, packets=packets, history=100_000
     )
     with without_garbage_collection():
         try:
-            converged, expectation = _drive(world, case)
+            end = _drive(world, case, protocol.primary_partition)
         except Exception as error:  # noqa: BLE001 - whatever a machine raises is a finding, named as such
             found = f"{type(error).__name__}: {error}"
-            return _result(world, case, Report(), True, {"exception": 1}, [found]), world
-        report = audit(world.rows, expectation, protocol.checks)
+            seen = coverage(world, protocol.hits)
+            return _result(world, case, Report(), True, {"exception": 1}, [found], seen), world
+        report = audit(world.rows, end.expectation, protocol.checks)
+    seen = coverage(world, protocol.hits)
+    if not end.majority:
+        seen[NO_MAJORITY] += 1
     extra = {"corrupt": len(world.corrupt)} if world.corrupt else {}
     sentences = [str(corruption) for corruption in world.corrupt[:3]]
-    return _result(world, case, report, converged, extra, sentences), world
+    return _result(world, case, report, end.converged, extra, sentences, seen), world
 
 
-def _drive(world: World, case: Case) -> tuple[bool, Expectation | None]:
+class _End(NamedTuple):
+    """How a run ended."""
+
+    converged: bool
+    expectation: Expectation | None = None
+    """What liveness asks for; None if it is not asked for."""
+    majority: bool = True
+    """False: too few of the last view were left for anything to be asked for."""
+
+
+def _drive(world: World, case: Case, primary: bool) -> _End:
     """Faults, then calm until all is one configuration, then messages in it."""
     drive(world, case.workload)
     schedule(world, case.faults)
@@ -238,11 +249,14 @@ def _drive(world: World, case: Case) -> tuple[bool, Expectation | None]:
     _advance(world, case.duration_us)
     world.network.recover()
     while not _one_configuration(world):
+        if primary and not _majority(world):
+            _advance(world, world.now + AFTERMATH_US)
+            return _End(converged=True, majority=False)
         if world.now - case.duration_us > BOUND_US:
-            return False, None
+            return _End(converged=False)
         _advance(world, world.now + SLICE_US)
-    if random.Random(f"{case.seed}/drizzle").random() < 0.2 and not _steady_in_drizzle(world):
-        return False, None
+    if random.Random(f"{case.seed}/drizzle").random() < 0.2 and not _steady_in_drizzle(world, primary):
+        return _End(converged=False)
     _advance(world, world.now + AFTERMATH_US)
     world.close()
     left, since_us = _unfinished(world), world.now
@@ -252,16 +266,28 @@ def _drive(world: World, case: Case) -> tuple[bool, Expectation | None]:
             left, since_us = now_left, world.now
     _advance(world, world.now + AFTERMATH_US)
     up = frozenset(node for node in world.nodes if world.up(node))
-    return True, Expectation(components=(up,) if up else ())
+    return _End(converged=True, expectation=Expectation(components=(up,) if up else ()))
 
 
-def _steady_in_drizzle(world: World) -> bool:
-    """Whether the group keeps together while a packet is lost now and then, and messages are sent."""
+def _majority(world: World) -> bool:
+    """Whether those that live can go on from the last view, or can begin one if there was none."""
+    last = world.latest.members if world.latest is not None else world.nodes
+    return 2 * sum(world.living(node) for node in last) > len(last)
+
+
+def _steady_in_drizzle(world: World, primary: bool) -> bool:
+    """Whether the group keeps together while a packet is lost now and then, and messages are sent.
+
+    In a primary partition a node that was suspected comes back by way of another view: it has time to.
+    """
     begun = len(world.rows)
     world.network.links.begin_burst(DRIZZLE)
     _advance(world, world.now + DRIZZLE_US)
     world.network.links.end_burst(DRIZZLE)
     installed = Counter(row[0] for row in world.rows[begun:] if row[4] == "install" and row[7] == "regular")
+    calm_us = world.now
+    while primary and not _one_configuration(world) and world.now - calm_us <= BOUND_US:
+        _advance(world, world.now + SLICE_US)
     return max(installed.values(), default=0) <= MOST_INSTALLED
 
 
@@ -280,7 +306,7 @@ def _unfinished(world: World) -> int:
 
 def _one_configuration(world: World) -> bool:
     """Whether every node that is up is in one regular configuration of exactly those nodes."""
-    up = tuple(node for node in world.nodes if world.up(node))
+    up = tuple(node for node in world.nodes if world.living(node))
     current = {world.hosts[node].configuration for node in up}
     if not up:
         return True
@@ -295,6 +321,7 @@ def _result(
     converged: bool,
     extra: dict[str, int],
     sentences: list[str],
+    seen: Counter[str],
 ) -> Result:
     broken = {code: count for code, count in report.properties.items() if count}
     return Result(
@@ -305,13 +332,33 @@ def _result(
         events=world.handled,
         receptions=world.receptions,
         rows=len(world.rows),
-        coverage=dict(coverage(world)),
+        coverage=dict(seen),
     )
 
 
-def coverage(world: World) -> Counter[str]:
-    """What happened in a run that a fuzzer has to make happen."""
-    seen: Counter[str] = Counter()
+NO_MAJORITY = "no majority of the last view left: liveness not judged"
+WRONG_SUSPICION = "wrong suspicion"
+"""A node found itself excluded, and it had not crashed."""
+LOST = {
+    "sequencer": "sequencer lost",
+    "next": "next sequencer lost",
+    "member": "simple member lost",
+    "external": "external lost",
+}
+"""What it is called when a machine of that role crashes (004 §3.2.1)."""
+
+
+def coverage(world: World, hits: Collection[str] = ()) -> Counter[str]:
+    """What happened in a run that a fuzzer has to make happen.
+
+    Of `hits` each is listed, also if it never happened: the crash of a machine by its role (`LOST`), a
+    `WRONG_SUSPICION`, and reasons of changes of state, whatever the states.
+    """
+    seen: Counter[str] = Counter(dict.fromkeys(hits, 0))
+    for role, count in world.roles_lost.items():
+        seen[LOST.get(role, f"{role} lost")] += count
+    if WRONG_SUSPICION in hits:
+        seen[WRONG_SUSPICION] += world.halt_reasons["excluded"]
     for state, count in world.crashes.items():
         seen[f"crash in {state or 'no state'}"] += count
     before: dict[NodeId, str] = {}
@@ -319,6 +366,8 @@ def coverage(world: World) -> Counter[str]:
         was = before.get(change.node)
         if was is not None and change.because != "started":
             seen[f"{was} -> {change.state}: {change.because}"] += 1
+        if change.because in hits:
+            seen[change.because] += 1
         before[change.node] = change.state
     roads: dict[tuple[int | None, int | None], set[tuple[int | None, int | None]]] = {}
     last: dict[NodeId, Row] = {}

@@ -73,6 +73,7 @@ class Host:
         "handle",
         "in_hand",
         "incarnation",
+        "leaving",
         "machine",
         "made",
         "node",
@@ -81,6 +82,7 @@ class Host:
         "paused",
         "record",
         "refill",
+        "reviving",
         "serving",
         "slow_us",
         "state",
@@ -99,6 +101,10 @@ class Host:
         self.machine: Machine | None = None
         self.handle: Callable[[int, Event], Sequence[Effect]] = _asleep
         self.up = False
+        self.leaving = False
+        """Its machine was told to go (`Stop`) in this life."""
+        self.reviving = False
+        """Its machine halted by itself, and a new life is about to begin."""
         self.paused = False
         self.direct = False
         """Nothing stands between an arrival and the machine: the fast path."""

@@ -3,7 +3,7 @@
 A line is a statement; ``#`` begins a comment; times are ``300us``, ``20ms`` or ``1.5s``.
 
     nodes p q r s t            names of the nodes; their identifiers are 1, 2, 3, … in this order
-    protocol totem             which machine runs (default: the only one there is)
+    protocol totem             which machine runs (default: the first there is)
     network lan loss=0.01      a preset of `ordercast.sim.network`, fields changed (default: lan)
     set token_loss_us=100000   fields of the protocol's configuration, passed on unread
     seed 7                     of all that is random (default: 0)
@@ -18,6 +18,7 @@ ACTION is a fault as in `ordercast.sim.faults` (in ``when`` the node may be call
 
     p sends a                  a message called a;  ``safe`` asks for safe delivery
     p sends x*50 size 1000 safe    fifty: x1 to x50;  ``size`` is of each, in bytes (default: 100)
+    p sends a k=2              at a level of resilience, where the protocol has them
 
 What is expected speaks of memberships and named messages only. Several nodes may be named: it is then
 expected of each. A membership is written ``p q r`` or, where all names have one letter, ``pqr``;
@@ -35,7 +36,8 @@ a transitional configuration is in parentheses. ``x*50`` stands for x1 to x50.
     expect q halts                            it ended its life by itself
     expect q crashes in commit                it was in that state then
     expect same-order q r s t                 any two deliver what both deliver in the same order
-    expect clean                              the auditor finds nothing, and no payload was damaged
+    expect clean                              the auditor finds all that the protocol promises kept, and no
+                                              payload was damaged
 
 ``after 1s`` and ``before 2s`` behind ``installs`` and ``delivers`` say when that must have been.
 """
@@ -44,12 +46,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
+from ordercast.audit.properties import audit
 from ordercast.core.identity import NodeId
 from ordercast.sim.expect import (
     Clean,
@@ -75,14 +78,9 @@ from ordercast.sim.faults import (
     schedule,
 )
 from ordercast.sim.network import NetworkConfig, preset
+from ordercast.sim.protocol import Protocol
 from ordercast.sim.workload import Workload, drive
-from ordercast.sim.world import MachineFactory, World
-from ordercast.trace.schema import Row
-
-Protocols = Mapping[str, Callable[[dict[str, str]], MachineFactory]]
-"""Protocols by name: the ``set`` fields of a scenario to what makes its machines."""
-Audit = Callable[[Sequence[Row]], Sequence[object]]
-"""The checker behind ``expect clean``: a trace to its violations, each with a text."""
+from ordercast.sim.world import World
 
 _APPLICATION_QUEUE = 100_000
 _CHANGES = 100_000
@@ -270,23 +268,17 @@ def _check(scenario: Scenario) -> None:
 # --- running ---------------------------------------------------------------------------------------
 
 
-def run(scenario: Scenario, protocols: Protocols, audit: Audit | None = None) -> Report:
-    """Run a scenario with the machines of one of `protocols`; `audit` is behind ``expect clean``."""
-    world = World(
-        _factory(scenario, protocols),
-        tuple(scenario.nodes.values()),
-        scenario.network,
-        scenario.seed,
-        history=_CHANGES,
-        application_queue=_APPLICATION_QUEUE,
-    )
+def run(scenario: Scenario, protocols: Mapping[str, Protocol]) -> Report:
+    """Run a scenario with the machines of one of `protocols`, and see whether it goes as expected."""
+    protocol = _chosen(scenario, protocols)
+    world = _world(scenario, protocol)
     schedule(world, scenario.faults)  # first: what is wrong from the start is wrong before it
     world.at(0, partial(world.start, *scenario.start))
     if scenario.load is not None:
         drive(world, scenario.load)
     world.run_until(scenario.until_us)
     story = Story(world.rows, world.names, world.changes)
-    found = _audit(scenario, world, audit)
+    found = _audit(scenario, world, protocol)
     name = {node: name for name, node in scenario.nodes.items()}
     outcomes = (
         Outcome(expectation, tuple(judge(expectation.what, story, name, found)))
@@ -295,16 +287,29 @@ def run(scenario: Scenario, protocols: Protocols, audit: Audit | None = None) ->
     return Report(tuple(outcomes), world)
 
 
-def _factory(scenario: Scenario, protocols: Protocols) -> MachineFactory:
-    name = scenario.protocol or (next(iter(protocols)) if len(protocols) == 1 else "")
+def _chosen(scenario: Scenario, protocols: Mapping[str, Protocol]) -> Protocol:
+    name = scenario.protocol or next(iter(protocols))
     if name not in protocols:
         raise ScenarioError(f"no protocol {name!r}; there are {', '.join(protocols)}")
-    return protocols[name](scenario.settings)
+    return protocols[name]
 
 
-def _audit(scenario: Scenario, world: World, audit: Audit | None) -> list[str]:
+def _world(scenario: Scenario, protocol: Protocol) -> World:
+    try:
+        return protocol.world(
+            scenario.settings,
+            tuple(scenario.nodes.values()),
+            scenario.network,
+            scenario.seed,
+            history=_CHANGES,
+            application_queue=_APPLICATION_QUEUE,
+        )
+    except ValueError as error:
+        raise ScenarioError(str(error)) from error
+
+
+def _audit(scenario: Scenario, world: World, protocol: Protocol) -> list[str]:
     if not any(isinstance(expectation.what, Clean) for expectation in scenario.expectations):
         return []
-    if audit is None:
-        raise ValueError("the scenario expects a clean audit: give the auditor")
-    return [str(damage) for damage in world.corrupt] + [str(violation) for violation in audit(world.rows)]
+    violations = audit(world.rows, None, protocol.checks).violations
+    return [str(damage) for damage in world.corrupt] + [str(violation) for violation in violations]

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from ordercast.core.identity import Guarantee, NodeId
+from ordercast.core.identity import HIGHEST_LEVEL, Guarantee, NodeId
 from ordercast.sim.network import exponential
 from ordercast.sim.world import World
 
@@ -39,6 +39,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """The most bytes of a message: sizes are then uniformly distributed."""
     safe: float = 0.0
     """Share of messages that ask for safe delivery; the others ask for agreed."""
+    levels: float = 0.0
+    """Share of messages that ask for a level of resilience instead, drawn at random: for protocols that have
+    them."""
     senders: tuple[NodeId, ...] | None = None
     """Who sends, in equal shares; None is everybody."""
     start_us: int = 0
@@ -53,6 +56,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"sizes go from {self.size} to {self.size_to} bytes: that is no range")
         if not 0 <= self.safe <= 1:
             raise ValueError(f"the share of safe messages is between 0 and 1, not {self.safe}")
+        if not 0 <= self.levels <= 1:
+            raise ValueError(f"the share of messages with a level is between 0 and 1, not {self.levels}")
 
 
 class _Sender:
@@ -66,12 +71,15 @@ class _Sender:
         self._gaps = random.Random(f"{seed}/arrivals/{node}").random
         self._sizes = random.Random(f"{seed}/sizes/{node}")
         self._safes = random.Random(f"{seed}/safe/{node}").random
+        self._levels = random.Random(f"{seed}/levels/{node}")
 
     def message(self) -> tuple[int, Guarantee]:
         """Size and guarantee of the next message."""
         load = self._workload
         size = load.size if load.size_to is None else self._sizes.randint(load.size, load.size_to)
         safe = load.safe and self._safes() < load.safe
+        if load.levels and self._levels.random() < load.levels:
+            return size, Guarantee.of(self._levels.randint(1, HIGHEST_LEVEL))
         return size, Guarantee.SAFE if safe else Guarantee.AGREED
 
     def fill(self, node: NodeId, room: int) -> Iterator[tuple[int, Guarantee]]:

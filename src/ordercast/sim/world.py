@@ -11,6 +11,8 @@ Rules a machine can rely on, beside those of `ordercast.core.contract`:
 - a timer that runs out while its node is paused or busy waits for the packets that came before it
   (pause guard), so a node that was stopped reads what it missed before it suspects others;
 - a crash loses all but the disk, whatever waits to be submitted included; packets already sent travel on;
+- with `revive_us`, a machine that halts although nobody told it to go begins a new life that much later, as
+  under a supervisor; a crash, or being told to go, in between keeps it down;
 - a fault that does not apply (crash of a node that is down, resume of one that runs) does nothing.
 """
 
@@ -46,7 +48,7 @@ from ordercast.core.contract import (
     Submit,
     Unicast,
 )
-from ordercast.core.identity import Guarantee, MessageId, NodeId
+from ordercast.core.identity import Configuration, Guarantee, Kind, MessageId, NodeId
 from ordercast.sim.host import Host, Offer, Refill
 from ordercast.sim.network import NetworkConfig, Wiring
 from ordercast.sim.payloads import Corruption, Ledger, payload
@@ -88,11 +90,13 @@ class World(Processors):
         kind_of: Callable[[bytes], str | None] = no_kind,
         history: int = 10_000,
         application_queue: int = 1_024,
+        revive_us: int | None = None,
     ) -> None:
         """Set up `nodes` on `network`; none is started yet.
 
         `packets` traces packets too, with their kind from `kind_of`. `history` bounds how many changes of
         state are remembered, `application_queue` how many messages a node's application keeps waiting.
+        After `revive_us` a machine that halted by itself begins another life; None: it stays down.
         """
         super().__init__(nodes, network, seed, packets, kind_of)
         self.corrupt: list[Corruption] = []
@@ -104,6 +108,12 @@ class World(Processors):
         """How often a state was entered, over all nodes."""
         self.crashes: Counter[str] = Counter()
         """How often a node crashed, by the state it was in."""
+        self.roles_lost: Counter[str] = Counter()
+        """The same by the role that its machine had, where machines have one."""
+        self.halt_reasons: Counter[str] = Counter()
+        """How often machines ended their own lives, by what they said."""
+        self.latest: Configuration | None = None
+        """The regular configuration with the highest identifier that anybody installed."""
         self.drops: Counter[str] = Counter()
         """Packets that were not used, by reason: the network's, the hosts' and the machines'."""
         self.refused: Counter[str] = Counter()
@@ -114,6 +124,7 @@ class World(Processors):
         self.sent_packets = 0
         self._make = make
         self._application_queue = application_queue
+        self._revive_us = revive_us
         self._watchers: list[Callable[[NodeId, str], None]] = []
         self._ledger = Ledger()
         self._closed = False
@@ -157,6 +168,10 @@ class World(Processors):
         """Whether the node lives (it may be paused)."""
         return self.hosts[node].up
 
+    def living(self, node: NodeId) -> bool:
+        """Whether the node lives, or is about to again without anybody's doing."""
+        return self.hosts[node].up or self.hosts[node].reviving
+
     # --- lives ---------------------------------------------------------------------------------
 
     def start(self, *nodes: NodeId) -> None:
@@ -183,8 +198,8 @@ class World(Processors):
         """
         host = self.hosts[node]
         if not host.up:
-            return
-        if after_effects is None:
+            host.reviving = host.reviving and after_effects is not None
+        elif after_effects is None:
             self._die(host)
         else:
             host.fuse = after_effects
@@ -193,7 +208,9 @@ class World(Processors):
     def leave(self, node: NodeId) -> None:
         """Ask a node that runs to go (`Stop`): it finishes and halts by itself."""
         host = self.hosts[node]
+        host.reviving = False
         if host.up and not host.paused:
+            host.leaving = True
             self._step(host, Stop())
 
     def brake(self, node: NodeId, on: bool) -> None:
@@ -218,12 +235,20 @@ class World(Processors):
         machine = host.machine = self._make(host.node, stream)
         host.handle = machine.handle
         host.up = True
+        host.leaving = host.reviving = False
         self.starts += 1
         self._refresh(host)
         self._step(host, Start(host.incarnation, host.disk))
 
+    def _revive(self, host: Host, epoch: int) -> None:
+        if host.reviving and epoch == host.epoch:
+            self._begin(host)
+
     def _die(self, host: Host) -> None:
         self.crashes[host.state] += 1
+        role = getattr(host.machine, "role", "")
+        if role:
+            self.roles_lost[role] += 1
         host.record.crash(self.now)
         self._bury(host)
 
@@ -419,8 +444,10 @@ class World(Processors):
         host.record.stable(self.now, effect.batches)
 
     def _install(self, host: Host, effect: Install) -> None:
-        host.configuration = effect.configuration
-        host.record.install(self.now, effect.configuration)
+        host.configuration = configuration = effect.configuration
+        if configuration.kind is Kind.REGULAR and (self.latest is None or configuration.id > self.latest.id):
+            self.latest = configuration
+        host.record.install(self.now, configuration)
 
     def _shift(self, host: Host, effect: Shift) -> None:
         host.state = effect.state
@@ -435,8 +462,13 @@ class World(Processors):
 
     def _halt(self, host: Host, effect: Halt) -> None:
         self.halts += 1
+        self.halt_reasons[effect.reason] += 1
         host.record.halt(self.now)
         self._bury(host)
+        if self._revive_us is not None and not host.leaving:
+            host.reviving = True
+            due_us = self.now + self._revive_us
+            heappush(self._heap, (due_us, self._tick(), self._revive, host, host.epoch))
         raise _LifeOver
 
 
