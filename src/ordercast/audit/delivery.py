@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from operator import eq
 
-from ordercast.audit.explain import Violation, a_configuration, a_message, some, with_position
-from ordercast.audit.history import History, Message, Odd, Stay
+from ordercast.audit.explain import Violation, a_configuration, a_message, some, violation, with_position
+from ordercast.audit.history import History, Odd, Stay
 from ordercast.core.identity import ConfigurationId, NodeId
 
 
@@ -28,7 +27,7 @@ def deliver_once(history: History) -> list[Violation]:
                     f"and again in {a_configuration(stay)}."
                 )
                 found.append(
-                    _violation("deliver-once", sentence, [node], [message], first[number].id, stay.id)
+                    violation("deliver-once", sentence, [node], [message], first[number].id, stay.id)
                 )
     return found
 
@@ -47,7 +46,7 @@ def deliver_originated(history: History) -> list[Violation]:
             f"{some([f'node {node}' for node in nodes])} delivered {with_position(message)} of "
             f"configuration {message.configuration}, which node {message.origin} never originated."
         )
-        found.append(_violation("deliver-originated", sentence, nodes, [message], message.configuration))
+        found.append(violation("deliver-originated", sentence, nodes, [message], message.configuration))
     for odd in history.originations_astray:
         here = "outside any configuration" if odd.here is None else f"in configuration {odd.here}"
         sentence = (
@@ -62,7 +61,7 @@ def deliver_originated(history: History) -> list[Violation]:
             f"a second time, at position {again.seq}/{again.slot} of configuration {again.configuration}."
         )
         found.append(
-            _violation(
+            violation(
                 "deliver-originated",
                 sentence,
                 [again.origin],
@@ -81,7 +80,7 @@ def deliver_originated(history: History) -> list[Violation]:
         )
         nodes = [stay.node, known.origin]
         configurations = (said.configuration, known.configuration)
-        found.append(_violation("deliver-originated", sentence, nodes, [known], *configurations))
+        found.append(violation("deliver-originated", sentence, nodes, [known], *configurations))
     return found
 
 
@@ -118,7 +117,7 @@ def deliver_place(history: History) -> list[Violation]:
                 f"in configuration {message.configuration} or in the transitional one directly after."
             )
             found.append(
-                _violation("deliver-place", sentence, [stay.node], [message], message.configuration, stay.id)
+                violation("deliver-place", sentence, [stay.node], [message], message.configuration, stay.id)
             )
     return found
 
@@ -137,14 +136,14 @@ def seq_unique(history: History) -> list[Violation]:
                 f"of configuration {one.configuration}."
             )
             nodes = [one.origin, other.origin]
-            found.append(_violation("seq-unique", sentence, nodes, [one, other], one.configuration))
+            found.append(violation("seq-unique", sentence, nodes, [one, other], one.configuration))
     for again, first in history.originated_again:
         if again.configuration == first.configuration and again.position != first.position:
             sentence = (
                 f"node {again.origin} originated {with_position(first)} of configuration "
                 f"{first.configuration}, and also at position {again.seq}/{again.slot}."
             )
-            found.append(_violation("seq-unique", sentence, [again.origin], [first], first.configuration))
+            found.append(violation("seq-unique", sentence, [again.origin], [first], first.configuration))
     for stay, said, known in history.claims:
         if said.configuration == known.configuration and said.position != known.position:
             sentence = (
@@ -152,23 +151,10 @@ def seq_unique(history: History) -> list[Violation]:
                 f"configuration {known.configuration}; elsewhere it is {known.seq}/{known.slot}."
             )
             nodes = [stay.node, known.origin]
-            found.append(_violation("seq-unique", sentence, nodes, [known], known.configuration))
+            found.append(violation("seq-unique", sentence, nodes, [known], known.configuration))
     return found
-
-
-def _violation(
-    code: str,
-    sentence: str,
-    nodes: Iterable[NodeId],
-    messages: Iterable[Message],
-    *configurations: ConfigurationId,
-) -> Violation:
-    identities = tuple(message.id for message in messages)
-    return Violation(
-        code, tuple(dict.fromkeys(nodes)), identities, tuple(dict.fromkeys(configurations)), sentence
-    )
 
 
 def _odd_violation(code: str, sentence: str, odd: Odd, *configurations: ConfigurationId) -> Violation:
     here = () if odd.here is None else (odd.here,)
-    return _violation(code, sentence, [odd.node], [odd.message], *here, *configurations)
+    return violation(code, sentence, [odd.node], [odd.message], *here, *configurations)

@@ -45,6 +45,20 @@ class Violation:
         return {"run": self.run, **found} if self.run else found
 
 
+def violation(
+    code: str,
+    sentence: str,
+    nodes: Iterable[NodeId],
+    messages: Iterable[Message] = (),
+    *configurations: ConfigurationId,
+) -> Violation:
+    """One breach, everyone and everything named once."""
+    identities = tuple(message.id for message in messages)
+    return Violation(
+        code, tuple(dict.fromkeys(nodes)), identities, tuple(dict.fromkeys(configurations)), sentence
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What an audit found."""
@@ -57,6 +71,8 @@ class Report:
     """The first `KEPT` violations of each property."""
     unchecked: tuple[str, ...] = ()
     """Properties that could not be judged: 0 above says nothing about them."""
+    promises: tuple[str, ...] = ()
+    """The sets of properties that runs were judged by; most often one."""
 
     @property
     def clean(self) -> bool:
@@ -66,6 +82,7 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """The same for JSON."""
         return {
+            "promises": ", ".join(self.promises),
             "events": self.events,
             "clean": self.clean,
             "properties": dict(self.properties),
@@ -84,6 +101,7 @@ def merge(reports: Iterable[Report]) -> Report:
     counts: dict[str, int] = {}
     kept: dict[str, list[Violation]] = {}
     unchecked: dict[str, None] = {}
+    promises: dict[str, None] = {}
     for report in reports:
         events += report.events
         for code, count in report.properties.items():
@@ -91,8 +109,9 @@ def merge(reports: Iterable[Report]) -> Report:
         for violation in report.violations:
             kept.setdefault(violation.property, []).append(violation)
         unchecked |= dict.fromkeys(report.unchecked)
+        promises |= dict.fromkeys(report.promises)
     first = (violation for code in counts for violation in kept.get(code, ())[:KEPT])
-    return Report(events, counts, tuple(first), tuple(unchecked))
+    return Report(events, counts, tuple(first), tuple(unchecked), tuple(sorted(promises)))
 
 
 # --- words -------------------------------------------------------------------------------------
@@ -105,7 +124,9 @@ def a_message(message: Message) -> str:
 
 
 def with_position(message: Message) -> str:
-    """The message and where it stands in its configuration's order."""
+    """The message and where it stands in its configuration's order, if it has a place there."""
+    if message.seq is None:
+        return a_message(message)
     return f"{a_message(message)} at position {message.seq}/{message.slot}"
 
 
@@ -113,6 +134,16 @@ def a_configuration(stay: Stay) -> str:
     """``regular configuration 8.1 {1, 2, 3}``."""
     kind = "regular" if stay.regular else "transitional"
     return f"{kind} configuration {stay.id} {members(stay.members)}"
+
+
+def a_view(stay: Stay) -> str:
+    """``view 8.1 {1, 2, 3}``."""
+    return f"view {stay.id} {members(stay.members)}"
+
+
+def a_life(stay: Stay) -> str:
+    """``node 3``, with the life if it was not the first."""
+    return f"node {stay.node} (life {stay.incarnation})" if stay.incarnation else f"node {stay.node}"
 
 
 def members(nodes: Iterable[NodeId]) -> str:

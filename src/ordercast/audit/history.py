@@ -39,8 +39,9 @@ class Message(NamedTuple):
     number: int
     config_seq: int
     config_rep: NodeId
-    seq: int
-    slot: int
+    seq: int | None
+    """None, and so is `slot`, where the place is not known when it is originated, and nobody delivered it."""
+    slot: int | None
     guarantee: str
 
     @property
@@ -54,7 +55,7 @@ class Message(NamedTuple):
         return ConfigurationId(self.config_seq, self.config_rep)
 
     @property
-    def position(self) -> tuple[int, int]:
+    def position(self) -> tuple[int | None, int | None]:
         """Its place in that configuration's order."""
         return (self.seq, self.slot)
 
@@ -144,6 +145,7 @@ class Odd(NamedTuple):
     """A row that does not fit the state of the node it happened at."""
 
     node: NodeId
+    incarnation: int
     message: Message
     says: ConfigurationId | None
     here: ConfigurationId | None
@@ -173,6 +175,10 @@ class History:
         """Every node's stays, over all its lives."""
         self.alive: dict[NodeId, int | None] = {}
         """The life in which each node reached the trace's end; None if that life had ended."""
+        self.lives: dict[NodeId, list[int]] = {}
+        """Every life of each node, in order."""
+        self.risen: list[Stay] = []
+        """Stays that began after the end of their life."""
         self.submitted: list[Row] = []
         self.deliveries_astray: list[Odd] = []
         """Deliveries outside the configuration they name."""
@@ -193,8 +199,7 @@ class History:
             by_node[row[0]].append(row)
         for node in sorted(by_node):
             self._follow(node, by_node[node])
-        self._number_messages()
-        self._find_causes()
+        self._arrange()
 
     def message(self, number: int) -> Message:
         """A message, with names to its facts."""
@@ -229,10 +234,12 @@ class History:
         """Walk through one node's rows. The loop that sees every row: it looks at little."""
         rows.sort(key=itemgetter(1, 2))
         self.events += len(rows)
+        self.lives[node] = list(dict.fromkeys(map(itemgetter(1), rows)))
         stays: list[Stay] = []
         self.stays[node] = stays
         stay: Stay | None = None
         life: int | None = rows[0][1]
+        ended: int | None = None
         seq = rep = kind = None
         deliveries: list[Row] = []
         for row in rows:
@@ -255,14 +262,20 @@ class History:
             elif event == "install":
                 stay = Stay(row, stay if row[1] == life else None)
                 stays.append(stay)
+                if row[1] == ended:
+                    self.risen.append(stay)
                 deliveries = stay.deliveries
                 life, seq, rep, kind = row[1], row[5], row[6], row[7]
             elif event in ("crash", "halt", "restart"):
                 stay = seq = rep = kind = None
-                life = row[1] if event == "restart" else None
+                life, ended = (row[1], None) if event == "restart" else (None, row[1])
         self.alive[node] = life
 
     # --- messages to numbers --------------------------------------------------------------------
+
+    def _arrange(self) -> None:
+        self._number_messages()
+        self._find_causes()
 
     def _number_messages(self) -> None:
         known: dict[Identity, Facts] = {}
@@ -273,7 +286,7 @@ class History:
                     self.originated_again.append((Message._make(facts), Message._make(first)))
         strangers: dict[Identity, Facts] = {}
         while True:
-            _check_whole(known.values())
+            check_whole(known.values())
             self._put_in_order(known.values())
             found = self._number_deliveries()
             if not found:
@@ -371,10 +384,11 @@ def _ascends(stays: list[Stay]) -> bool:
 def _odd(row: Row, stay: Stay | None) -> Odd:
     seq, rep = row[5], row[6]
     says = None if seq is None or rep is None else ConfigurationId(seq, rep)
-    return Odd(row[0], Message._make(row[9:17]), says, None if stay is None else stay.id, row[7])
+    return Odd(row[0], row[1], Message._make(row[9:17]), says, None if stay is None else stay.id, row[7])
 
 
-def _check_whole(messages: Iterable[Facts]) -> None:
+def check_whole(messages: Iterable[Facts]) -> None:
+    """Raise `TraceError` if something of a message is not said."""
     for facts in messages:
         if None in facts:
             column = Message._fields[facts.index(None)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from ordercast.audit.explain import NAMED, Violation, a_configuration, members, some, with_position
@@ -53,7 +54,7 @@ def live_delivery(history: History) -> list[Violation]:
     lasting = sorted(node for component in expected.components for node in component)
     return [
         *(found for node in lasting if (found := _undelivered(history, node))),
-        *_unsent(history, set(lasting)),
+        *unsent(history, "live-delivery", set(lasting)),
     ]
 
 
@@ -77,7 +78,7 @@ def _undelivered(history: History, node: NodeId) -> Violation | None:
     )
 
 
-def _unsent(history: History, lasting: set[NodeId]) -> list[Violation]:
+def unsent(history: History, code: str, lasting: Set[NodeId]) -> list[Violation]:
     """Messages accepted by a life that lasted and not delivered by it, one violation a node."""
     delivered: dict[NodeId, set[int]] = {}
     missing: dict[NodeId, list[tuple[MessageId, bool]]] = {}
@@ -98,12 +99,12 @@ def _unsent(history: History, lasting: set[NodeId]) -> list[Violation]:
     for node, messages in missing.items():
         told = some(
             [
-                f"message {message.number} ({'not delivered' if originated else 'not originated'})"
+                f"message {message.number} of node {node} (not {'delivered' if originated else 'originated'})"
                 for message, originated in messages
             ]
         )
         sentence = f"node {node} lived to the end and left unfinished what it had accepted: {told}."
-        found.append(Violation("live-delivery", (node,), tuple(m for m, _ in messages[:NAMED]), (), sentence))
+        found.append(Violation(code, (node,), tuple(m for m, _ in messages[:NAMED]), (), sentence))
     return found
 
 

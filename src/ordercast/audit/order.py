@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence, Set
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations, pairwise
 
@@ -20,10 +21,17 @@ def total_order(history: History) -> list[Violation]:
     """
     if len(history.ascending) == len(history.stays):
         return []  # everyone follows one order
-    orders = {node: _firsts(stays) for node, stays in history.stays.items()}
+    orders = {node: firsts(stay.delivered for stay in stays) for node, stays in history.stays.items()}
+    return two_orders(history, "total-order", orders, history.ascending)
+
+
+def two_orders(
+    history: History, code: str, orders: Mapping[NodeId, Mapping[int, int]], ascending: Set[NodeId]
+) -> list[Violation]:
+    """What any two nodes deliver in different orders; those in `ascending` follow the messages' numbers."""
     found = []
     for (one, its), (other, others) in combinations(orders.items(), 2):
-        if one in history.ascending and other in history.ascending:
+        if one in ascending and other in ascending:
             continue
         common = [number for number in its if number in others]
         for before, after in pairwise(common):
@@ -35,15 +43,15 @@ def total_order(history: History) -> list[Violation]:
                 f"node {other} delivered them the other way round."
             )
             configurations = tuple(dict.fromkeys((m.configuration, n.configuration)))
-            found.append(Violation("total-order", (one, other), (m.id, n.id), configurations, sentence))
+            found.append(Violation(code, (one, other), (m.id, n.id), configurations, sentence))
     return found
 
 
-def _firsts(stays: list[Stay]) -> dict[int, int]:
+def firsts(delivered: Iterable[Sequence[int]]) -> dict[int, int]:
     """Each message a node delivered, in its order, and its place in it."""
     order: dict[int, int] = {}
-    for stay in stays:
-        for number in stay.delivered:
+    for numbers in delivered:
+        for number in numbers:
             order.setdefault(number, len(order))
     return order
 

@@ -1,13 +1,14 @@
-"""The properties of extended virtual synchrony, by code, and the audit that checks them all.
+"""The properties that protocols promise, by code, and the audit that checks them all.
 
 This is the reference: plain Python, one function a property, about linear in the trace. Each function
-says what it asks for, and where the paper does.
+says what it asks for, and where the paper does. There are two sets: Totem promises extended virtual
+synchrony, and the sequencer family view synchrony with uniform total order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ordercast.audit.agreement import causal, gap_free, safe, self_delivery, virtual_synchrony
 from ordercast.audit.delivery import deliver_once, deliver_originated, deliver_place, seq_unique
@@ -16,44 +17,78 @@ from ordercast.audit.history import Expectation, History
 from ordercast.audit.liveness import live_delivery, live_membership
 from ordercast.audit.membership import config_chain, config_consistent, config_member, config_unique
 from ordercast.audit.order import global_order, total_order
+from ordercast.audit.synchrony import sending_view, validity, view_agreement, view_synchrony
+from ordercast.audit.uniform import uniform_agreement, uniform_integrity, uniform_order
+from ordercast.audit.views import Views
 from ordercast.trace.schema import Row
 
 __all__ = [
     "EXTENDED_VIRTUAL_SYNCHRONY",
+    "PROMISES",
+    "VIEW_SYNCHRONY",
     "Check",
     "Expectation",
     "History",
+    "Promises",
     "Report",
     "Violation",
     "audit",
     "audit_runs",
 ]
 
-Check: TypeAlias = Callable[[History], list[Violation]]
+Check: TypeAlias = Callable[[Any], list[Violation]]
+"""From a history, of the sort that the check's set is read off, to what is wrong with it."""
 
-EXTENDED_VIRTUAL_SYNCHRONY: Mapping[str, Check] = {
-    check.__name__.replace("_", "-"): check
-    for check in (
-        config_unique,
-        config_member,
-        config_chain,
-        config_consistent,
-        deliver_once,
-        deliver_originated,
-        deliver_place,
-        seq_unique,
-        total_order,
-        global_order,
-        gap_free,
-        causal,
-        self_delivery,
-        virtual_synchrony,
-        safe,
-        live_membership,
-        live_delivery,
-    )
-}
-"""Every property of the family, by its code."""
+
+class Promises(dict[str, Check]):
+    """A set of properties by code, in the order in which reports tell of them."""
+
+    def __init__(self, name: str, history: type[History], *checks: Check) -> None:
+        """`history` is what its checks read the properties off."""
+        super().__init__({check.__name__.replace("_", "-"): check for check in checks})
+        self.name = name
+        self.history = history
+
+
+EXTENDED_VIRTUAL_SYNCHRONY = Promises(
+    "extended-virtual-synchrony",
+    History,
+    config_unique,
+    config_member,
+    config_chain,
+    config_consistent,
+    deliver_once,
+    deliver_originated,
+    deliver_place,
+    seq_unique,
+    total_order,
+    global_order,
+    gap_free,
+    causal,
+    self_delivery,
+    virtual_synchrony,
+    safe,
+    live_membership,
+    live_delivery,
+)
+"""What Totem promises (000 §3, §4)."""
+
+VIEW_SYNCHRONY = Promises(
+    "view-synchrony",
+    Views,
+    uniform_agreement,
+    uniform_integrity,
+    uniform_order,
+    view_synchrony,
+    sending_view,
+    view_agreement,
+    validity,
+    live_membership,
+)
+"""What the sequencer family promises (004 §2.1, §4.3.2)."""
+
+PROMISES: Mapping[str, Promises] = {each.name: each for each in (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY)}
+"""The sets there are, by name."""
 
 _NEED_EXPECTATION = ("live-membership", "live-delivery")
 
@@ -63,18 +98,25 @@ def audit(
     expectation: Expectation | None = None,
     checks: Mapping[str, Check] = EXTENDED_VIRTUAL_SYNCHRONY,
 ) -> Report:
-    """Check one run, in any order of rows. Without an expectation, liveness is not judged."""
-    history = History(rows, expectation)
+    """Check one run, in any order of rows. Without an expectation, liveness is not judged.
+
+    Checks that are no set of `PROMISES` are given a `History`.
+    """
+    promises = checks if isinstance(checks, Promises) else None
+    history = (promises.history if promises is not None else History)(rows, expectation)
     counts: dict[str, int] = {}
     kept: list[Violation] = []
     for code, check in checks.items():
         found = check(history)
         counts[code] = len(found)
         kept += found[:KEPT]
-    unchecked = [code for code in _NEED_EXPECTATION if expectation is None and code in checks]
-    return Report(history.events, counts, tuple(kept), tuple(unchecked))
+    unchecked = tuple(code for code in _NEED_EXPECTATION if expectation is None and code in checks)
+    names = () if promises is None else (promises.name,)
+    return Report(history.events, counts, tuple(kept), unchecked, names)
 
 
-def audit_runs(runs: Iterable[tuple[str, Iterable[Row]]]) -> Report:
+def audit_runs(
+    runs: Iterable[tuple[str, Iterable[Row]]], checks: Mapping[str, Check] = EXTENDED_VIRTUAL_SYNCHRONY
+) -> Report:
     """Check each run by itself, as `ordercast.trace.reader.read_runs` yields them, and add up."""
-    return merge(audit(rows).of_run(run) for run, rows in runs)
+    return merge(audit(rows, None, checks).of_run(run) for run, rows in runs)

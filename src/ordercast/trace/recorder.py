@@ -12,7 +12,8 @@ Rules:
 - ``time_us`` is virtual time in a simulation, and microseconds since the epoch in a real run;
 - the ``config_*`` columns name the configuration the node installed last *in this life*; they are null
   before the first;
-- a `Batch` becomes one row a message: message ``i`` has number ``number + i`` and slot ``slot + i``;
+- a `Batch` becomes one row a message: message ``i`` has number ``number + i`` and slot ``slot + i``; an
+  origination without a place yet (``Batch.seq`` 0) has null ``seq`` and ``slot``;
 - a message's rows at one node come in the order in which the driver carried out the effects.
 """
 
@@ -118,8 +119,14 @@ class Recorder:
         self._message_rows("deliver", now_us, (batch,))
 
     def originate(self, now_us: int, batch: Batch) -> None:
-        """The node's own messages were broadcast for the first time."""
-        self._message_rows("originate", now_us, (batch,))
+        """The node's own messages were broadcast for the first time.
+
+        Where somebody else is going to give them their place (`Batch.seq` 0), the rows have none.
+        """
+        if batch.seq:
+            self._message_rows("originate", now_us, (batch,))
+        else:
+            self._unplaced_rows(now_us, batch)
 
     def _message_rows(self, event: str, now_us: int, batches: Iterable[Batch]) -> None:
         if self._describe is not None:
@@ -170,6 +177,20 @@ class Recorder:
                 step += 1
                 number += 1
                 slot += 1
+        self._step = step
+
+    def _unplaced_rows(self, now_us: int, batch: Batch) -> None:
+        node, mine, append, step = self.node, self.incarnation, self._append, self._step
+        describe = self._describe
+        here = (self._seq, self._rep, self._kind, None)
+        (config_seq, config_rep), _, _, origin, life, number, guarantee, payloads = batch
+        word = _WORD.get(guarantee, guarantee)
+        for payload in payloads:
+            place = (origin, life, number, config_seq, config_rep, None, None, word)
+            carried = (None, len(payload)) if describe is None else describe(payload)
+            append((node, mine, step, now_us, "originate", *here, *place, *carried, None))
+            step += 1
+            number += 1
         self._step = step
 
     # --- configurations and lives --------------------------------------------------------------
