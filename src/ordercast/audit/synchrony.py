@@ -213,17 +213,12 @@ def _numbers_grow(views: Views) -> list[Violation]:
 
 
 def _one_successor(views: Views) -> list[Violation]:
-    found = []
-    for stays in views.installs.values():
-        ways: dict[ConfigurationId, list[Stay]] = {}
-        for stay in stays:
-            if stay.next is not None:
-                ways.setdefault(stay.next.id, []).append(stay)
-        if len(ways) < 2:
-            continue
-        right, *others = sorted(ways.values(), key=lambda its: (-len(its), its[0].node))
-        found += [_parted(right[0], stay) for its in others for stay in its]
-    return found
+    return [
+        _parted(right[0], stay)
+        for right, *others in views.departures.values()
+        for way in others
+        for stay in way
+    ]
 
 
 def _parted(right: Stay, wrong: Stay) -> Violation:

@@ -22,7 +22,7 @@ from ordercast.audit.order import firsts, two_orders
 from ordercast.audit.views import Copy, Views
 from ordercast.core.identity import ConfigurationId, NodeId
 
-_place = itemgetter(14, 15)
+_place = itemgetter(5, 6)
 
 
 # --- agreement ---------------------------------------------------------------------------------
@@ -227,18 +227,15 @@ def _going_back(views: Views) -> list[Violation]:
         if stay.tidy:
             continue
         counted = set(views.counted(stay))
-        rows = [
-            row
-            for row, number in zip(stay.deliveries, stay.delivered, strict=True)
-            if number in counted and row[12:14] == stay.id
-        ]
-        for before, row in pairwise(rows):
-            if _place(before) < _place(row) or before[9:12] == row[9:12]:
+        first: dict[int, Message] = {}
+        for number, row in zip(stay.delivered, stay.deliveries, strict=True):
+            if number in counted and row[12:14] == stay.id:
+                first.setdefault(number, Message._make(row[9:17]))
+        for n, m in pairwise(first.values()):
+            if _place(n) < _place(m):
                 continue
-            m, n = Message._make(row[9:17]), Message._make(before[9:17])
             told = f"delivered {with_position(m)} in {a_view(stay)} only after {with_position(n)}"
-            sentence = f"{a_life(stay)} {told}."
-            found.append(violation("uniform-order", sentence, [stay.node], [m, n], stay.id))
+            found.append(violation("uniform-order", f"{a_life(stay)} {told}.", [stay.node], [m, n], stay.id))
     return found
 
 

@@ -5,7 +5,8 @@ deliveries tell. In each view the node that delivered most, of those that did no
 whoever delivered a beginning of that has a plain ``range`` of numbers, and most properties hold at a glance.
 
 A *stay* is one life's time in one view. A life *fails* in a view if it ends there: by `crash`, by `halt`, or
-because another life of the node follows it.
+because another life of the node follows it. So does one that the next view leaves out: it is bound to halt
+(004 §4.3.4), though it may not have heard of that when the trace ends.
 """
 
 from __future__ import annotations
@@ -147,9 +148,28 @@ class Views(History):
 
     # --- who fails, and what is excused ---------------------------------------------------------
 
+    @cached_property
+    def departures(self) -> dict[ConfigurationId, list[list[Stay]]]:
+        """For each view that somebody left: the stays by where they led, the most trodden way first."""
+        departures = {}
+        for view, stays in self.installs.items():
+            ways: dict[ConfigurationId, list[Stay]] = {}
+            for stay in stays:
+                if stay.next is not None:
+                    ways.setdefault(stay.next.id, []).append(stay)
+            if ways:
+                departures[view] = sorted(ways.values(), key=lambda way: (-len(way), way[0].node))
+        return departures
+
     def failed(self, stay: Stay) -> bool:
-        """Whether the life ended in that view."""
-        return stay.next is None and self.alive[stay.node] != stay.incarnation
+        """Whether the life ended in that view, or is bound to."""
+        if stay.next is not None:
+            return False
+        if self.alive[stay.node] != stay.incarnation:
+            return True
+        departures = self.departures.get(stay.id)
+        successor = departures[0][0].next if departures else None
+        return successor is not None and stay.node not in successor.members
 
     @cached_property
     def lasting(self) -> frozenset[NodeId]:
