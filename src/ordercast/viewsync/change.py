@@ -1,0 +1,263 @@
+"""A change of view by consensus (004 Figs 29, 30 and 32), and the light one of i-views (Fig. 34).
+
+Who begins a change, or hears of one, freezes its orderer and tells all what it holds (`Summary`). A
+coordinator waits until everybody has told it or is suspected, fetches what it lacks of all that, and proposes
+the next view and everything that is to be delivered in this one. A light change exchanges no messages: only
+the token list is agreed on, and the place behind which the order goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from ordercast.core.contract import Effect
+from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.viewsync.config import GroupConfig
+from ordercast.viewsync.consensus import Outside, Participant, Voter, after
+from ordercast.viewsync.contract import Settled, Unsettled, View
+from ordercast.viewsync.exchange import Exchange
+from ordercast.viewsync.header import NO_VIEW
+from ordercast.viewsync.packets import (
+    Decision,
+    Fetch,
+    Group,
+    Item,
+    Member,
+    Summary,
+    decode_decision,
+    encode_decision,
+    ranges_of,
+    union,
+)
+
+LONGEST_ROUND = 8
+"""Rounds grow longer up to so many times the first one's time."""
+
+
+class Joiner(NamedTuple):
+    """A node that asks to be let in."""
+
+    incarnation: int
+    last: int
+    """The highest number of a view that any life of it installed."""
+    heard_us: int
+
+
+class Surroundings(Outside, Protocol):
+    """What a change needs of the machine around it."""
+
+    incarnation: int
+    leaving: bool
+    group: Group
+    into: Group | None
+    """The older group that this one gives itself up to, if it met one."""
+
+    def suspects(self, now_us: int, awaited: Collection[NodeId]) -> list[NodeId]:
+        """Whom to suspect; those who are awaited after the aggressive timeout."""
+
+    def joiners(self, now_us: int) -> Mapping[NodeId, Joiner]:
+        """Who asks to be let in."""
+
+
+class ViewChange(Participant):
+    """One change at one participant: a member, or a later life of one, which has a vote and nothing else."""
+
+    def __init__(
+        self,
+        outside: Surroundings,
+        view: View,
+        voter: Voter,
+        config: GroupConfig,
+        unsettled: Unsettled | None,
+        full: bool,
+    ) -> None:
+        super().__init__(outside, view.turn, voter, len(view.members) // 2 + 1)
+        self._around = outside
+        self.view = view
+        self._config = config
+        self._unsettled = unsettled
+        self.full = full
+        self.exchange = Exchange(unsettled.items if unsettled is not None else {})
+        self._lives: dict[NodeId, int] = {}
+        """The life that told each summary."""
+        self._coordinator: NodeId = 0
+        """Who is expected to coordinate."""
+        self._deadline_us = 0
+        self._rounds = 0
+        self._has_all: NodeId = 0
+        """Who holds everything that was decided."""
+
+    @property
+    def ghost(self) -> bool:
+        """Whether this participant is a later life of the member it votes for."""
+        return self._unsettled is None
+
+    # --- the exchange ---------------------------------------------------------------------------
+
+    def begin(self, now_us: int, effects: list[Effect]) -> None:
+        """Tell all what is here, and look for a coordinator."""
+        self.summarize(effects)
+        self._rotate(now_us, effects)
+
+    def summarize(self, effects: list[Effect]) -> None:
+        """Tell all what is here."""
+        summary = self._summary()
+        self.exchange.told(self._me, summary)
+        self._lives[self._me] = self._around.incarnation
+        self._outside.tell(summary, effects)
+
+    def _summary(self) -> Summary:
+        leaving = self._around.leaving
+        if self._unsettled is None:
+            return Summary(self.turn, self.full, True, leaving, 0, 0, ())
+        floor, upto, items = self._unsettled
+        ranges = ranges_of(items) if self.full else ()
+        return Summary(self.turn, self.full, False, leaving, floor, upto, ranges)
+
+    def on_summary(
+        self, now_us: int, sender: NodeId, incarnation: int, summary: Summary, effects: list[Effect]
+    ) -> None:
+        """What another one holds. If it asks for a full change, it becomes one."""
+        self.exchange.told(sender, summary)
+        self._lives[sender] = incarnation
+        if summary.full and not self.full:
+            self.full = True
+            self.summarize(effects)
+        self._propose(now_us, effects)
+
+    def on_fetch(self, sender: NodeId, packet: Fetch, effects: list[Effect]) -> None:
+        """Somebody lacks something."""
+        for stream, number, data in self.exchange.answer(packet.ranges):
+            self._outside.tell(Item(self.turn, stream, number, data), effects, to=sender)
+
+    def on_item(self, now_us: int, packet: Item, effects: list[Effect]) -> None:
+        """Something that was lacking here."""
+        if self.exchange.took(packet.stream, packet.number, packet.data):
+            self._propose(now_us, effects)
+            self._adopt(now_us, effects)
+
+    def _fetch(
+        self, decision: Decision, sources: Sequence[NodeId], has_all: NodeId, effects: list[Effect]
+    ) -> bool:
+        """Ask for what is lacking; whether nothing is."""
+        missing = self.exchange.missing(decision.ranges)
+        if missing:
+            for node, ranges in self.exchange.requests(missing, sources, has_all):
+                self._outside.tell(Fetch(self.turn, ranges), effects, to=node)
+        return not missing
+
+    # --- the value ------------------------------------------------------------------------------
+
+    def _initial(self, now_us: int, effects: list[Effect]) -> bytes | None:
+        summaries = self.exchange.summaries
+        members = self.view.members
+        joining = self._around.joiners(now_us)  # their earlier lives have nothing more to tell
+        awaited = [node for node in members if node not in summaries and node not in joining]
+        suspected = self._around.suspects(now_us, awaited)
+        present = [node for node in members if node in summaries and node not in suspected]
+        if any(node not in suspected for node in awaited) or len(present) < self._quorum:
+            return None
+        lives = [node for node in present if not summaries[node].ghost]
+        if self.full:
+            if not all(summaries[node].full for node in lives):
+                return None
+            return self._next_view(now_us, lives, effects)
+        return self._next_list(lives)
+
+    def _next_view(self, now_us: int, lives: list[NodeId], effects: list[Effect]) -> bytes | None:
+        """Members and messages of the next view (Fig. 29, step 3), once all the messages are here."""
+        around, summaries = self._around, self.exchange.summaries
+        joiners = dict(around.joiners(now_us))
+        for node, summary in summaries.items():
+            if summary.ghost:
+                known = joiners.get(node)
+                if known is None or known.incarnation < self._lives[node]:
+                    joiners[node] = Joiner(self._lives[node], self.view.id.seq, now_us)
+        lives = [node for node in lives if node not in joiners]  # else that life is over
+        floor = min((summaries[node].floor for node in lives), default=0)
+        able = [node for node in lives if summaries[node].upto >= floor]
+        ranges = union(summaries[node].ranges for node in able)
+        upto = max((summaries[node].upto for node in able), default=0)
+        members = {node: self._lives[node] for node in able if not summaries[node].leaving}
+        if around.into is None:
+            members |= {node: joiner.incarnation for node, joiner in joiners.items()}
+        most = self._config.max_members
+        chosen = tuple(Member(node, members[node], True) for node in sorted(members)[:most])
+        number = max([self.view.id.seq, *(joiner.last for joiner in joiners.values())]) + 1
+        if around.into is not None:
+            decision = Decision(True, around.into, NO_VIEW, 0, (), 0, upto, ranges)
+        else:
+            rep = chosen[0].node if chosen else 0
+            view = ConfigurationId(number, rep) if chosen else NO_VIEW
+            decision = Decision(True, around.group, view, 0, chosen, rep, upto, ranges)
+        if not self._fetch(decision, able, 0, effects):
+            return None
+        return encode_decision(decision)
+
+    def _next_list(self, lives: list[NodeId]) -> bytes | None:
+        """The next token list of the same view (Fig. 34)."""
+        if len(lives) < self._quorum:
+            return None
+        summaries = self.exchange.summaries
+        upto = max(summaries[node].upto for node in lives)
+        site = next(node for node in lives if summaries[node].upto == upto)
+        members = tuple(
+            Member(node, incarnation, node in lives)
+            for node, incarnation in zip(self.view.members, self.view.incarnations, strict=True)
+        )
+        return encode_decision(
+            Decision(False, self._around.group, self.view.id, self.turn + 1, members, site, upto, ())
+        )
+
+    def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
+        return self._fetch(decode_decision(value), (source,), source, effects)
+
+    # --- rounds ---------------------------------------------------------------------------------
+
+    def _joined_round(self, now_us: int) -> None:
+        self._await(now_us, self._round.coordinator)
+
+    def _await(self, now_us: int, coordinator: NodeId) -> None:
+        """Give a coordinator its time; each one more than the last, so that one is enough at some point."""
+        self._coordinator = coordinator
+        self._rounds += 1
+        patience_us = self._config.round_us * min(self._rounds, LONGEST_ROUND)
+        self._deadline_us = now_us + self._config.aggressive_us + patience_us
+
+    def _rotate(self, now_us: int, effects: list[Effect]) -> None:
+        """Go on to the next coordinator, if it is time to."""
+        suspected = self._around.suspects(now_us, self.view.members)
+        current = self._coordinator
+        if current and now_us < self._deadline_us and current not in suspected:
+            return
+        following = after(self.view.members, current, suspected)
+        if following == self._me:
+            self.coordinate(now_us, effects)
+        else:
+            self._await(now_us, following)
+
+    def on_timer(self, now_us: int, effects: list[Effect]) -> None:
+        """Send again what may have been lost, and see whether a coordinator has to be replaced."""
+        self.exchange.forget_requests()
+        if self.decision is not None:
+            return
+        self.summarize(effects)
+        self._rotate(now_us, effects)
+        self.send_again(now_us, effects)
+        self._adopt(now_us, effects)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def on_decided(self, value: bytes, source: NodeId) -> None:
+        """Somebody knows the decision, and holds what it names."""
+        self.decision, self._has_all = value, source
+
+    def settled(self, decision: Decision, effects: list[Effect]) -> Settled | None:
+        """What was agreed on, once it is all here; who has nothing to settle needs none of it."""
+        if self.ghost:
+            return Settled(decision.upto, {})
+        sources = [self._has_all, *(node for node in self.view.members if node != self._me)]
+        if not self._fetch(decision, [node for node in sources if node], self._has_all, effects):
+            return None
+        return Settled(decision.upto, self.exchange.select(decision.ranges))

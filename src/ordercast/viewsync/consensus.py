@@ -1,0 +1,266 @@
+"""Consensus (Chandra and Toueg): rotating coordinator, a majority, each phase sent again until answered.
+
+A round has four phases: the participants' estimates go to the coordinator (1), it proposes the one that was
+adopted last (2), they adopt it and say so (3), and with a quorum of these it is decided (4). A coordinator
+that is slow or suspected is followed by the next one; what a quorum adopted every later round proposes.
+
+What a participant promised and adopted is stored before it answers, so that its later lives can vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ordercast.core.contract import Drop, Effect
+from ordercast.core.identity import NodeId
+from ordercast.viewsync.packets import (
+    NO_ROUND,
+    Accepted,
+    Collect,
+    Decide,
+    Estimate,
+    MembershipPacket,
+    Propose,
+    Round,
+)
+
+
+class Voter:
+    """A participant's memory: survives its lives."""
+
+    __slots__ = ("accepted", "promised", "value")
+
+    def __init__(self, promised: Round = NO_ROUND, accepted: Round = NO_ROUND, value: bytes = b"") -> None:
+        self.promised = promised
+        """It takes part in no earlier round than this."""
+        self.accepted = accepted
+        """The round whose proposal it adopted last (the timestamp of its estimate)."""
+        self.value = value
+        """That proposal."""
+
+    def promise(self, round_: Round) -> bool:
+        """Take part in a round; False if in a later one already."""
+        if round_ < self.promised:
+            return False
+        self.promised = round_
+        return True
+
+    def adopt(self, round_: Round, value: bytes) -> bool:
+        """Adopt a round's proposal; False if in a later round already."""
+        if not self.promise(round_):
+            return False
+        self.accepted, self.value = round_, value
+        return True
+
+
+class Ballot:
+    """One round, as its coordinator sees it."""
+
+    __slots__ = ("_accepted", "_estimates", "_quorum", "round", "value")
+
+    def __init__(self, round_: Round, quorum: int) -> None:
+        self.round = round_
+        self._quorum = quorum
+        self._estimates: dict[NodeId, tuple[Round, bytes]] = {}
+        self._accepted: set[NodeId] = set()
+        self.value: bytes | None = None
+        """What is proposed, once that is known."""
+
+    def estimate(self, node: NodeId, accepted: Round, value: bytes) -> None:
+        """A participant's estimate (phase 1)."""
+        self._estimates[node] = (accepted, value)
+
+    @property
+    def answered(self) -> Sequence[NodeId]:
+        """Who takes part in the round."""
+        return sorted(self._estimates)
+
+    @property
+    def collected(self) -> bool:
+        """Whether a quorum takes part."""
+        return len(self._estimates) >= self._quorum
+
+    @property
+    def locked(self) -> bytes | None:
+        """The proposal that may have been decided before and has to be made again, if there is one."""
+        accepted, value = max(self._estimates.values(), default=(NO_ROUND, b""))
+        return value if accepted != NO_ROUND else None
+
+    def accept(self, node: NodeId) -> None:
+        """A participant adopted the proposal (phase 3)."""
+        self._accepted.add(node)
+
+    def decided(self, needed: Sequence[NodeId] = ()) -> bool:
+        """Whether a quorum adopted the proposal, and those who are needed besides (phase 4)."""
+        return len(self._accepted) >= self._quorum and self._accepted.issuperset(needed)
+
+
+class Outside(Protocol):
+    """What a participant needs of the machine around it."""
+
+    me: NodeId
+
+    def tell(self, packet: MembershipPacket, effects: list[Effect], to: NodeId | None = None) -> None:
+        """Send a packet that belongs to the change: to one, or to all."""
+
+    def keep(self, effects: list[Effect]) -> None:
+        """Store the voter durably, before whatever is sent next."""
+
+
+class Participant:
+    """One consensus, from the side of one who takes part. What it is about is up to who inherits."""
+
+    def __init__(self, outside: Outside, turn: int, voter: Voter, quorum: int) -> None:
+        self._outside = outside
+        self._me = outside.me
+        self.turn = turn
+        self.voter = voter
+        self._quorum = quorum
+        self._round = voter.promised
+        self._ballot: Ballot | None = None
+        self._proposal: tuple[Round, bytes] | None = None
+        """What was proposed in the current round and is not adopted here yet."""
+        self.decision: bytes | None = None
+
+    # --- what the value is about ----------------------------------------------------------------
+
+    def _initial(self, now_us: int, effects: list[Effect]) -> bytes | None:
+        """As coordinator: what to propose if nothing was before; None while that cannot be said."""
+        raise NotImplementedError
+
+    def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
+        """Whether all that belongs to a proposal is here; if not, ask for it."""
+        raise NotImplementedError
+
+    def _needed(self, value: bytes) -> Sequence[NodeId]:
+        """Who has to adopt a proposal besides a quorum."""
+        return ()
+
+    def _joined_round(self, now_us: int) -> None:
+        """Another round has begun."""
+
+    # --- coordinating ---------------------------------------------------------------------------
+
+    def coordinate(self, now_us: int, effects: list[Effect]) -> None:
+        """Begin a round of my own, later than any I know of."""
+        self._enter(now_us, Round(max(self._round.attempt, self.voter.promised.attempt) + 1, self._me))
+        self._ballot = Ballot(self._round, self._quorum)
+        self.voter.promise(self._round)
+        self._outside.keep(effects)
+        self._ballot.estimate(self._me, self.voter.accepted, self.voter.value)
+        self._outside.tell(Collect(self.turn, self._round), effects)
+        self._propose(now_us, effects)
+
+    def _enter(self, now_us: int, round_: Round) -> None:
+        self._round = round_
+        self._ballot = self._proposal = None
+        self._joined_round(now_us)
+
+    def _propose(self, now_us: int, effects: list[Effect]) -> None:
+        """Phase 2, once a quorum takes part and there is something to propose."""
+        ballot = self._ballot
+        if ballot is None or ballot.value is not None or not ballot.collected:
+            return
+        value = ballot.locked
+        if value is None:
+            value = self._initial(now_us, effects)
+        if value is None:
+            return
+        ballot.value = value
+        self._outside.tell(Propose(self.turn, self._round, value), effects)
+        self._proposal = (self._round, value)
+        self._adopt(now_us, effects)
+
+    def _count(self, node: NodeId, effects: list[Effect]) -> None:
+        """Phase 4, once a quorum has adopted the proposal."""
+        ballot = self._ballot
+        assert ballot is not None, "only a coordinator counts"
+        assert ballot.value is not None, "what has not been proposed cannot have been adopted"
+        ballot.accept(node)
+        if self.decision is None and ballot.decided(self._needed(ballot.value)):
+            self.decision = ballot.value
+            self._outside.tell(Decide(self.turn, ballot.value), effects)
+
+    # --- taking part ----------------------------------------------------------------------------
+
+    def on_collect(self, now_us: int, sender: NodeId, packet: Collect, effects: list[Effect]) -> None:
+        """Phase 1: a coordinator asks for estimates."""
+        round_ = packet.round
+        if round_.coordinator != sender or round_ < self.voter.promised or round_ < self._round:
+            effects.append(Drop("old round"))
+            return
+        if round_ > self._round:
+            self._enter(now_us, round_)
+        if round_ > self.voter.promised:
+            self.voter.promise(round_)
+            self._outside.keep(effects)
+        self._outside.tell(
+            Estimate(self.turn, round_, self.voter.accepted, self.voter.value), effects, to=sender
+        )
+
+    def on_estimate(self, now_us: int, sender: NodeId, packet: Estimate, effects: list[Effect]) -> None:
+        """Phase 1, at the coordinator."""
+        if self._ballot is None or packet.round != self._ballot.round:
+            effects.append(Drop("old round"))
+            return
+        self._ballot.estimate(sender, packet.accepted, packet.value)
+        self._propose(now_us, effects)
+
+    def on_propose(self, now_us: int, sender: NodeId, packet: Propose, effects: list[Effect]) -> None:
+        """Phase 3: a proposal, which is adopted as soon as all that it names is here."""
+        round_ = packet.round
+        if round_.coordinator != sender or round_ < self.voter.promised or round_ < self._round:
+            effects.append(Drop("old round"))
+            return
+        if round_ > self._round:
+            self._enter(now_us, round_)
+        if self.voter.accepted == round_:  # it did not hear so
+            self._outside.tell(Accepted(self.turn, round_), effects, to=sender)
+            return
+        self._proposal = (round_, packet.value)
+        self._adopt(now_us, effects)
+
+    def _adopt(self, now_us: int, effects: list[Effect]) -> None:
+        if self._proposal is None:
+            return
+        round_, value = self._proposal
+        if not self._may_adopt(value, round_.coordinator, effects):
+            return
+        self._proposal = None
+        if not self.voter.adopt(round_, value):
+            return
+        self._outside.keep(effects)
+        if round_.coordinator == self._me:
+            self._count(self._me, effects)
+        else:
+            self._outside.tell(Accepted(self.turn, round_), effects, to=round_.coordinator)
+
+    def on_accepted(self, now_us: int, sender: NodeId, packet: Accepted, effects: list[Effect]) -> None:
+        """Phase 3, at the coordinator."""
+        ballot = self._ballot
+        if ballot is None or packet.round != ballot.round or ballot.value is None:
+            effects.append(Drop("old round"))
+            return
+        self._count(sender, effects)
+
+    # --- again ----------------------------------------------------------------------------------
+
+    def send_again(self, now_us: int, effects: list[Effect]) -> None:
+        """What a coordinator sent and too few have answered."""
+        ballot = self._ballot
+        if ballot is None or self.decision is not None:
+            return
+        if not ballot.collected:
+            self._outside.tell(Collect(self.turn, self._round), effects)
+        elif ballot.value is None:
+            self._propose(now_us, effects)
+        else:
+            self._outside.tell(Propose(self.turn, self._round, ballot.value), effects)
+
+
+def after(members: Sequence[NodeId], node: NodeId, suspected: Sequence[NodeId]) -> NodeId:
+    """The next coordinator: the first behind ``node``, in a circle, that is not suspected."""
+    at = members.index(node) + 1 if node in members else 0
+    circle = [*members[at:], *members[:at]]
+    return next((member for member in circle if member not in suspected), circle[0])

@@ -1,0 +1,91 @@
+"""What the members of a view hold when it ends, and how it gets to those who lack it.
+
+Only names are told to all (`Summary`); a packet itself travels once, to who lacks it and asks. A participant
+adopts a proposal only when it holds everything that the proposal names: so whatever is decided is held by a
+quorum, and no single crash can take it away (004 §4.3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ordercast.core.identity import NodeId
+from ordercast.viewsync.contract import Items, Stream
+from ordercast.viewsync.packets import Range, Summary, names, ranges_of
+
+MOST_FETCHED = 64
+"""Items that are asked for at a time."""
+MOST_ANSWERED = 256 * 1024
+"""Bytes with which a request is answered; the rest is asked for again."""
+
+
+class Exchange:
+    """One member's part in it."""
+
+    def __init__(self, items: Items) -> None:
+        self._items: dict[Stream, dict[int, bytes]] = {stream: dict(some) for stream, some in items.items()}
+        self.summaries: dict[NodeId, Summary] = {}
+        self._holdings: dict[NodeId, frozenset[tuple[Stream, int]]] = {}
+        self._asked: set[tuple[Stream, int]] = set()
+
+    def told(self, node: NodeId, summary: Summary) -> None:
+        """What another one holds. A full summary is not replaced by a light one."""
+        before = self.summaries.get(node)
+        if before is None or summary.full or not before.full:
+            self.summaries[node] = summary
+            self._holdings[node] = frozenset(names(summary.ranges))
+
+    def missing(self, ranges: Iterable[Range]) -> list[tuple[Stream, int]]:
+        """What of this is not here."""
+        items = self._items
+        return [(stream, number) for stream, number in names(ranges) if number not in items.get(stream, ())]
+
+    def requests(
+        self, wanted: Collection[tuple[Stream, int]], sources: Iterable[NodeId], has_all: NodeId = 0
+    ) -> list[tuple[NodeId, tuple[Range, ...]]]:
+        """Whom to ask for what, unless answers are on their way. Of `has_all` anything may be asked."""
+        if self._asked:
+            return []
+        left = list(wanted)[:MOST_FETCHED]
+        asked: list[tuple[NodeId, tuple[Range, ...]]] = []
+        for node in sources:
+            holds = self._holdings.get(node, frozenset())
+            some: dict[Stream, dict[int, bytes]] = {}
+            for stream, number in left:
+                if node == has_all or (stream, number) in holds:
+                    some.setdefault(stream, {})[number] = b""
+                    self._asked.add((stream, number))
+            if some:
+                asked.append((node, ranges_of(some)))
+                left = [name for name in left if name not in self._asked]
+        return asked
+
+    def forget_requests(self) -> None:
+        """What was asked for has not come: it may be asked for again."""
+        self._asked.clear()
+
+    def took(self, stream: Stream, number: int, data: bytes) -> bool:
+        """An item came; whether everything that was asked for is here now."""
+        self._items.setdefault(stream, {}).setdefault(number, data)
+        self._asked.discard((stream, number))
+        return not self._asked
+
+    def answer(self, ranges: Iterable[Range]) -> list[tuple[Stream, int, bytes]]:
+        """What of this is here, a bounded amount."""
+        found: list[tuple[Stream, int, bytes]] = []
+        size = 0
+        for stream, number in names(ranges):
+            data = self._items.get(stream, {}).get(number)
+            if data is not None:
+                found.append((stream, number, data))
+                size += len(data)
+                if len(found) == MOST_FETCHED or size > MOST_ANSWERED:
+                    break
+        return found
+
+    def select(self, ranges: Iterable[Range]) -> Items:
+        """The items that are named; all of them are here."""
+        chosen: dict[Stream, dict[int, bytes]] = {}
+        for stream, number in names(ranges):
+            chosen.setdefault(stream, {})[number] = self._items[stream][number]
+        return chosen

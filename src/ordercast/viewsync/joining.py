@@ -1,0 +1,161 @@
+"""How a life comes into a view: by joining, by founding a group, or with the vote of an earlier life.
+
+A life begins in no view. It joins the group it hears of, or founds one with others who hear of none.
+
+Later lives of a view's members keep their vote (`Stored`): a group that crashed as a whole, or lost its
+majority at once, goes on when a majority of its nodes is back, with what those hold that never crashed.
+"""
+
+from __future__ import annotations
+
+from ordercast.core.contract import (
+    CancelTimer,
+    Drop,
+    Effect,
+    SetTimer,
+)
+from ordercast.core.identity import ConfigurationId
+from ordercast.viewsync.change import Joiner, ViewChange
+from ordercast.viewsync.consensus import Voter
+from ordercast.viewsync.contract import NOTHING, Settled, View
+from ordercast.viewsync.exchange import Exchange
+from ordercast.viewsync.founding import Founding
+from ordercast.viewsync.header import NO_VIEW, Header
+from ordercast.viewsync.packets import (
+    Decide,
+    Decision,
+    Group,
+    Join,
+    decode_decision,
+)
+from ordercast.viewsync.standing import CHANGE_TIMER, JOIN_TIMER, Last, Standing
+from ordercast.viewsync.states import State
+from ordercast.viewsync.storage import recall, view_of
+
+
+class Joining(Standing):
+    """A node that is in no view, or was."""
+
+    def _begin(self, now_us: int, incarnation: int, stored: bytes | None, effects: list[Effect]) -> None:
+        self.incarnation = incarnation
+        self.orderer.begin(incarnation)
+        self._last_number, self.group, self._past, self._voter = recall(self.me, stored)
+        self._shift("started", effects)
+        self._look(now_us, effects)
+
+    def _look(self, now_us: int, effects: list[Effect]) -> None:
+        """Look for a group."""
+        self._began_us = self._group_us = self._ghosts_us = now_us
+        self._founding = None
+        if self._past is None:
+            self._founding = Founding(self, self._voter, self.config.founders, self._last_number)
+        else:
+            self._detector.watch(now_us, (node for node in self._past.members if node != self.me))
+        self._on_join_timer(now_us, effects)
+
+    def _on_join_timer(self, now_us: int, effects: list[Effect]) -> None:
+        """Ask to be let in; with nobody to ask, begin a group or go on with one that all have lost."""
+        if self.state is not State.JOINING:
+            return
+        effects.append(SetTimer(JOIN_TIMER, self.config.join_us))
+        self._send(Join(self.group, self._last_number, self._past is not None), NO_VIEW, effects)
+        if now_us - self._group_us < self.config.found_us:
+            return
+        if self._past is not None and self._change is None:
+            self._haunt(now_us, self._past, effects)
+        elif self._founding is not None and now_us - self._ghosts_us >= self.config.found_us:
+            self._founding.lead(now_us, self.joiners(now_us), effects)
+            self._end_founding(now_us, effects)
+
+    def _haunt(self, now_us: int, past: View, effects: list[Effect]) -> None:
+        """Vote on what follows the view of an earlier life."""
+        self._change = ViewChange(self, past, self._voter, self.config, None, full=True)
+        effects.append(SetTimer(CHANGE_TIMER, self.config.change_us))
+        self._change.begin(now_us, effects)
+
+    def _on_join(self, now_us: int, head: Header, join: Join, effects: list[Effect]) -> None:
+        node, life = head.sender, head.incarnation
+        if self.state is State.JOINING:
+            if join.ghost:
+                self._ghosts_us = now_us
+            self._joiners[node] = Joiner(life, join.last, now_us)
+            return
+        if join.group != self.group or self.view is None:
+            effects.append(Drop("asks for another group"))
+            return
+        known = self._lives.get(node)
+        if known == life:
+            self._remind(head, effects)
+            return
+        if known is not None and known > life:
+            effects.append(Drop("earlier life"))
+            return
+        if len(self._joiners) >= self.config.max_members and node not in self._joiners:
+            effects.append(Drop("too many want to join"))
+            return
+        self._joiners[node] = Joiner(life, join.last, now_us)
+        if known is not None and self._last is not None:  # it has a vote, and may not know in which view
+            self._send(Decide(self._last.turn, self._last.value), self._last.view, effects, to=node)
+        if self.state is State.MEMBER:
+            self._start(now_us, True, "somebody joins", effects)
+
+    def _let_in(
+        self, now_us: int, decision: Decision, before: ConfigurationId, packet: Decide, effects: list[Effect]
+    ) -> None:
+        settled, self._settled = self._settled, NOTHING
+        self._last = Last(before, packet.turn, packet.value, Exchange({}))
+        self._install(now_us, decision, settled, "let in", effects)
+
+    def _end_founding(self, now_us: int, effects: list[Effect]) -> None:
+        """If a first view is decided on, be in it."""
+        value = self._founding.decision if self._founding is not None else None
+        if value is not None:
+            decision = decode_decision(value)
+            self._founding = None
+            if self._is_in(decision):
+                settled, self._settled = self._settled, NOTHING
+                self._last = Last(NO_VIEW, 0, value, Exchange({}))
+                self._install(now_us, decision, settled, "group founded", effects)
+
+    def _end_haunting(self, now_us: int, decision: Decision, last: Last, effects: list[Effect]) -> None:
+        """A view was decided on with the vote of an earlier life; this life may be in it."""
+        self._change = None
+        effects.append(CancelTimer(CHANGE_TIMER))
+        if self._is_in(decision):
+            self._last = last
+            self._install(now_us, decision, NOTHING, "let in", effects)
+            return
+        if self._inherits(decision):
+            self._inherit(now_us, decision, effects)
+            return
+        self._past = None
+        self._last_number = max(self._last_number, decision.view.seq)
+        self._voter = Voter()
+        self.keep(effects)
+
+    def _inherits(self, decision: Decision) -> bool:
+        """Whether an earlier life is meant by a view that is later than the one this life has a vote in."""
+        past = self._past
+        known = (past.id.seq, past.turn) if past is not None else (self._last_number, 0)
+        return (decision.view.seq, decision.turn) > known and any(
+            member.node == self.me and member.incarnation < self.incarnation for member in decision.members
+        )
+
+    def _inherit(self, now_us: int, decision: Decision, effects: list[Effect]) -> None:
+        """Vote from now on in that view: no life of this node can have voted in it before."""
+        self._past = view_of(decision)
+        self._last_number = self._past.id.seq
+        self.group, self._voter, self._change, self._founding = decision.group, Voter(), None, None
+        self._detector.watch(now_us, (node for node in self._past.members if node != self.me))
+        self.keep(effects)
+
+    def _give_up(self, now_us: int, into: Group, settled: Settled, effects: list[Effect]) -> None:
+        """Two groups met: all of this one ask to be let into the other (003, "Future Improvements")."""
+        self._shift("given up to an older group", effects)
+        effects.append(CancelTimer(CHANGE_TIMER))
+        self._change = self._last = None
+        self._settled = settled
+        self.view, self._lives, self._voter = None, {}, Voter()
+        self.group, self.into = into, None
+        self.keep(effects)
+        self._look(now_us, effects)

@@ -1,0 +1,199 @@
+"""A member of the sequencer family as one pure machine: an orderer inside a membership (004 §4, Fig. 36).
+
+Follow a message: `Submit` hands it to the orderer, which sends it and learns its place; packets of the view
+go straight to the orderer (`_on_packet`), which delivers as soon as the message's level of resilience allows.
+What happens when the view has to change is in `membership`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ordercast.core.contract import (
+    Brake,
+    Drop,
+    Effect,
+    Event,
+    Gone,
+    Packet,
+    Start,
+    Stop,
+    Submit,
+    Timer,
+)
+from ordercast.core.identity import Guarantee, NodeId
+from ordercast.core.wire import Malformed
+from ordercast.viewsync.config import GroupConfig
+from ordercast.viewsync.contract import ORDER_TIMER, Orderer
+from ordercast.viewsync.header import FIRST_ORDER_KIND, Header, read_header
+from ordercast.viewsync.membership import Membership
+from ordercast.viewsync.packets import (
+    Decide,
+    Excluded,
+    Fetch,
+    Heartbeat,
+    Item,
+    Join,
+    Summary,
+    decode,
+)
+from ordercast.viewsync.standing import CHANGE_TIMER, HEARTBEAT_TIMER, JOIN_TIMER
+from ordercast.viewsync.states import State
+
+
+class GroupMachine(Membership):
+    """One member of a group."""
+
+    def __init__(self, me: NodeId, config: GroupConfig, orderer: Orderer, *, i_views: bool = False) -> None:
+        """A member that has not been started; with `i_views`, who is slow leaves the token list first."""
+        super().__init__(me, config, orderer, i_views)
+
+    # --- the contract ---------------------------------------------------------------------------
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        """Take one event."""
+        if type(event) is Packet:
+            return self._on_packet(now_us, event.data)
+        assert not self.halted, f"node {self.me} has halted; make a new machine and start it"
+        effects: list[Effect] = []
+        match event:
+            case Timer(name):
+                self._on_timer(now_us, name, effects)
+            case Submit(payloads, guarantee):
+                self._on_submit(now_us, payloads, guarantee, effects)
+            case Gone(node):
+                self._on_gone(now_us, node, effects)
+            case Start(incarnation, stored):
+                if self.incarnation >= 0:
+                    raise RuntimeError(f"node {self.me} was started before; make a new machine")
+                self._begin(now_us, incarnation, stored, effects)
+            case Stop():
+                self._on_stop(now_us, effects)
+            case Brake(on):
+                self._on_brake(now_us, on, effects)
+            case _:
+                raise TypeError(f"not an event: {event!r}")
+        return effects
+
+    @property
+    def room(self) -> int:
+        """Size of the largest message that may be submitted now."""
+        if self.halted or self.leaving or self.incarnation < 0:
+            return 0
+        return min(self.orderer.room, self.config.max_message_size)
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """Running figures, by name."""
+        return {**self._stats, **self.orderer.stats}
+
+    @property
+    def waits(self) -> Mapping[NodeId, int]:
+        """Not known in this family."""
+        return {}
+
+    @property
+    def laggard(self) -> NodeId | None:
+        """Who brakes; or else who is being waited for."""
+        if self.state is not State.MEMBER:
+            return None
+        if self._braking:
+            return self.me
+        return min(self._brakes, default=None) or self.orderer.waiting_for
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def _on_submit(
+        self, now_us: int, payloads: Sequence[bytes], guarantee: Guarantee, effects: list[Effect]
+    ) -> None:
+        if self.incarnation < 0 or self.leaving:
+            raise RuntimeError(f"node {self.me} takes no messages: it is not started, or it is leaving")
+        largest = max(map(len, payloads), default=0)
+        if largest > self.config.max_message_size:
+            raise ValueError(
+                f"a message of {largest} bytes is larger than max_message_size "
+                f"({self.config.max_message_size}); split it, or raise the limit at every node"
+            )
+        self.orderer.submit(now_us, payloads, guarantee, effects)
+
+    def _on_stop(self, now_us: int, effects: list[Effect]) -> None:
+        self.leaving = True
+        if self.view is None:
+            self._halt("left", effects)
+        else:
+            self._leave_if_done(now_us, effects)
+
+    def _on_brake(self, now_us: int, on: bool, effects: list[Effect]) -> None:
+        """The application falls behind, or has caught up: the others hear it now, and with each heartbeat."""
+        self._braking = on
+        if self.view is not None:
+            self.tell(Heartbeat(self.group, self.view.turn, on), effects)
+        self._heed_brakes(now_us, effects)
+
+    def _on_gone(self, now_us: int, node: NodeId, effects: list[Effect]) -> None:
+        self._detector.gone(node)
+        if self.state is State.MEMBER and node in self._lives and node != self.me:
+            self._start(now_us, True, "member gone", effects)
+
+    def _on_timer(self, now_us: int, name: str, effects: list[Effect]) -> None:
+        if name.startswith(ORDER_TIMER):
+            if self.state is State.MEMBER:
+                self.orderer.timer(now_us, name, effects)
+        elif name == HEARTBEAT_TIMER:
+            self._on_heartbeat_timer(now_us, effects)
+        elif name == JOIN_TIMER:
+            self._on_join_timer(now_us, effects)
+        elif name == CHANGE_TIMER:
+            self._on_change_timer(now_us, effects)
+
+    # --- packets --------------------------------------------------------------------------------
+
+    def _on_packet(self, now_us: int, data: bytes) -> Sequence[Effect]:
+        if self.halted:
+            return (Drop("halted"),)
+        try:
+            head = read_header(data)
+            effects: list[Effect] = []
+            if head.kind >= FIRST_ORDER_KIND:
+                self._on_ordered(now_us, head, data, effects)
+            else:
+                self._on_membership(now_us, head, data, effects)
+        except Malformed as bad:
+            return (Drop(str(bad)),)
+        return effects
+
+    def _on_ordered(self, now_us: int, head: Header, data: bytes, effects: list[Effect]) -> None:
+        view = self.view
+        if view is None or head.view != view.id or self._lives.get(head.sender) != head.incarnation:
+            effects.append(Drop("other view"))
+            return
+        self._detector.heard(now_us, head.sender)
+        if self.state is State.MEMBER:
+            self.orderer.packet(now_us, head.kind, head.sender, data, effects)
+        else:
+            effects.append(Drop("view is changing"))
+
+    def _on_membership(self, now_us: int, head: Header, data: bytes, effects: list[Effect]) -> None:
+        packet = decode(head, data)
+        if head.sender == self.me:
+            effects.append(Drop("mine, of an earlier life"))
+            return
+        if head.incarnation >= self._lives.get(head.sender, 0):
+            self._detector.heard(now_us, head.sender)
+        match packet:
+            case Heartbeat():
+                self._on_heartbeat(now_us, head, packet, effects)
+            case Join():
+                self._on_join(now_us, head, packet, effects)
+            case Summary():
+                self._on_summary(now_us, head, packet, effects)
+            case Fetch():
+                self._on_fetch(now_us, head, packet, effects)
+            case Item():
+                self._on_item(now_us, head, packet, effects)
+            case Decide():
+                self._on_decide(now_us, head, packet, effects)
+            case Excluded():
+                self._on_excluded(head, packet, effects)
+            case _:
+                self._on_vote(now_us, head, packet, effects)

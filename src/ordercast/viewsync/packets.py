@@ -1,0 +1,425 @@
+"""The membership's packets: what they hold and how they look on the wire.
+
+| kind | from 004 | travels |
+|---|---|---|
+| `Heartbeat` | heartbeat of the failure detectors (§4.1); also shows the group to strangers | multicast |
+| `Join` | join (§4.3.2): a node without a view asks to be let in | multicast |
+| `Summary` | the unstable messages of Fig. 29 and 32, by name; the ack of Fig. 34 | multicast |
+| `Fetch`, `Item` | the unstable messages themselves, for who lacks them | to one |
+| `Collect`, `Estimate`, `Propose`, `Accepted` | consensus: phases 1 to 3 | multicast / to one in turns |
+| `Decide` | consensus: the decision | multicast, and again to who seems to have missed it |
+| `Excluded` | tells a life that it is in no view any more (§4.3.4) | to one |
+
+All begin with the family's header, whose view is the one that is being changed (`NO_VIEW` while a group is
+being founded). `decode` is total: it returns a packet within bounds or raises `Malformed`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.wire import Malformed, Reader, check_count, check_node
+from ordercast.viewsync.contract import Items, Stream
+from ordercast.viewsync.header import HEADER_SIZE, NO_VIEW, Header
+
+HEARTBEAT, JOIN, SUMMARY, FETCH, ITEM, COLLECT, ESTIMATE, PROPOSE, ACCEPTED, DECIDE, EXCLUDED = range(1, 12)
+KIND_NAMES = {
+    HEARTBEAT: "heartbeat",
+    JOIN: "join",
+    SUMMARY: "summary",
+    FETCH: "fetch",
+    ITEM: "item",
+    COLLECT: "collect",
+    ESTIMATE: "estimate",
+    PROPOSE: "propose",
+    ACCEPTED: "accepted",
+    DECIDE: "decide",
+    EXCLUDED: "excluded",
+}
+
+MAX_RANGES = 2_000
+"""Most ranges in a list of items: 42 KB of them."""
+MAX_MEMBERS = 1_024
+
+_GROUP = struct.Struct("<qi")
+_JOIN = struct.Struct("<qiqB")
+_HEARTBEAT = struct.Struct("<qiIB")
+_SUMMARY = struct.Struct("<IBqq")
+_ROUND = struct.Struct("<Iqi")
+_ESTIMATE = struct.Struct("<Iqiqi")
+_RANGE = struct.Struct("<BiiqI")
+_ITEM = struct.Struct("<IBiiq")
+_DECISION = struct.Struct("<BqiqiIqH")
+_LIFE = struct.Struct("<iiB")
+_TURN = struct.Struct("<I")
+
+
+class Group(NamedTuple):
+    """A group's origin, by which its descendants know each other: when it was founded, and by whom."""
+
+    founded_us: int
+    founder: NodeId
+
+
+NO_GROUP = Group(0, 0)
+
+
+class Round(NamedTuple):
+    """A round of the consensus: its how-manyth, and who coordinates it."""
+
+    attempt: int
+    coordinator: NodeId
+
+
+NO_ROUND = Round(0, 0)
+
+
+class Range(NamedTuple):
+    """Consecutive items of one stream."""
+
+    stream: Stream
+    first: int
+    length: int
+
+
+class Heartbeat(NamedTuple):
+    """I live, in this view."""
+
+    group: Group
+    turn: int
+    braking: bool
+
+
+class Join(NamedTuple):
+    """I am in no view; let me in."""
+
+    group: Group
+    """Which group is meant; none if none was heard of."""
+    last: int
+    """The highest number of a view that any life of this node installed."""
+    ghost: bool
+    """An earlier life was a member of that view, and its vote counts."""
+
+
+class Summary(NamedTuple):
+    """The view is about to change; this is what I have."""
+
+    turn: int
+    full: bool
+    """Members may change, not the token list alone."""
+    ghost: bool
+    """A later life of a member: it has a vote, and nothing else."""
+    leaving: bool
+    floor: int
+    upto: int
+    ranges: tuple[Range, ...]
+
+
+class Fetch(NamedTuple):
+    """Send me these."""
+
+    turn: int
+    ranges: tuple[Range, ...]
+
+
+class Item(NamedTuple):
+    """One of them."""
+
+    turn: int
+    stream: Stream
+    number: int
+    data: bytes
+
+
+class Collect(NamedTuple):
+    """A coordinator begins a round."""
+
+    turn: int
+    round: Round
+
+
+class Estimate(NamedTuple):
+    """The answer: from now on I take part in no earlier round, and this is what I accepted last."""
+
+    turn: int
+    round: Round
+    accepted: Round
+    value: bytes
+
+
+class Propose(NamedTuple):
+    """The round's proposal."""
+
+    turn: int
+    round: Round
+    value: bytes
+
+
+class Accepted(NamedTuple):
+    """I have adopted the round's proposal, and hold all that it names."""
+
+    turn: int
+    round: Round
+
+
+class Decide(NamedTuple):
+    """It is decided."""
+
+    turn: int
+    value: bytes
+
+
+class Excluded(NamedTuple):
+    """That life is not in the view any more."""
+
+    node: NodeId
+    incarnation: int
+
+
+MembershipPacket: TypeAlias = (
+    Heartbeat | Join | Summary | Fetch | Item | Collect | Estimate | Propose | Accepted | Decide | Excluded
+)
+
+
+class Member(NamedTuple):
+    """A member of a view that is being decided on."""
+
+    node: NodeId
+    incarnation: int
+    core: bool
+
+
+class Decision(NamedTuple):
+    """What a consensus is about: the next view, and what is settled of this one (004 Fig. 29)."""
+
+    full: bool
+    """A new view; else the same one with another token list."""
+    group: Group
+    view: ConfigurationId
+    turn: int
+    members: tuple[Member, ...]
+    """Empty: the group gives itself up, to be let into `group`."""
+    site: NodeId
+    """Who holds the token first."""
+    upto: int
+    ranges: tuple[Range, ...]
+
+
+# --- ranges ------------------------------------------------------------------------------------
+
+
+def ranges_of(items: Items) -> tuple[Range, ...]:
+    """The names of items."""
+    found: list[Range] = []
+    for stream in sorted(items):
+        first = count = 0
+        for number in sorted(items[stream]):
+            if count and number == first + count:
+                count += 1
+                continue
+            if count:
+                found.append(Range(stream, first, count))
+            first, count = number, 1
+        if count:
+            found.append(Range(stream, first, count))
+    return tuple(found[:MAX_RANGES])
+
+
+def names(ranges: Iterable[Range]) -> Iterable[tuple[Stream, int]]:
+    """Each item that is named."""
+    for stream, first, count in ranges:
+        for number in range(first, first + count):
+            yield stream, number
+
+
+def union(several: Iterable[Iterable[Range]]) -> tuple[Range, ...]:
+    """The names of everything that is named in one of them."""
+    numbers: dict[Stream, dict[int, bytes]] = {}
+    for ranges in several:
+        for stream, number in names(ranges):
+            numbers.setdefault(stream, {})[number] = b""
+    return ranges_of(numbers)
+
+
+def _pack_ranges(ranges: Sequence[Range]) -> bytes:
+    return struct.pack("<H", len(ranges)) + b"".join(
+        _RANGE.pack(*stream, first, count) for stream, first, count in ranges
+    )
+
+
+# --- encoding ----------------------------------------------------------------------------------
+
+
+def encode(packet: MembershipPacket) -> tuple[int, bytes]:
+    """The kind of a packet, and what follows its header."""
+    match packet:
+        case Heartbeat(group, turn, braking):
+            return HEARTBEAT, _HEARTBEAT.pack(*group, turn, braking)
+        case Join(group, last, ghost):
+            return JOIN, _JOIN.pack(*group, last, ghost)
+        case Summary(turn, full, ghost, leaving, floor, upto, ranges):
+            flags = full | ghost << 1 | leaving << 2
+            return SUMMARY, _SUMMARY.pack(turn, flags, floor, upto) + _pack_ranges(ranges)
+        case Fetch(turn, ranges):
+            return FETCH, _TURN.pack(turn) + _pack_ranges(ranges)
+        case Item(turn, stream, number, data):
+            return ITEM, _ITEM.pack(turn, *stream, number) + data
+        case Collect(turn, round_):
+            return COLLECT, _ROUND.pack(turn, *round_)
+        case Estimate(turn, round_, accepted, value):
+            return ESTIMATE, _ESTIMATE.pack(turn, *round_, *accepted) + value
+        case Propose(turn, round_, value):
+            return PROPOSE, _ROUND.pack(turn, *round_) + value
+        case Accepted(turn, round_):
+            return ACCEPTED, _ROUND.pack(turn, *round_)
+        case Decide(turn, value):
+            return DECIDE, _TURN.pack(turn) + value
+        case Excluded(node, incarnation):
+            return EXCLUDED, struct.pack("<ii", node, incarnation)
+
+
+def encode_decision(decision: Decision) -> bytes:
+    """A decision, as the consensus carries it."""
+    full, group, view, turn, members, site, upto, ranges = decision
+    return (
+        _DECISION.pack(full, *group, *view, turn, upto, len(members))
+        + b"".join(_LIFE.pack(*member) for member in members)
+        + struct.pack("<i", site)
+        + _pack_ranges(ranges)
+    )
+
+
+# --- decoding ----------------------------------------------------------------------------------
+
+
+class _Body(Reader):
+    """Reads what follows the header."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        super().__init__(data)
+        self._at = at
+
+    def some(self, form: struct.Struct) -> tuple[int, ...]:
+        """The fields of a struct."""
+        return self._take(form)
+
+    def group(self) -> Group:
+        """A group, or none."""
+        group = Group(*self._take(_GROUP))
+        if group != NO_GROUP:
+            check_count(group.founded_us)
+            check_node(group.founder)
+        return group
+
+    def round(self) -> Round:
+        """A round, or none."""
+        attempt, coordinator = self._take(_GROUP)
+        if (attempt, coordinator) != NO_ROUND:
+            check_count(attempt, 1)
+            check_node(coordinator)
+        return Round(attempt, coordinator)
+
+    def ranges(self) -> tuple[Range, ...]:
+        """A counted list of ranges."""
+        count = self.u16()
+        if count > MAX_RANGES:
+            raise Malformed("too many ranges")
+        found = []
+        total = 0
+        for _ in range(count):
+            kind, node, incarnation, first, length = self._take(_RANGE)
+            total += length
+            if node < 0 or not length or total > _MAX_ITEMS:
+                raise Malformed("bad range")
+            found.append(Range(Stream(kind, node, check_count(incarnation)), check_count(first, 1), length))
+        return tuple(found)
+
+
+_MAX_ITEMS = 100_000
+"""Most items that one packet names."""
+
+
+def decode(header: Header, data: bytes) -> MembershipPacket:
+    """The packet behind a header; raises `Malformed`."""
+    reader = _DECODERS.get(header.kind)
+    if reader is None:
+        raise Malformed("unknown kind")
+    body = _Body(data, HEADER_SIZE)
+    packet = reader(body)
+    body.end()
+    return packet
+
+
+def _heartbeat(body: _Body) -> Heartbeat:
+    return Heartbeat(body.group(), body.u32(), bool(body.u8()))
+
+
+def _join(body: _Body) -> Join:
+    return Join(body.group(), body.count(), bool(body.u8()))
+
+
+def _summary(body: _Body) -> Summary:
+    turn, flags, floor, upto = body.some(_SUMMARY)
+    return Summary(
+        turn,
+        bool(flags & 1),
+        bool(flags & 2),
+        bool(flags & 4),
+        check_count(floor),
+        check_count(upto),
+        body.ranges(),
+    )
+
+
+def _item(body: _Body) -> Item:
+    turn, kind, node, incarnation, number = body.some(_ITEM)
+    if node < 0:
+        raise Malformed("bad range")
+    return Item(turn, Stream(kind, node, check_count(incarnation)), check_count(number, 1), body.rest())
+
+
+def _excluded(body: _Body) -> Excluded:
+    node, incarnation = body.some(struct.Struct("<ii"))
+    return Excluded(check_node(node), check_count(incarnation))
+
+
+_DECODERS: Mapping[int, Callable[[_Body], MembershipPacket]] = {
+    HEARTBEAT: _heartbeat,
+    JOIN: _join,
+    SUMMARY: _summary,
+    FETCH: lambda body: Fetch(body.u32(), body.ranges()),
+    ITEM: _item,
+    COLLECT: lambda body: Collect(body.u32(), body.round()),
+    ESTIMATE: lambda body: Estimate(body.u32(), body.round(), body.round(), body.rest()),
+    PROPOSE: lambda body: Propose(body.u32(), body.round(), body.rest()),
+    ACCEPTED: lambda body: Accepted(body.u32(), body.round()),
+    DECIDE: lambda body: Decide(body.u32(), body.rest()),
+    EXCLUDED: _excluded,
+}
+
+
+def decode_decision(value: bytes) -> Decision:
+    """A decision off the wire or off the disk; raises `Malformed`."""
+    body = _Body(value, 0)
+    full, founded_us, founder, seq, rep, turn, upto, count = body.some(_DECISION)
+    if count > MAX_MEMBERS:
+        raise Malformed("too many members")
+    members = []
+    previous = 0
+    for _ in range(count):
+        node, incarnation, core = body.some(_LIFE)
+        if check_node(node) <= previous:
+            raise Malformed("members not ascending")
+        previous = node
+        members.append(Member(node, check_count(incarnation), bool(core)))
+    (site,) = body.some(struct.Struct("<i"))
+    ranges = body.ranges()
+    body.end()
+    if (seq, rep) != NO_VIEW:
+        check_count(seq, 1)
+    view = ConfigurationId(seq, check_node(rep) if members else rep)
+    group = Group(check_count(founded_us), check_node(founder))
+    return Decision(bool(full), group, view, turn, tuple(members), site, check_count(upto), ranges)

@@ -1,0 +1,180 @@
+"""Where a node stands: its life, its view, what it has stored and whom it hears; and how it enters a view."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ordercast.core.contract import (
+    CancelTimer,
+    Effect,
+    Halt,
+    Multicast,
+    Persist,
+    Shift,
+    Unicast,
+)
+from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.viewsync.change import Joiner, ViewChange
+from ordercast.viewsync.config import GroupConfig
+from ordercast.viewsync.consensus import Voter
+from ordercast.viewsync.contract import NOTHING, Orderer, Settled, View
+from ordercast.viewsync.detector import Detector
+from ordercast.viewsync.exchange import Exchange
+from ordercast.viewsync.founding import Founding
+from ordercast.viewsync.header import NO_VIEW, Header, header
+from ordercast.viewsync.packets import (
+    NO_GROUP,
+    Decision,
+    Group,
+    MembershipPacket,
+    encode,
+)
+from ordercast.viewsync.states import NEXT, State
+from ordercast.viewsync.storage import Stored, store, view_of
+
+HEARTBEAT_TIMER, JOIN_TIMER, CHANGE_TIMER = "heartbeat", "join", "change"
+REMEMBERED = 5
+"""Joins without which a node that asked to be let in does not count any more."""
+
+
+class Last:
+    """The change before the current view: kept for those who missed how it ended."""
+
+    __slots__ = ("exchange", "turn", "value", "view")
+
+    def __init__(self, view: ConfigurationId, turn: int, value: bytes, exchange: Exchange) -> None:
+        self.view = view
+        self.turn = turn
+        self.value = value
+        self.exchange = exchange
+
+
+class Standing:
+    """One node's place in the group."""
+
+    def __init__(self, me: NodeId, config: GroupConfig, orderer: Orderer, i_views: bool) -> None:
+        self.me = me
+        self.config = config
+        self.orderer = orderer
+        self._i_views = i_views
+        self.incarnation = -1
+        self.state = State.JOINING
+        self.halted = False
+        self.leaving = False
+        self.group = NO_GROUP
+        self.into: Group | None = None
+        self.view: View | None = None
+        self._lives: dict[NodeId, int] = {}
+        """The members of the view, and which life of each is meant."""
+        self._past: View | None = None
+        """While in no view: that of an earlier life, in which this node has a vote."""
+        self._settled: Settled = NOTHING
+        """What was settled of a view whose group gave itself up: delivered when there is a next view."""
+        self._voter = Voter()
+        self._last_number = 0
+        self._last: Last | None = None
+        self._change: ViewChange | None = None
+        self._decided_us = 0
+        self._founding: Founding | None = None
+        self._detector = Detector(config)
+        self._joiners: dict[NodeId, Joiner] = {}
+        self._ghosts_us = self._group_us = self._began_us = 0
+        self._braking = False
+        self._brakes: set[NodeId] = set()
+        self._awaited: set[NodeId] = set()
+        """Members that have not been heard in the view yet."""
+        self._stats = {"views": 0.0, "i_views": 0.0, "rounds": 0.0, "fetched": 0.0}
+
+    def tell(self, packet: MembershipPacket, effects: list[Effect], to: NodeId | None = None) -> None:
+        """Send a packet about the view that is, or was, ours."""
+        view = self.view or self._past
+        self._send(packet, view.id if view is not None else NO_VIEW, effects, to)
+
+    def _send(
+        self, packet: MembershipPacket, view: ConfigurationId, effects: list[Effect], to: NodeId | None = None
+    ) -> None:
+        kind, body = encode(packet)
+        data = header(kind, view, self.me, self.incarnation) + body
+        effects.append(Multicast(data) if to is None else Unicast(to, data))
+
+    def keep(self, effects: list[Effect]) -> None:
+        """Store view and vote."""
+        view = self.view or self._past
+        effects.append(Persist(store(Stored(self._last_number, self.group, view, self._voter))))
+
+    def suspects(self, now_us: int, awaited: Collection[NodeId]) -> list[NodeId]:
+        """Whom to suspect; those who are awaited after the aggressive timeout."""
+        active = self._detector.active(now_us, awaited)
+        return active + [node for node in self._detector.passive(now_us) if node not in active]
+
+    def joiners(self, now_us: int) -> Mapping[NodeId, Joiner]:
+        """Who asked lately to be let in."""
+        since_us = now_us - REMEMBERED * self.config.join_us
+        return {
+            node: joiner
+            for node, joiner in sorted(self._joiners.items())
+            if joiner.heard_us >= since_us and joiner.incarnation > self._lives.get(node, -1)
+        }
+
+    def _shift(self, because: str, effects: list[Effect]) -> None:
+        following = NEXT[self.state].get(because)
+        assert following is not None, f"node {self.me} cannot leave {self.state} because of {because!r}"
+        self.state = following
+        effects.append(Shift(following, because))
+
+    def _halt(self, reason: str, effects: list[Effect]) -> None:
+        self.halted = True
+        effects.append(Halt(reason))
+
+    def _is_in(self, decision: Decision) -> bool:
+        """Whether this life is meant by a view that is later than all it has seen."""
+        me = (self.me, self.incarnation)
+        return decision.view.seq > self._last_number and any(member[:2] == me for member in decision.members)
+
+    def _install(
+        self, now_us: int, decision: Decision, settled: Settled, because: str, effects: list[Effect]
+    ) -> None:
+        view = view_of(decision)
+        self.group, self.into = decision.group, None
+        self.view, self._past = view, None
+        self._lives = dict(zip(view.members, view.incarnations, strict=True))
+        self._last_number = view.id.seq
+        self._founding = None
+        self._brakes &= set(view.members)
+        self._joiners = {node: joiner for node, joiner in self._joiners.items() if node not in self._lives}
+        self._stats["views"] += 1
+        self._settle_in(now_us, settled, because, effects)
+
+    def _install_list(self, now_us: int, decision: Decision, settled: Settled, effects: list[Effect]) -> None:
+        """The same view with another token list (004 §4.3.5)."""
+        self.view = view_of(decision)
+        self._stats["i_views"] += 1
+        self._settle_in(now_us, settled, "token list agreed", effects)
+
+    def _settle_in(self, now_us: int, settled: Settled, because: str, effects: list[Effect]) -> None:
+        assert self.view is not None, "there is a view to settle in"
+        self._change = None
+        self._decided_us = 0
+        self._voter = Voter()
+        self.keep(effects)
+        self._shift(because, effects)
+        effects += (CancelTimer(CHANGE_TIMER), CancelTimer(JOIN_TIMER))
+        self._awaited = {node for node in self.view.members if node != self.me}
+        self._detector.watch(now_us, sorted(self._awaited))
+        self.orderer.closed = bool(self._brakes) or self._braking
+        self.orderer.install(now_us, self.view, settled, effects)
+        self._on_heartbeat_timer(now_us, effects)
+
+    # --- what the parts of a membership need of each other --------------------------------------
+
+    def _start(self, now_us: int, full: bool, because: str, effects: list[Effect]) -> None:
+        """Freeze, and begin to agree on the next view."""
+        raise NotImplementedError
+
+    def _remind(self, head: Header, effects: list[Effect]) -> None:
+        """Tell who is behind what it missed, or that it is not a member any more."""
+        raise NotImplementedError
+
+    def _on_heartbeat_timer(self, now_us: int, effects: list[Effect]) -> None:
+        """Show that this member lives, and look after the others."""
+        raise NotImplementedError

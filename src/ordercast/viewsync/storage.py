@@ -1,0 +1,88 @@
+"""What a node of the family keeps on stable storage: its view, and its vote on the next one."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from ordercast.core.identity import NodeId
+from ordercast.core.wire import Malformed
+from ordercast.viewsync.consensus import Voter
+from ordercast.viewsync.contract import View
+from ordercast.viewsync.packets import (
+    NO_GROUP,
+    NO_ROUND,
+    Decision,
+    Group,
+    Member,
+    Round,
+    decode_decision,
+    encode_decision,
+)
+
+_STORED = struct.Struct("<2sBqHqiqi")
+_MAGIC = (b"OC", 2)
+
+
+class Stored(NamedTuple):
+    """The stored state."""
+
+    last: int = 0
+    """The highest number of a view that was installed here."""
+    group: Group = NO_GROUP
+    view: View | None = None
+    """The view whose members' votes decide on the next one, if this node is one of them."""
+    voter: Voter = Voter()
+
+
+def store(stored: Stored) -> bytes:
+    """The stored state, for the disk."""
+    last, group, view, voter = stored
+    known = b"" if view is None else encode_decision(decision_of(group, view))
+    return _STORED.pack(*_MAGIC, last, len(known), *voter.promised, *voter.accepted) + known + voter.value
+
+
+def recall(me: NodeId, data: bytes | None) -> Stored:
+    """What the node's earlier lives stored; nothing on a fresh disk."""
+    if data is None:
+        return Stored(voter=Voter())
+    try:
+        magic, version, last, size, *rounds = _STORED.unpack_from(data)
+        if (magic, version) != _MAGIC:
+            raise Malformed("not this protocol's")
+        known = data[_STORED.size : _STORED.size + size]
+        voter = Voter(Round(*rounds[:2]), Round(*rounds[2:]), data[_STORED.size + size :])
+        if voter.accepted != NO_ROUND:
+            decode_decision(voter.value)
+        if not known:
+            return Stored(last, voter=voter)
+        decision = decode_decision(known)
+    except (struct.error, Malformed) as error:
+        raise ValueError(
+            f"node {me}: the stored state is not one that this protocol wrote ({error}); restore the file, "
+            "or remove it to start as a new node"
+        ) from error
+    return Stored(last, decision.group, view_of(decision), voter)
+
+
+def view_of(decision: Decision) -> View:
+    """The view that was decided on. The token list begins with who holds the token first."""
+    nodes = tuple(member.node for member in decision.members)
+    core = [member.node for member in decision.members if member.core]
+    at = core.index(decision.site) if decision.site in core else 0
+    return View(
+        decision.view,
+        nodes,
+        tuple(member.incarnation for member in decision.members),
+        (*core[at:], *core[:at]),
+        decision.turn,
+    )
+
+
+def decision_of(group: Group, view: View) -> Decision:
+    """A view as a decision with nothing to settle."""
+    members = tuple(
+        Member(node, incarnation, node in view.core)
+        for node, incarnation in zip(view.members, view.incarnations, strict=True)
+    )
+    return Decision(True, group, view.id, view.turn, members, view.core[0] if view.core else 0, 0, ())
