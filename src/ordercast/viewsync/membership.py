@@ -14,7 +14,7 @@ from ordercast.core.contract import (
 from ordercast.core.identity import NodeId
 from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.consensus import Voter
-from ordercast.viewsync.contract import NOTHING, View
+from ordercast.viewsync.contract import Settled, View
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.founding import Founding
 from ordercast.viewsync.header import NO_VIEW, Header
@@ -157,7 +157,8 @@ class Membership(Joining):
             self._let_in(now_us, decision, head.view, packet, effects)
             return
         if view is not None and decision.view == view.id and decision.turn > view.turn + 1:
-            self._install_list(now_us, decision, NOTHING, effects)  # behind by several of them
+            settled = Settled(decision.upto, {})  # behind by several of them
+            self._install_list(now_us, decision, settled, effects)
             return
         if view is None and self._inherits(decision):
             self._inherit(now_us, decision, effects)
