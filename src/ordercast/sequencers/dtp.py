@@ -1,0 +1,62 @@
+"""DTP, the dynamic token-passing protocol (002): the token goes to the member that is heard from least.
+
+Each member's delivery status is on every message, as in Pinwheel; who sends little tells little, so it gets
+the token, and with it a chance to tell. `N`, `R` and `BUF` are in `Order`, S.Token in `MovingSequencer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from ordercast.core.identity import NodeId
+from ordercast.sequencers.moving import MovingSequencer
+from ordercast.sequencers.order import Order
+from ordercast.sequencers.packets import AnyPacket, decode
+from ordercast.viewsync.config import GroupConfig
+
+
+class Acknowledged(StrEnum):
+    """S.ACK (002 §4.1)."""
+
+    DONE = "done"
+    """The message that was sent last has its place: another one may be sent."""
+    WAIT = "wait"
+    """It has none yet."""
+
+
+class Dtp(MovingSequencer):
+    """LTM_i of 002."""
+
+    NAME = "dtp"
+    SUMMARY = "Sequencer that moves to the member heard from least, so that all soon know what all have."
+    NOTIFIES = True
+    NULL_TAKES_PLACE = False
+
+    def __init__(
+        self, me: NodeId, config: GroupConfig, decode: Callable[[bytes], AnyPacket] = decode
+    ) -> None:
+        super().__init__(me, config, decode)
+        self.batch = 1
+
+    @property
+    def S_ACK(self) -> Acknowledged:  # noqa: N802
+        """Whether the message sent last was acknowledged."""
+        if self.order is None or not self._unplaced(self.order):
+            return Acknowledged.DONE
+        return Acknowledged.WAIT
+
+    def _may_send(self, order: Order) -> bool:
+        return self.S_ACK is Acknowledged.DONE
+
+    def _next(self, order: Order) -> NodeId:
+        """LTM_m such that R[m] is the least (002 §3): of several, the first behind this member.
+
+        Never this member itself if there is another. Any fixed choice among equals gives what Fig. 1 shows;
+        this one lets the token of an idle group visit everybody, where the lowest number would leave it to
+        two members.
+        """
+        core = order.core
+        mine = core.index(self.me)
+        ring = core[mine + 1 :] + core[:mine]
+        return min(ring, key=order.R.__getitem__, default=self.me)

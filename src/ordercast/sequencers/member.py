@@ -1,0 +1,244 @@
+"""What all orderers have in common: messages are accepted, packed, originated; views end and begin."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+from ordercast.core.contract import Accept, Drop, Effect, Halt, Install, Multicast, Originate
+from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
+from ordercast.core.packing import SendQueue
+from ordercast.core.wire import Malformed
+from ordercast.sequencers.order import Order
+from ordercast.sequencers.packets import (
+    CONTINUED,
+    CONTINUES,
+    MESSAGE_OVERHEAD,
+    AnyPacket,
+    Msg,
+    decode,
+    encode_msg,
+)
+from ordercast.sequencers.settling import settle, unsettled
+from ordercast.viewsync.config import GroupConfig
+from ordercast.viewsync.contract import Settled, Unsettled, View
+from ordercast.viewsync.header import header
+
+BURST_BYTES = 256 * 1024
+"""Most that is sent at a time to who asked for something, so that it is not lost again for being too much."""
+
+
+class Member(ABC):
+    """One member's part of an orderer; what is particular to a protocol is in the methods without a body."""
+
+    NAME: ClassVar[str]
+    SUMMARY: ClassVar[str]
+    KIND_NAMES: ClassVar[Mapping[int, str]]
+    MESSAGE_KIND: ClassVar[int]
+    """The kind of packet in which a member first sends its messages."""
+    AT_LEAST_MAJORITY: ClassVar[bool] = False
+    """Whether levels of resilience below a majority are raised to it."""
+
+    def __init__(
+        self, me: NodeId, config: GroupConfig, decode: Callable[[bytes], AnyPacket] = decode
+    ) -> None:
+        """An orderer that is in no view.
+
+        A driver that hands the same bytes to several machines (a simulator) may give them a `decode` that
+        remembers.
+        """
+        self.me = me
+        self.config = config
+        self.closed = False
+        self.incarnation = -1
+        self.order: Order | None = None
+        self._decode = decode
+        self._queue = SendQueue(config.send_queue)
+        self._space = config.packet_size - MESSAGE_OVERHEAD
+        self._told: Unsettled | None = None
+        self._cut_off = False
+        self._heads: dict[int, bytes] = {}
+        self._stats: dict[str, float] = dict.fromkeys(self._figures(), 0)
+
+    # --- the contract ---------------------------------------------------------------------------
+
+    def begin(self, incarnation: int) -> None:
+        """The node begins a life."""
+        self.incarnation = incarnation
+
+    def submit(
+        self, now_us: int, payloads: Sequence[bytes], guarantee: Guarantee, effects: list[Effect]
+    ) -> None:
+        """Take messages, in order."""
+        largest = max(map(len, payloads), default=0)
+        if largest > self.config.max_message_size:
+            raise ValueError(
+                f"a message of {largest} bytes is larger than max_message_size "
+                f"({self.config.max_message_size}); split it, or raise the limit at every node"
+            )
+        if guarantee is Guarantee.AGREED and self.config.resilience:
+            guarantee = Guarantee.of(self.config.resilience)
+        effects.append(Accept(self._queue.accept(payloads, guarantee)))
+        self.proceed(now_us, effects)
+
+    def packet(self, now_us: int, kind: int, sender: NodeId, data: bytes, effects: list[Effect]) -> None:
+        """A packet of this view, from a member of it."""
+        order = self.order
+        if order is None or self._told is not None:
+            effects.append(Drop("no order now"))
+            return
+        try:
+            packet = self._read(order, kind, data)
+        except Malformed as bad:
+            effects.append(Drop(str(bad)))
+            return
+        if not self._take(order, sender, packet, effects):
+            effects.append(Drop("nothing new"))
+        self._go_on(order, effects)
+
+    def timer(self, now_us: int, name: str, effects: list[Effect]) -> None:
+        """A timer ran out."""
+        if self.order is not None and self._told is None:
+            self._expired(self.order, name, effects)
+
+    def proceed(self, now_us: int, effects: list[Effect]) -> None:
+        """Originate what waits, if that is allowed."""
+        if self.order is not None and self._told is None:
+            self._go_on(self.order, effects)
+
+    def unsettled(self) -> Unsettled:
+        """Freeze, and tell what is not settled."""
+        if self._told is None:
+            self._told = Unsettled(0, 0, {}) if self.order is None else unsettled(self.order)
+        return self._told
+
+    def install(self, now_us: int, view: View, settled: Settled, effects: list[Effect]) -> None:
+        """Settle the old view and go on in the new one; or only change the token list."""
+        old = self.order
+        if old is not None and old.view.id == view.id:
+            if view.turn > old.view.turn:
+                self._turn(old, view, settled, effects)
+        else:
+            if old is not None and not settle(old, settled, effects):
+                self._cut_off = True
+                effects.append(Halt("cut off"))
+            self._queue.rewind()
+            self._heads.clear()
+            self.order = Order(view, self.me, self.config, self.AT_LEAST_MAJORITY)
+            effects.append(Install(Configuration(view.id, Kind.REGULAR, view.members)))
+            self._begin(self.order, effects)
+        self._told = None
+        assert self.order is not None
+        self._go_on(self.order, effects)
+
+    @property
+    def room(self) -> int:
+        """Bytes of payload that may be submitted now."""
+        return 0 if self.incarnation < 0 else min(self._queue.room, self.config.max_message_size)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything accepted was delivered here, and is known to be with all."""
+        order = self.order
+        if self._queue.waiting:
+            return False
+        return order is None or (
+            not self._unplaced(order) and order.last_own <= min(order.delivered, order.stable)
+        )
+
+    @property
+    def waiting_for(self) -> NodeId | None:
+        """Who keeps this member from going on."""
+        return None if self.order is None or self._told is not None else self._awaited(self.order)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether what is missing here is gone everywhere."""
+        return self._cut_off
+
+    @property
+    def stats(self) -> Mapping[str, float]:
+        """Running figures."""
+        if self.order is not None:
+            self._stats["stable_lag"] = self.order.hgsn - self.order.stable
+        return self._stats
+
+    # --- what is particular to a protocol -------------------------------------------------------
+
+    @staticmethod
+    def _figures() -> tuple[str, ...]:
+        """Names of the figures it keeps."""
+        return ("packets", "retransmissions", "acks", "requests", "stable_lag")
+
+    @abstractmethod
+    def _begin(self, order: Order, effects: list[Effect]) -> None:
+        """A new view begins."""
+
+    @abstractmethod
+    def _turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
+        """The token list changes."""
+
+    def _read(self, order: Order, kind: int, data: bytes) -> AnyPacket:
+        """What is in a packet, or `Malformed`."""
+        return self._decode(data)
+
+    @abstractmethod
+    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> bool:
+        """A packet arrived. Whether it said anything new."""
+
+    @abstractmethod
+    def _expired(self, order: Order, name: str, effects: list[Effect]) -> None:
+        """A timer ran out."""
+
+    @abstractmethod
+    def _go_on(self, order: Order, effects: list[Effect]) -> None:
+        """Something has changed: do everything that can be done now."""
+
+    @abstractmethod
+    def _may_send(self, order: Order) -> bool:
+        """Whether flow control allows another packet of one's own."""
+
+    @abstractmethod
+    def _send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
+        """A new message goes out."""
+
+    @abstractmethod
+    def _awaited(self, order: Order) -> NodeId | None:
+        """Who keeps this member from going on."""
+
+    # --- sending --------------------------------------------------------------------------------
+
+    def _unplaced(self, order: Order) -> int:
+        """How many packets this member has sent whose places it does not know."""
+        return order.N[self.me] - 1 - order.sequenced[self.me]
+
+    def _originate(self, order: Order, effects: list[Effect]) -> None:
+        """Send what waits, as far as flow control allows."""
+        queue = self._queue
+        while queue.waiting and not self.closed and self._may_send(order):
+            packed = queue.next_packet(self._space)
+            assert packed is not None
+            number, guarantee, chunks, ends, continues, continued = packed
+            flags = CONTINUES * continues | CONTINUED * continued
+            key = (self.me, order.N[self.me])
+            head = self._head(order, self.MESSAGE_KIND)
+            msg = encode_msg(head, key, number, order.hgsn, guarantee, flags, chunks)
+            order.receive(msg)
+            if ends:
+                batch = Batch(order.view.id, 0, 0, self.me, self.incarnation, number, guarantee, ends)
+                effects.append(Originate(batch))
+            self._stats["packets"] += 1
+            self._send(order, msg, effects)
+
+    def _head(self, order: Order, kind: int) -> bytes:
+        """What a packet of that kind begins with in this view."""
+        found = self._heads.get(kind)
+        if found is None:
+            found = self._heads[kind] = header(kind, order.view.id, self.me, self.incarnation)
+        return found
+
+    def _multicast(self, order: Order, data: bytes, effects: list[Effect]) -> None:
+        """Send to all members; a member that is alone has nobody to send to."""
+        if len(order.R) > 1:
+            effects.append(Multicast(data))

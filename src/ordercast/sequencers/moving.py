@@ -1,0 +1,390 @@
+"""The moving sequencer (004 §3.1.2): who holds the token gives places, and with them passes the token on.
+
+Follow a message: `_originate` sends it to all as MSG and keeps sending it until it has a place; who holds the
+token, and has everything up to the last place, puts it behind that and tells all with an ACK. This is at once
+the acknowledgement to the source, the place, the acceptance of the token from the last holder, and the token
+for the next one (004 §3.1.3). Who lacks a message or a place asks with a REQ. CM, Pinwheel and DTP differ in
+who is next, in what tells of a member's delivery status, and in how much is on the way at a time.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import ClassVar
+
+from ordercast.core.contract import Effect, SetTimer, Unicast
+from ordercast.core.identity import NodeId
+from ordercast.sequencers.member import BURST_BYTES, Member
+from ordercast.sequencers.order import Order
+from ordercast.sequencers.packets import (
+    ACK,
+    COPY,
+    GONE,
+    MAX_ENTRIES,
+    MOVING_KINDS,
+    MSG,
+    NOBODY,
+    NULL,
+    REQ,
+    Ack,
+    AnyPacket,
+    Copy,
+    Gone,
+    MessageKey,
+    Msg,
+    Req,
+    decode,
+    encode_ack,
+    encode_copy,
+    encode_numbers,
+    encode_req,
+    passed_on,
+)
+from ordercast.sequencers.patience import Patience
+from ordercast.viewsync.config import GroupConfig
+from ordercast.viewsync.contract import ORDER_TIMER, Settled, View
+
+PASS = ORDER_TIMER + "pass"
+LATE = 8
+"""What is missing may only be late: it is asked for after this fraction of `retry_us`."""
+AGAIN = 4
+"""Most packets of its own that a member sends again at a time."""
+
+
+class Token(StrEnum):
+    """S.Token (002 §4.1)."""
+
+    HOLD = "hold"
+    """This member holds the token."""
+    TRST = "trst"
+    """It passed the token on, and waits for a sign that it arrived."""
+    EMPT = "empt"
+    """It does not hold the token."""
+
+
+class MovingSequencer(Member):
+    """One member of a group in which the token moves."""
+
+    KIND_NAMES = MOVING_KINDS
+    MESSAGE_KIND = MSG
+    NOTIFIES: ClassVar[bool] = False
+    """Whether the delivery status on every message is heeded: positive notification (002 §3)."""
+    NULL_TAKES_PLACE: ClassVar[bool] = True
+    """Whether a null ACK gives out a place (004 §3.2.1 c); a DTP one does not (002 §4.2)."""
+    window: int
+    """Packets of its own that a member may have on the way without knowing their places."""
+    batch: int
+    """Messages to which one ACK may give places."""
+
+    def __init__(
+        self, me: NodeId, config: GroupConfig, decode: Callable[[bytes], AnyPacket] = decode
+    ) -> None:
+        super().__init__(me, config, decode)
+        self.window = 1
+        self.batch = min(config.batch, MAX_ENTRIES)
+        self.S_TOKEN = Token.EMPT
+        self.holder: NodeId = NOBODY
+        """Who has, or will have, the token as far as is known here."""
+        self.hop = 0
+        """How often the token was passed as far as is known here."""
+        self._last_ack = b""
+        self._settled = 0
+        """The place up to which all was settled when this turn began."""
+        self._notified = 0
+        """What this member has told the others that it has."""
+        self._pause = (0, False)
+        """During which hop this member waits for something to place, and whether in a hurry."""
+        self._asked: NodeId = NOBODY
+        self._msg_patience = Patience("msg", config.retry_us, config.retry_us)
+        self._ack_patience = Patience("ack", config.retry_us, config.retry_us)
+        self._req_patience = Patience("req", config.retry_us // LATE, config.retry_us)
+
+    @staticmethod
+    def _figures() -> tuple[str, ...]:
+        return (*Member._figures(), "null_acks", "token_passes", "copies")
+
+    # --- strategy -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _next(self, order: Order) -> NodeId:
+        """Who gets the token from this member."""
+
+    # --- views ----------------------------------------------------------------------------------
+
+    def _begin(self, order: Order, effects: list[Effect]) -> None:
+        self._settled = 0
+        self._start_token(order)
+
+    def _start_token(self, order: Order) -> None:
+        """The first in the token list holds the token, and everybody knows (002 §4.1, "Initially")."""
+        self.hop = 0
+        self.holder = order.core[0]
+        self.S_TOKEN = Token.HOLD if self.holder == self.me else Token.EMPT
+        self._notified = 0
+        self._pause = (-1, False)
+        for patience in (self._msg_patience, self._ack_patience, self._req_patience):
+            patience.forget()
+
+    def _turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
+        """An intermediate view (004 §4.4.4): the token begins anew with the first of the new list.
+
+        Who missed a turn cannot tell whether what it knows of the turns before was settled since; but it is
+        sure of what was settled when it last was told, and of what it delivered, which a majority has.
+        """
+        before = order.view.turn
+        certain = settled.upto
+        if view.turn > before + 1:
+            certain = min(certain, max(order.delivered, self._settled))
+        order.cut(settled.upto, certain, before)
+        order.turn_to(view)
+        self._settled = settled.upto
+        self._start_token(order)
+
+    # --- packets --------------------------------------------------------------------------------
+
+    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> bool:
+        match packet:
+            case Msg():
+                return self._on_msg(order, sender, packet, effects)
+            case Ack():
+                return self._on_ack(order, sender, packet, effects)
+            case Req():
+                self._on_req(order, sender, packet, effects)
+                return True
+            case Copy():
+                return self._on_copy(order, packet)
+            case Gone(floor):
+                self._cut_off = self._cut_off or order.hgsn < floor
+                return True
+        return False
+
+    def _on_msg(self, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> bool:
+        """002 §4.2, "Receiving MSG message"; 004 Fig. 16, lines 18–23."""
+        if msg.origin not in order.R:
+            return False
+        if self.NOTIFIES:
+            order.learn(msg.origin, msg.hgsn)
+        if order.receive(msg):
+            return True
+        if self.S_TOKEN is Token.HOLD and sender == msg.origin and msg.key not in order.pending:
+            self._answer_old_message(order, sender, msg, effects)
+        return False
+
+    def _answer_old_message(self, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> None:
+        """Its source has not heard that it has a place (004 Fig. 14)."""
+        place = order.place_of.get(msg.key)
+        if place is not None:
+            self._copy(order, sender, [place], effects)
+        elif msg.lsn <= order.floors[msg.origin]:
+            effects.append(Unicast(sender, encode_numbers(self._head(order, GONE), order.floor)))
+
+    def _on_ack(self, order: Order, sender: NodeId, ack: Ack, effects: list[Effect]) -> bool:
+        """002 §4.2, "Receiving ACK message"; 004 Fig. 16, lines 25–49."""
+        if ack.turn != order.view.turn:
+            return False
+        news = [order.place(place, key, sender) for place, key in enumerate(ack.keys, ack.first)]
+        order.learn(sender, ack.last)
+        if ack.hop > self.hop:
+            self._token_moved(ack.hop, ack.next)
+            return True
+        if self.S_TOKEN is Token.HOLD:  # its sender does not know that the token went on (004 Fig. 15)
+            self._copy(order, sender, range(ack.last + 1, order.hgsn + 1), effects)
+        return any(news)
+
+    def _token_moved(self, hop: int, holder: NodeId) -> None:
+        self.hop = hop
+        self.holder = holder
+        self.S_TOKEN = Token.HOLD if holder == self.me else Token.EMPT
+
+    def _on_copy(self, order: Order, copy: Copy) -> bool:
+        """Places that were asked for; and perhaps the sign that the token arrived."""
+        if copy.turn != order.view.turn:
+            return False
+        for place, placed in copy.places:
+            if placed.by in order.R:
+                order.place(place, (placed.node, placed.lsn), placed.by)
+                order.learn(placed.by, place)
+        if self.S_TOKEN is Token.TRST and copy.hop >= self.hop:
+            self.S_TOKEN = Token.EMPT
+        return True
+
+    # --- ordering -------------------------------------------------------------------------------
+
+    def _go_on(self, order: Order, effects: list[Effect]) -> None:
+        order.advance()
+        self._originate(order, effects)
+        while self.S_TOKEN is Token.HOLD and self._acknowledge(order, effects):
+            self._originate(order, effects)
+        order.deliver(effects)
+        order.discard(effects)
+        self._msg_patience.watch(self._oldest_own(order), effects)
+        if self.S_TOKEN is Token.TRST:
+            self._ack_patience.watch(self.hop, effects)
+        if order.known > order.hgsn or order.gaps:
+            self._req_patience.watch(order.missing, effects)
+
+    def _acknowledge(self, order: Order, effects: list[Effect]) -> bool:
+        """Give places to what has none, if everything before is here. Whether there was anything.
+
+        With nothing to place the holder waits: a silence period (T in 002 §4.2); or only a moment, if there
+        is something that not all are known to have, or that the others do not know this member to have.
+        """
+        if order.known > order.hgsn:
+            return False
+        order.rank()
+        room = self.config.max_unstable - order.unstable
+        chosen = order.choose(min(self.batch, room)) if order.pending and room > 0 else []
+        if chosen:
+            self._pass_token(order, chosen, effects)
+            return True
+        if len(order.core) > 1:
+            busy = bool(order.pending) or order.latest > min(order.stable, order.delivered, self._notified)
+            if self._pause[0] != self.hop or (busy and not self._pause[1]):
+                self._pause = (self.hop, busy)
+                effects.append(SetTimer(PASS, self.config.hurry_us if busy else self.config.silence_us))
+        return False
+
+    def _pass_token(self, order: Order, keys: list[MessageKey], effects: list[Effect]) -> None:
+        """Send ACK: places for these, and the token to the next holder."""
+        first = order.hgsn + 1
+        for place, key in enumerate(keys, first):
+            order.place(place, key, self.me)
+        order.advance()
+        order.rank()
+        following = self._next(order)
+        ack = Ack(order.view.turn, self.hop + 1, first, following, tuple(keys))
+        self._last_ack = encode_ack(self._head(order, ACK), ack)
+        self._multicast(order, self._last_ack, effects)
+        self._token_moved(ack.hop, following)
+        self._notified = ack.last
+        if self.S_TOKEN is Token.EMPT:
+            self.S_TOKEN = Token.TRST
+            self._stats["token_passes"] += 1
+        self._stats["acks"] += 1
+
+    def _may_send(self, order: Order) -> bool:
+        return self._unplaced(order) < self.window
+
+    def _send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
+        self._multicast(order, msg.raw, effects)
+        if self.NOTIFIES:
+            self._notified = order.hgsn
+
+    def _awaited(self, order: Order) -> NodeId | None:
+        """The next holder, until it answers; who was asked for what is missing; or who holds the token."""
+        if self.S_TOKEN is Token.TRST:
+            return self.holder
+        if self.S_TOKEN is Token.HOLD:
+            return self._asked or None if order.known > order.hgsn else None
+        busy = order.pending or order.known > order.hgsn or order.latest > min(order.stable, order.delivered)
+        return self.holder if busy else None
+
+    # --- timeouts -------------------------------------------------------------------------------
+
+    def _expired(self, order: Order, name: str, effects: list[Effect]) -> None:
+        if name == PASS:
+            self._on_silence(order, effects)
+        elif name == self._msg_patience.name:
+            if self._msg_patience.due(self._oldest_own(order), effects):
+                self._repeat_messages(order, effects)
+        elif name == self._ack_patience.name:
+            waiting = self.hop if self.S_TOKEN is Token.TRST else None
+            if self._ack_patience.due(waiting, effects):
+                self._stats["retransmissions"] += 1
+                self._multicast(order, self._last_ack, effects)
+        elif name == self._req_patience.name and self._req_patience.due(order.missing, effects):
+            self._ask(order, effects)
+
+    def _on_silence(self, order: Order, effects: list[Effect]) -> None:
+        """Pass the token without ordering anything, so that what is on the way becomes stable."""
+        if self.S_TOKEN is Token.HOLD and order.known == order.hgsn and len(order.core) > 1:
+            self._stats["null_acks"] += 1
+            self._pass_token(order, [NULL] if self.NULL_TAKES_PLACE else [], effects)
+            self._go_on(order, effects)
+
+    def _oldest_own(self, order: Order) -> int | None:
+        """The lsn of the first message of one's own without a place."""
+        lsn = order.sequenced[self.me] + 1
+        return lsn if lsn < order.N[self.me] else None
+
+    def _repeat_messages(self, order: Order, effects: list[Effect]) -> None:
+        """The same MSG is sent at every timeout until it is acknowledged (002 §4.2, "Timeout")."""
+        first = order.sequenced[self.me] + 1
+        for lsn in range(first, min(first + AGAIN, order.N[self.me])):
+            if (self.me, lsn) not in order.place_of:
+                self._stats["retransmissions"] += 1
+                self._multicast(order, order.BUF[self.me, lsn].raw, effects)
+
+    # --- requests (002 §4.2, "Receiving REQ message"; 004 Fig. 16, lines 51–57) -----------------
+
+    def _ask(self, order: Order, effects: list[Effect]) -> None:
+        """Ask for what is missing: first who holds the token; if that brings nothing, one member at a time.
+
+        At the beginning of a turn there is no last holder who could have everything: then the holder asks
+        whoever is known to have most.
+        """
+        keys, places = order.wanted(min(self.config.max_requests, MAX_ENTRIES))
+        if not keys and not places:
+            return
+        attempt = self._req_patience.attempts - 1
+        others = sorted((node for node in order.R if node != self.me), key=lambda node: -order.R[node])
+        if attempt == 0 and not (self.S_TOKEN is Token.HOLD and self.hop == 0):
+            self._asked = NOBODY
+        else:
+            self._asked = others[attempt % len(others)]
+        req = encode_req(self._head(order, REQ), Req(order.hgsn, self._asked, tuple(keys), tuple(places)))
+        self._stats["requests"] += 1
+        if self._asked:
+            effects.append(Unicast(self._asked, req))
+        else:
+            self._multicast(order, req, effects)
+
+    def _on_req(self, order: Order, sender: NodeId, req: Req, effects: list[Effect]) -> None:
+        """Who holds the token answers; who passed it on answers its next holder; who is named answers.
+
+        A message without a place is answered by its origin: nobody else needs to have it.
+        """
+        if self.NOTIFIES:
+            order.learn(sender, req.hgsn)
+        asked = req.asked == self.me or (
+            req.asked == NOBODY
+            and (self.S_TOKEN is Token.HOLD or (self.S_TOKEN is Token.TRST and sender == self.holder))
+        )
+        if asked:
+            self._answer(order, sender, req.keys, req.places, effects)
+        else:
+            own = [key for key in req.keys if key in order.pending and key[0] == self.me]
+            self._answer(order, sender, own, [], effects)
+
+    def _answer(
+        self,
+        order: Order,
+        to: NodeId,
+        keys: Iterable[MessageKey],
+        places: Iterable[int],
+        effects: list[Effect],
+    ) -> None:
+        """Send what is here of what was asked for, and say if it is gone."""
+        room = BURST_BYTES
+        gone = False
+        for key in keys:
+            msg = order.BUF.get(key)
+            if msg is not None and room > 0:
+                room -= len(msg.raw)
+                self._stats["retransmissions"] += 1
+                effects.append(Unicast(to, passed_on(self._head(order, MSG), msg)))
+            gone = gone or key[1] <= order.floors.get(key[0], 0)
+        found = [place for place in places if place in order.places]
+        if found:
+            self._copy(order, to, found, effects)
+        if gone or any(place <= order.floor for place in places):
+            effects.append(Unicast(to, encode_numbers(self._head(order, GONE), order.floor)))
+
+    def _copy(self, order: Order, to: NodeId, places: Iterable[int], effects: list[Effect]) -> None:
+        """Tell what is in these places, and how far the token has come."""
+        rows = [(place, order.places[place]) for place in places if place in order.places]
+        copy = Copy(order.view.turn, self.hop, tuple(rows[: self.config.max_requests]))
+        self._stats["copies"] += 1
+        effects.append(Unicast(to, encode_copy(self._head(order, COPY), copy)))

@@ -1,0 +1,55 @@
+"""Sending again what had no effect: one timer that looks, when it runs out, whether anything has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ordercast.core.contract import Effect, SetTimer
+from ordercast.viewsync.contract import ORDER_TIMER
+
+DOUBLINGS = 3
+"""How often the pause between attempts is doubled: it grows to eight times the first."""
+
+
+class Patience:
+    """Waits for something, and says when it is time to try again; later each time nothing has moved.
+
+    What is waited for is named by a *mark*. The timer is not set and cancelled with every packet: once it
+    runs, it is left alone, and what counts is whether the mark is the same when it runs out.
+    """
+
+    def __init__(self, name: str, first_us: int, retry_us: int) -> None:
+        self.name = ORDER_TIMER + name
+        self._first_us = first_us
+        self._retry_us = retry_us
+        self._mark: Hashable = None
+        self._running = False
+        self.attempts = 0
+        """How often it was tried again for this mark."""
+
+    def watch(self, mark: Hashable, effects: list[Effect]) -> None:
+        """This is waited for now; None: nothing is."""
+        if mark is None or (self._running and (not self.attempts or mark == self._mark)):
+            return
+        self._mark = mark
+        self.attempts = 0
+        self._running = True
+        effects.append(SetTimer(self.name, self._first_us))
+
+    def due(self, mark: Hashable, effects: list[Effect]) -> bool:
+        """The timer ran out, and this is waited for: whether it is what was waited for when it was set."""
+        self._running = False
+        if mark is None or mark != self._mark:
+            self.watch(mark, effects)
+            return False
+        pause = self._retry_us * 2 ** min(self.attempts, DOUBLINGS)
+        self.attempts += 1
+        self._running = True
+        effects.append(SetTimer(self.name, pause))
+        return True
+
+    def forget(self) -> None:
+        """A new view: nothing is waited for, and if the timer still runs that means nothing."""
+        self._mark = None
+        self._running = False
+        self.attempts = 0

@@ -1,0 +1,329 @@
+"""TOTAL (003): one fixed sequencer, the first member, broadcasts everybody's messages in its order.
+
+Follow a message: a member sends it to the sequencer (TOTAL_REQUEST), again and again until it comes back; the
+sequencer gives it the next sequence id and broadcasts it (TOTAL_BCAST), its bytes as they are; who finds a
+gap asks the sequencer (TOTAL_RESEND). TOTAL_CUM_SEQ_ACKs say who has what: from the members after every few
+packets, or a moment after the last; from the sequencer whenever nothing moves, so that a lost suffix is
+noticed and everybody knows what all have ("Future Improvements": positive acknowledgements, the last sequence
+id known to all, a window of requests with back-off).
+
+Of the headers that the paper has and does not use, TOTAL_NEW_VIEW_ACK ends the repetition of TOTAL_NEW_VIEW,
+and TOTAL_SEQ_ACK is understood, but not sent: a cumulative one says as much. TOTAL_UNICAST "is not to be
+processed by the TOTAL layer": it passes by the order and is counted, and no application sends one yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ordercast.core.contract import Drop, Effect, SetTimer, Unicast
+from ordercast.core.identity import NodeId
+from ordercast.sequencers.member import BURST_BYTES, Member
+from ordercast.sequencers.order import Order
+from ordercast.sequencers.packets import (
+    MAX_ENTRIES,
+    NOBODY,
+    TOTAL_BCAST,
+    TOTAL_CUM_SEQ_ACK,
+    TOTAL_KINDS,
+    TOTAL_NEW_VIEW,
+    TOTAL_NEW_VIEW_ACK,
+    TOTAL_REQUEST,
+    TOTAL_RESEND,
+    AnyPacket,
+    Bcast,
+    CumSeqAck,
+    Msg,
+    NewView,
+    NewViewAck,
+    Request,
+    Resend,
+    SeqAck,
+    TotalUnicast,
+    decode,
+    encode_bcast,
+    encode_numbers,
+    encode_resend,
+    peek_bcast,
+)
+from ordercast.sequencers.patience import Patience
+from ordercast.viewsync.config import GroupConfig
+from ordercast.viewsync.contract import ORDER_TIMER, Settled, View
+
+FIRST = 1
+"""The sequence id of a view's first broadcast. It could be any (003, "View Changes"); everybody knows it, so
+nothing has to wait for TOTAL_NEW_VIEW."""
+ACK_TIMER = ORDER_TIMER + "cum-seq-ack"
+IDLE = ORDER_TIMER + "idle"
+LATE = 8
+"""What is missing may only be late: it is asked for after this fraction of `retry_us`."""
+AGAIN = 4
+"""Most requests that a member sends again at a time."""
+
+
+class Total(Member):
+    """A member of a group that runs TOTAL."""
+
+    NAME = "total"
+    SUMMARY = "One fixed sequencer, the first member, broadcasts everybody's messages in its order."
+    KIND_NAMES = TOTAL_KINDS
+    MESSAGE_KIND = TOTAL_REQUEST
+
+    def __init__(
+        self, me: NodeId, config: GroupConfig, decode: Callable[[bytes], AnyPacket] = decode
+    ) -> None:
+        super().__init__(me, config, decode)
+        self.sequencer: NodeId = NOBODY
+        self.sequencing = False
+        """Whether this member is the sequencer."""
+        self._acknowledged = 0
+        """What this member has told the others that it has."""
+        self._ack_every = 1
+        self._ack_running = False
+        self._unaware: set[NodeId] = set()
+        """Members that are not known to be in the sequencer's view yet."""
+        self._request_patience = Patience("request", config.retry_us, config.retry_us)
+        self._resend_patience = Patience("resend", config.retry_us // LATE, config.retry_us)
+        self._view_patience = Patience("new-view", config.retry_us, config.retry_us)
+        self._status_patience = Patience("status", config.retry_us, config.retry_us)
+
+    @staticmethod
+    def _figures() -> tuple[str, ...]:
+        return (*Member._figures(), "unicasts")
+
+    # --- views ----------------------------------------------------------------------------------
+
+    def _begin(self, order: Order, effects: list[Effect]) -> None:
+        """The first listed member is the sequencer: all members have chosen alike (003, "Sequencer")."""
+        self.sequencer = order.core[0]
+        self.sequencing = self.sequencer == self.me
+        self._acknowledged = 0
+        self._ack_every = max(self.config.window // 2, len(order.R))
+        self._ack_running = False
+        self._unaware = set(order.R) - {self.me} if self.sequencing else set()
+        for patience in (
+            self._request_patience,
+            self._resend_patience,
+            self._view_patience,
+            self._status_patience,
+        ):
+            patience.forget()
+        if self._unaware:
+            self._announce_view(order, effects)
+            self._view_patience.watch(FIRST, effects)
+            effects.append(SetTimer(IDLE, self.config.silence_us))
+
+    def _announce_view(self, order: Order, effects: list[Effect]) -> None:
+        self._multicast(order, encode_numbers(self._head(order, TOTAL_NEW_VIEW), FIRST), effects)
+
+    def _turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
+        raise NotImplementedError("TOTAL has no token list: run it inside ordinary views")
+
+    # --- packets --------------------------------------------------------------------------------
+
+    def _read(self, order: Order, kind: int, data: bytes) -> AnyPacket:
+        """A member's own message comes back to it: it need not be taken apart again."""
+        if kind == TOTAL_BCAST:
+            seq, stable, origin, lsn = peek_bcast(data)
+            if origin == self.me and (msg := order.BUF.get((origin, lsn))) is not None:
+                return Bcast(seq, stable, msg)
+        return self._decode(data)
+
+    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> bool:
+        self._unaware.discard(sender)
+        match packet:
+            case Bcast(seq, stable, msg):
+                return self._on_bcast(order, sender, seq, stable, msg)
+            case Request(msg):
+                return self._on_request(order, sender, msg, effects)
+            case CumSeqAck(seq, stable):
+                self._on_cum_seq_ack(order, sender, seq, stable, effects)
+            case Resend(seqs):
+                self._on_resend(order, sender, seqs, effects)
+            case NewView(first):
+                if first != FIRST:
+                    return False
+                effects.append(Unicast(sender, self._head(order, TOTAL_NEW_VIEW_ACK)))
+            case SeqAck(seq):
+                if seq == order.R[sender] + 1:
+                    order.learn(sender, seq)
+            case TotalUnicast():
+                self._stats["unicasts"] += 1
+            case NewViewAck():
+                pass
+            case _:
+                effects.append(Drop("not TOTAL's"))
+        return True
+
+    def _on_bcast(self, order: Order, sender: NodeId, seq: int, stable: int, msg: Msg) -> bool:
+        """003, "Members": kept until it is the next one."""
+        if sender != self.sequencer or msg.origin not in order.R:
+            return False
+        order.receive(msg)
+        fresh = order.place(seq, msg.key, sender)
+        order.learn(sender, seq)
+        order.learn(msg.origin, msg.hgsn)
+        self._all_have(order, stable)
+        return fresh
+
+    def _on_request(self, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> bool:
+        """003, "Sequencer": it gets the next sequence id, but only once."""
+        if not self.sequencing or sender != msg.origin:
+            return False
+        order.learn(sender, msg.hgsn)
+        if order.receive(msg):
+            return True
+        if msg.key not in order.pending:  # it was broadcast, and has not come back to its sender
+            self._tell(order, effects, sender)
+        return False
+
+    def _on_cum_seq_ack(
+        self, order: Order, sender: NodeId, seq: int, stable: int, effects: list[Effect]
+    ) -> None:
+        """A member has everything up to here. The sequencer's says also what was broadcast last.
+
+        If the sequencer does not know that this member has what it has, this member's acknowledgement was
+        lost.
+        """
+        order.learn(sender, seq)
+        self._all_have(order, stable)
+        if sender == self.sequencer and stable < self._acknowledged:
+            self._tell(order, effects)
+
+    def _all_have(self, order: Order, stable: int) -> None:
+        if stable > order.stable:
+            for member in order.R:
+                order.learn(member, stable)
+
+    def _on_resend(self, order: Order, sender: NodeId, seqs: tuple[int, ...], effects: list[Effect]) -> None:
+        """003, "Retransmission"."""
+        room = BURST_BYTES
+        for seq in seqs:
+            placed = order.places.get(seq)
+            if placed is not None and room > 0 and self.sequencing:
+                data = self._bcast(order, seq, order.BUF[placed.node, placed.lsn])
+                room -= len(data)
+                self._stats["retransmissions"] += 1
+                effects.append(Unicast(sender, data))
+
+    # --- ordering -------------------------------------------------------------------------------
+
+    def _go_on(self, order: Order, effects: list[Effect]) -> None:
+        order.advance()
+        self._originate(order, effects)
+        if self.sequencing:
+            while self._sequence(order, effects):
+                self._originate(order, effects)
+        else:
+            order.deliver(effects)
+            order.discard(effects)
+        if order.hgsn > self._acknowledged:
+            self._acknowledge(order, effects)
+        if not self.sequencing:
+            self._request_patience.watch(self._oldest_own(order), effects)
+            if order.known > order.hgsn:
+                self._resend_patience.watch(order.hgsn, effects)
+        elif order.unstable:
+            self._status_patience.watch(order.stable, effects)
+
+    def _sequence(self, order: Order, effects: list[Effect]) -> bool:
+        """Broadcast what was asked for, each with the next sequence id. Whether there was anything."""
+        order.rank()
+        chosen = order.choose(self.config.max_unstable - order.unstable) if order.pending else []
+        for key in chosen:
+            order.place(order.hgsn + 1, key, self.me)
+            order.advance()
+            self._multicast(order, self._bcast(order, order.hgsn, order.BUF[key]), effects)
+        order.deliver(effects)
+        order.discard(effects)
+        return bool(chosen)
+
+    def _bcast(self, order: Order, seq: int, msg: Msg) -> bytes:
+        return encode_bcast(self._head(order, TOTAL_BCAST), seq, order.stable, msg)
+
+    def _may_send(self, order: Order) -> bool:
+        """The sequencer has its sequence ids at once; it waits for the others to have its packets."""
+        if self.sequencing:
+            own = order.N[self.me] - 1 - order.floors[self.me]
+            return own < max(self.config.window, 2 * self._ack_every)
+        return self._unplaced(order) < self.config.window
+
+    def _send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
+        if not self.sequencing:
+            effects.append(Unicast(self.sequencer, msg.raw))
+
+    def _awaited(self, order: Order) -> NodeId | None:
+        busy = order.pending or order.known > order.hgsn or order.latest > min(order.stable, order.delivered)
+        if not busy:
+            return None
+        if not self.sequencing:
+            return self.sequencer
+        slowest = min(order.core, key=order.R.__getitem__)
+        return slowest if slowest != self.me else None
+
+    # --- acknowledging --------------------------------------------------------------------------
+
+    def _acknowledge(self, order: Order, effects: list[Effect]) -> None:
+        """Tell all what is here: every few packets, or in a moment."""
+        if self.sequencing:
+            self._acknowledged = order.hgsn  # its broadcasts have said so
+        elif order.hgsn - self._acknowledged >= self._ack_every:
+            self._tell(order, effects)
+        elif not self._ack_running:
+            self._ack_running = True
+            effects.append(SetTimer(ACK_TIMER, self.config.hurry_us))
+
+    def _tell(self, order: Order, effects: list[Effect], to: NodeId = NOBODY) -> None:
+        """Send TOTAL_CUM_SEQ_ACK to all, or to one."""
+        self._acknowledged = order.hgsn
+        self._stats["acks"] += 1
+        data = encode_numbers(self._head(order, TOTAL_CUM_SEQ_ACK), order.hgsn, order.stable)
+        if to:
+            effects.append(Unicast(to, data))
+        else:
+            self._multicast(order, data, effects)
+
+    # --- timeouts -------------------------------------------------------------------------------
+
+    def _expired(self, order: Order, name: str, effects: list[Effect]) -> None:
+        if name == ACK_TIMER:
+            self._ack_running = False
+            if order.hgsn > self._acknowledged:
+                self._tell(order, effects)
+        elif name == IDLE:
+            if self.sequencing:
+                self._tell(order, effects)
+                effects.append(SetTimer(IDLE, self.config.silence_us))
+        elif name == self._status_patience.name:
+            if self._status_patience.due(order.stable if order.unstable else None, effects):
+                self._tell(order, effects)
+        elif name == self._request_patience.name:
+            if self._request_patience.due(self._oldest_own(order), effects):
+                self._repeat_requests(order, effects)
+        elif name == self._resend_patience.name:
+            missing = order.hgsn if order.known > order.hgsn else None
+            if self._resend_patience.due(missing, effects):
+                self._ask(order, effects)
+        elif name == self._view_patience.name and self._view_patience.due(
+            FIRST if self._unaware else None, effects
+        ):
+            self._announce_view(order, effects)
+
+    def _oldest_own(self, order: Order) -> int | None:
+        """The lsn of the first message of one's own that has not come back."""
+        lsn = order.sequenced[self.me] + 1
+        return lsn if lsn < order.N[self.me] else None
+
+    def _repeat_requests(self, order: Order, effects: list[Effect]) -> None:
+        first = order.sequenced[self.me] + 1
+        for lsn in range(first, min(first + AGAIN, order.N[self.me])):
+            if (self.me, lsn) not in order.place_of:
+                self._stats["retransmissions"] += 1
+                effects.append(Unicast(self.sequencer, order.BUF[self.me, lsn].raw))
+
+    def _ask(self, order: Order, effects: list[Effect]) -> None:
+        """Ask for the first that are missing; what came in the meantime out of order is not asked for."""
+        _, seqs = order.wanted(min(self.config.max_requests, MAX_ENTRIES))
+        if seqs:
+            self._stats["requests"] += 1
+            effects.append(Unicast(self.sequencer, encode_resend(self._head(order, TOTAL_RESEND), seqs)))
