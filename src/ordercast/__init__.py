@@ -6,15 +6,17 @@ from ordercast.errors import (
     ConfigProblem,
     DuplicateNode,
     Evicted,
+    Excluded,
     KeyProblem,
     MessageTooLarge,
     NodeClosed,
     OrdercastError,
+    OtherProtocol,
     SendTimeout,
     StorageProblem,
 )
 from ordercast.groups.api import Group, Node, Receipt
-from ordercast.groups.events import Delivery, Message
+from ordercast.groups.events import Delivery, Message, Rejoined
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.config import load as load_config
 from ordercast.runtime.keys import Keyring
@@ -29,6 +31,7 @@ __all__ = [
     "Delivery",
     "DuplicateNode",
     "Evicted",
+    "Excluded",
     "Group",
     "KeyProblem",
     "Keyring",
@@ -40,7 +43,9 @@ __all__ = [
     "NodeClosed",
     "NodeConfig",
     "OrdercastError",
+    "OtherProtocol",
     "Receipt",
+    "Rejoined",
     "SendTimeout",
     "StorageProblem",
     "load_config",

@@ -18,6 +18,10 @@ class DuplicateNode(OrdercastError):
     """Another living node of the group has the same identifier."""
 
 
+class OtherProtocol(OrdercastError):
+    """The group that a node was to join runs another protocol."""
+
+
 class KeyProblem(OrdercastError):
     """A group key, or the file that holds it, cannot be used as it is."""
 
@@ -48,6 +52,10 @@ class ConfigProblem(OrdercastError, ValueError):
 
 class Evicted(OrdercastError):
     """The group went on without this node, because it was too slow for longer than the limit."""
+
+
+class Excluded(OrdercastError):
+    """The group went on without this node, which comes back as another life; what it sent is uncertain."""
 
 
 class AddressProblem(OrdercastError):

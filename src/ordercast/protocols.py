@@ -19,6 +19,8 @@ from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import decode_data, kind_name
 from ordercast.totem.states import State
 
+__all__ = ["PROTOCOLS", "TOTEM", "Protocol", "protocol"]
+
 
 def _totem_config(settings: Mapping[str, object]) -> TotemConfig:
     try:

@@ -114,30 +114,49 @@ class Group:
         payload: bytes,
         *,
         safe: bool = False,
+        resilience: int | None = None,
         timeout: float | None = None,
         receipt: Literal[False] = False,
     ) -> None: ...
 
     @overload
     def send(
-        self, payload: bytes, *, safe: bool = False, timeout: float | None = None, receipt: Literal[True]
+        self,
+        payload: bytes,
+        *,
+        safe: bool = False,
+        resilience: int | None = None,
+        timeout: float | None = None,
+        receipt: Literal[True],
     ) -> Receipt: ...
 
     def send(
-        self, payload: bytes, *, safe: bool = False, timeout: float | None = None, receipt: bool = False
+        self,
+        payload: bytes,
+        *,
+        safe: bool = False,
+        resilience: int | None = None,
+        timeout: float | None = None,
+        receipt: bool = False,
     ) -> Receipt | None:
         """Send a message to the group; blocks while the window is full."""
+        send = self._group.send
         if receipt:
-            waiting = self._group.send(payload, safe=safe, timeout=timeout, receipt=True)
+            waiting = send(payload, safe=safe, resilience=resilience, timeout=timeout, receipt=True)
             return Receipt(self._loop, self._loop.do(waiting))
-        self._loop.do(self._group.send(payload, safe=safe, timeout=timeout))
+        self._loop.do(send(payload, safe=safe, resilience=resilience, timeout=timeout))
         return None
 
     def send_many(
-        self, payloads: Sequence[bytes], *, safe: bool = False, timeout: float | None = None
+        self,
+        payloads: Sequence[bytes],
+        *,
+        safe: bool = False,
+        resilience: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Send messages, in order: the fast path."""
-        self._loop.do(self._group.send_many(payloads, safe=safe, timeout=timeout))
+        self._loop.do(self._group.send_many(payloads, safe=safe, resilience=resilience, timeout=timeout))
 
     def batches(self) -> Iterator[Delivery | Configuration]:
         """What is delivered, as it came: the messages of a packet together."""
@@ -168,7 +187,7 @@ async def _next(entries: AsyncIterator[T]) -> T | None:
 
 
 class Node:
-    """One member of a ring. See `ordercast.Node`, which takes the same arguments."""
+    """One node. See `ordercast.Node`, which takes the same arguments."""
 
     def __init__(self, **given: Any) -> None:
         self._node = api.Node(**given)

@@ -21,6 +21,9 @@ TROUBLED = {
     "address": "[::1]:4801",
     "state": "gather",
     "because": "token lost",
+    "settled": False,
+    "protocol": "totem",
+    "role": None,
     "sealed": True,
     "uptime_s": 8000.0,
     "configuration": {"seq": 8, "rep": 1, "kind": "regular", "members": [1, 2, 3]},
@@ -93,6 +96,21 @@ def test_troubles_are_told() -> None:
     ):
         assert sentence in text, text
     assert "4807" not in text, "who came and went is no concern"
+
+
+def test_a_node_in_a_view_has_a_role_and_one_that_is_in_none_says_so() -> None:
+    console = Console(width=100, highlight=False)
+    alone = {**TROUBLED, "configuration": None, "state": "joining", "because": "started"}
+    for status in (alone, {**TROUBLED, "protocol": "dtp", "role": "sequencer", "settled": True}):
+        with console.capture() as capture:
+            console.print(shown(status))
+        text = capture.get()
+        if status is alone:
+            assert "joining (started)" in text
+            assert "none yet" in text
+        else:
+            assert "dtp, sequencer" in text
+            assert "gather," in text, "a settled state needs no reason"
 
 
 def test_watching_as_json_is_a_line_at_a_time(one: Running) -> None:

@@ -39,14 +39,17 @@ from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guara
 from ordercast.errors import NodeClosed, OrdercastError, StorageProblem
 from ordercast.runtime import driver as driver_module
 from ordercast.runtime.config import NodeConfig, Place
-from ordercast.runtime.driver import BUFFERS_A_TURN, MOST_REASONS, Driver
+from ordercast.runtime.driver import BUFFERS_A_TURN, Driver
 from ordercast.runtime.keys import Keyring, generate
 from ordercast.runtime.links import Links
 from ordercast.runtime.seal import OVERHEAD, Seal, new_session
 from ordercast.runtime.segments import HEADER_SIZE, Cutter, Train
+from ordercast.runtime.sending import MOST_REASONS
 from ordercast.runtime.storage import Memory
 from ordercast.runtime.udp import Arrival
 from ordercast.runtime.wires import open_wires
+from ordercast.trace.recorder import Recorder
+from ordercast.trace.schema import Row
 
 RING = ConfigurationId(4, 1)
 BATCH = Batch(RING, 1, 0, 1, 0, 1, Guarantee.AGREED, [b"payload"])
@@ -97,7 +100,10 @@ class Disk(Memory):
 class Being:
     """A node: driver, script, and what the driver told and sent, in one list."""
 
-    def __init__(self, node: int, driver: Driver, script: Script, links: Links, disk: Disk) -> None:
+    def __init__(
+        self, node: int, driver: Driver, script: Script, links: Links, disk: Disk, told: Told
+    ) -> None:
+        self.told = told
         self.node = node
         self.driver = driver
         self.script = script
@@ -125,6 +131,7 @@ class Told:
         self.log = log
         self.error: BaseException | None = None
         self.over = False
+        self.revives = False
 
     def deliver(self, batch: Batch) -> None:
         self.log.append(("deliver", batch.payloads[0]))
@@ -135,6 +142,10 @@ class Told:
     def originated(self, batch: Batch) -> None:
         self.log.append(("originated", batch.number))
 
+    def halted(self, reason: str) -> bool:
+        self.log.append(("halted", reason))
+        return self.revives
+
     def ended(self, error: BaseException | None) -> None:
         assert not self.over
         self.over = True
@@ -142,16 +153,22 @@ class Told:
         self.log.append(("ended", type(error).__name__))
 
 
-async def being(node: int, knows: Sequence[Being] = (), ring: Keyring | None = None) -> Being:
+async def being(
+    node: int, knows: Sequence[Being] = (), ring: Keyring | None = None, token_on_unicast: bool = True
+) -> Being:
     log: list[object] = []
     wires = await open_wires(Place("127.0.0.1", 0, exact=True), NodeConfig())
     script, disk, seal = Script(), Disk(log, node), None if ring is None else Seal(ring)
-    driver = Driver(node, script, disk, wires, Told(log), seal, 1452, None, [], None)
+    told = Told(log)
+    driver = Driver(
+        node, script, disk, wires, told, seal, 1452, None, [], None, token_on_unicast=token_on_unicast
+    )
     links = Links(
         node=node,
         incarnation=0,
         session=new_session() if seal is None else seal.session,
         data_port=wires.data.address[1],
+        protocol="script",
         settings="the same",
         post=driver,
         seal=seal,
@@ -161,15 +178,15 @@ async def being(node: int, knows: Sequence[Being] = (), ring: Keyring | None = N
     links.know(other.driver.wires.token.address for other in knows)
     driver.listen(links)
     driver.start(0, None)
-    return Being(node, driver, script, links, disk)
+    return Being(node, driver, script, links, disk, told)
 
 
 @asynccontextmanager
-async def pair(sealed: bool = False) -> AsyncIterator[tuple[Being, Being]]:
+async def pair(sealed: bool = False, token_on_unicast: bool = True) -> AsyncIterator[tuple[Being, Being]]:
     """Two that are linked."""
     ring = Keyring((generate(),)) if sealed else None
-    one = await being(1, ring=ring)
-    two = await being(2, [one], ring=ring)
+    one = await being(1, ring=ring, token_on_unicast=token_on_unicast)
+    two = await being(2, [one], ring=ring, token_on_unicast=token_on_unicast)
     try:
         await until(lambda: bool(one.links.targets and two.links.targets))
         for each in (one, two):
@@ -305,7 +322,7 @@ def test_nothing_behind_a_halt() -> None:
                 SetTimer("ghost", 1),
                 Persist(b"ghost"),
             )
-            assert one.log == [("ended", "NoneType")]
+            assert one.log == [("halted", "enough"), ("ended", "NoneType")]
             assert one.driver.halted
             await until(lambda: two.packets == [b"last word"])
             await asyncio.sleep(0.02)
@@ -647,5 +664,145 @@ def test_the_first_event_is_the_start() -> None:
         one = await being(1)
         assert one.script.events == [Start(0, None)]
         one.driver.end(None)
+
+    run(main)
+
+
+# --- lives that the machine ends ----------------------------------------------------------------
+
+
+def test_a_machine_that_halts_by_itself_is_followed_by_another() -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            one.told.revives = True
+            one.carry_out(Multicast(b"last"), SetTimer("ghost", 1), Halt("excluded"), Multicast(b"ghost"))
+            assert not one.driver.live
+            assert not one.driver.ended
+            assert (one.driver.state, one.driver.because) == ("halted", "excluded")
+            two.carry_out(Multicast(b"to nobody"))
+            await until(lambda: one.driver.drops["not started yet"] == 1)
+            again = Script()
+            one.driver.start_again(again, 1, b"stored")
+            two.carry_out(Multicast(b"to the next"))
+            await until(lambda: len(again.events) == 2)
+            assert again.events == [Start(1, b"stored"), Packet(b"to the next")]
+            assert two.packets == [b"last"]
+            assert not one.script.of(Timer, Packet)
+            assert one.log == [("halted", "excluded")]
+
+    run(main)
+
+
+def test_what_waited_for_the_old_life_is_not_given_to_the_new_one() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.told.revives = True
+            one.script.room = 3
+            one.driver.submit([b"one", b"two"], Guarantee.AGREED)
+            await until(lambda: bool(one.script.of(Submit)))
+            one.carry_out(Halt("excluded"))
+            again = Script()
+            one.driver.start_again(again, 1, None)
+            one.driver.submit([b"three"], Guarantee.SAFE)
+            await until(lambda: bool(again.of(Submit)))
+            assert again.of(Submit) == [Submit([b"three"], Guarantee.SAFE)]
+            assert one.driver.sent == 2, "of both lives"
+
+    run(main)
+
+
+def test_the_trace_has_both_lives_and_numbers_messages_anew() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            rows: list[Row] = []
+            one.driver._recorder = Recorder(1, rows)
+            one.told.revives = True
+            one.driver.submit([b"a", b"b"], Guarantee.AGREED)
+            await until(lambda: bool(one.script.of(Submit)))
+            one.carry_out(Halt("excluded"))
+            one.driver.start_again(Script(), 1, None)
+            one.driver.submit([b"c"], Guarantee.AGREED)
+            await until(lambda: one.driver.sent == 3)
+            told = [(row[1], row[4], row[11]) for row in rows]
+            assert told == [
+                (0, "submit", 1),
+                (0, "submit", 2),
+                (0, "halt", None),
+                (1, "restart", None),
+                (1, "submit", 1),
+            ]
+            assert [row[2] for row in rows] == sorted({row[2] for row in rows})
+
+    run(main)
+
+
+def test_a_node_that_is_stopped_between_two_lives_has_left() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.told.revives = True
+            one.carry_out(Halt("excluded"))
+            one.driver.stop()
+            assert one.log == [("halted", "excluded"), ("ended", "NoneType")]
+            assert one.driver.halted
+
+    run(main)
+
+
+def test_a_machine_that_was_told_to_go_is_not_followed_by_another() -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+            one.told.revives = True
+            one.script.answer = lambda event: (Halt("left"),) if isinstance(event, Stop) else ()
+            one.driver.stop()
+            assert one.log == [("ended", "NoneType")]
+
+    run(main)
+
+
+# --- protocols without a token on its own socket ------------------------------------------------
+
+
+def test_without_a_token_many_unicasts_are_read_at_a_time() -> None:
+    async def main() -> None:
+        async with pair(token_on_unicast=False) as (one, two):
+            two.carry_out(*(Unicast(1, b"%d" % number) for number in range(5)), Multicast(b"data"))
+            await asyncio.sleep(0)
+            await until(lambda: len(one.packets) == 6)
+            assert [packet for packet in one.packets if packet != b"data"] == [b"%d" % n for n in range(5)]
+
+    run(main)
+
+
+def test_room_that_data_makes_is_used_at_once() -> None:
+    async def main() -> None:
+        async with pair(token_on_unicast=False) as (one, two):
+            one.script.room = 3
+            one.driver.submit([b"one", b"two"], Guarantee.AGREED)
+            await until(lambda: bool(one.script.of(Submit)))
+            one.script.room = 3
+            two.carry_out(Multicast(b"makes room"))
+            await until(lambda: len(one.script.of(Submit)) == 2)
+
+    run(main)
+
+
+def test_a_silent_process_that_ended_is_missed_although_others_speak() -> None:
+    """With a token, somebody else's packets would mean nothing; here they mean that the group is at work."""
+
+    async def main() -> None:
+        async with pair(token_on_unicast=False) as (one, two):
+            three = await being(3, [one, two], token_on_unicast=False)
+            await until(lambda: len(one.links.targets) == 2)
+            three.driver.end(None)
+
+            async def chat() -> None:
+                while True:
+                    two.carry_out(Multicast(b"I am here"))
+                    await asyncio.sleep(0.005)
+
+            chatting = asyncio.create_task(chat())
+            await until(lambda: bool(one.script.of(Gone)))
+            chatting.cancel()
+            assert one.script.of(Gone) == [Gone(3)]
 
     run(main)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ordercast.errors import DuplicateNode, OrdercastError, OtherProtocol
 from ordercast.runtime import links as links_module
 from ordercast.runtime.keys import Keyring, generate
 from ordercast.runtime.links import (
@@ -82,6 +83,7 @@ class Host:
         session: bytes | None = None,
         incarnation: int = 0,
         settings: str = "the same",
+        protocol: str = "totem",
     ) -> None:
         self.net = net
         self.address = at(port)
@@ -89,6 +91,7 @@ class Host:
         self.made: list[int] = []
         self.fell_silent: list[int] = []
         self.refusals: list[str] = []
+        self.errors: list[type] = []
         self.warnings: list[str] = []
         session = session or net.session()
         self.links = Links(
@@ -96,6 +99,7 @@ class Host:
             incarnation=incarnation,
             session=session,
             data_port=port + 1,
+            protocol=protocol,
             settings=settings,
             post=self,
             seal=Seal(RING, session=session) if sealed else None,
@@ -115,8 +119,9 @@ class Host:
     def silent(self, peer: Peer) -> None:
         self.fell_silent.append(peer.node)
 
-    def refused(self, reason: str) -> None:
-        self.refusals.append(reason)
+    def refused(self, reason: OrdercastError) -> None:
+        self.refusals.append(str(reason))
+        self.errors.append(type(reason))
 
     def drop(self, reason: str) -> None:
         self.drops[reason] += 1
@@ -413,6 +418,7 @@ def test_a_second_node_with_an_identifier_is_refused_by_the_first(sealed: bool) 
     assert not one.refusals, "who was first stays"
     assert "node id 1 is in use" in second.refusals[0]
     assert "`id`" in second.refusals[0]
+    assert second.errors[0] is DuplicateNode
 
 
 def test_the_first_learns_of_the_second_by_its_own_seeds() -> None:
@@ -445,6 +451,60 @@ def test_a_refusal_that_nobody_asked_for_is_none() -> None:
     assert one.refusals == []
     one.links.on_greeting(greeting_of(2, refusal="go away", echo=one.links.challenge), at(200))
     assert one.refusals == ["go away"]
+
+
+# --- one group, one protocol --------------------------------------------------------------------
+
+
+@SEALED
+def test_a_node_with_another_protocol_is_refused_by_those_that_were_here_first(sealed: bool) -> None:
+    net = Net()
+    one = Host(net, 1, 100, sealed=sealed)
+    two = Host(net, 2, 200, [100], sealed=sealed)
+    net.pass_time(1)
+    third = Host(net, 3, 300, [100, 200], sealed=sealed, protocol="dtp")
+    net.pass_time(3)
+    assert (one.targets, two.targets, third.targets) == ([2], [1], [])
+    assert not one.refusals
+    assert not two.refusals
+    assert "the group runs protocol totem, and this node dtp" in third.refusals[0]
+    assert set(third.errors) == {OtherProtocol}
+    assert one.drops["greeting: another protocol"] > 0
+    assert [told for told in one.warnings if "node 3 at 10.0.0.1:300 runs protocol dtp" in told]
+
+
+def test_who_was_first_hears_of_the_other_protocol_by_its_own_seeds() -> None:
+    net = Net()
+    one = Host(net, 1, 100, [200])
+    second = Host(net, 2, 200, protocol="dtp")
+    net.pass_time(3)
+    assert not one.refusals
+    assert second.errors
+    assert one.targets == second.targets == []
+
+
+def test_a_node_that_says_nothing_of_a_protocol_runs_totem() -> None:
+    """As nodes of the first version do."""
+    net = Net()
+    one = Host(net, 1, 100)
+    whole = msgspec.msgpack.decode(greeting_of(2, echo=one.links.challenge)[len(GREETING_MAGIC) :])
+    assert whole.pop() == "totem"
+    one.links.on_greeting(GREETING_MAGIC + msgspec.msgpack.encode(whole), at(200))
+    assert one.targets == [2]
+
+
+def test_who_was_not_heard_for_a_while_is_known() -> None:
+    net = Net()
+    one, _, three = Host(net, 1, 100), Host(net, 2, 200, [100]), Host(net, 3, 300, [100])
+    net.pass_time(1)
+    net.now += 1.0
+    assert [peer.node for peer in one.links.unheard(0.9)] == [2, 3]
+    one.links.heard(one.links.peers[3])
+    assert [peer.node for peer in one.links.unheard(0.9)] == [2]
+    assert three.targets == [1, 2]
+
+
+# --- and oneself --------------------------------------------------------------------------------
 
 
 def test_nobody_links_with_itself_under_another_session() -> None:

@@ -61,11 +61,16 @@ def a_node(driver: Any, *peers: Peer) -> Living:
             links=SimpleNamespace(peers={peer.node: peer for peer in peers}),
             started=90.0,
             sealed=True,
-            session=SimpleNamespace(delivered_bytes=0, unread=7),
+            protocol=SimpleNamespace(name="totem"),
+            settled=True,
+            session=SimpleNamespace(
+                delivered_bytes=0,
+                unread=7,
+                configuration=Configuration(ConfigurationId(8, 1), Kind.REGULAR, (1, 2)),
+            ),
             rates=Rates(),
             trace_problem=None,
             queued=5,
-            configuration=Configuration(ConfigurationId(8, 1), Kind.REGULAR, (1, 2)),
         ),
     )
 
@@ -78,6 +83,8 @@ def test_a_node_that_just_began(clock: Clock) -> None:
     assert document["slow"] is None
     assert document["drops"] == {}
     assert document["configuration"] == {"seq": 8, "rep": 1, "kind": "regular", "members": [1, 2]}
+    assert (document["protocol"], document["role"], document["settled"]) == ("totem", None, True)
+
     assert document["buffers"] == {"asked": 100, "granted": 80}
     assert document["offload"] == {"send": True, "receive": False}
     assert (document["lag_us"], document["stops"]) == (1234, 2)
@@ -134,3 +141,14 @@ def test_figures_a_second(clock: Clock) -> None:
     assert rates.rotation_us is None, "none was seen of late"
     note()
     assert rates.delivered_per_s == 0, "no time has passed: nothing to divide by"
+
+
+def test_a_node_that_was_not_let_in_yet_is_in_no_configuration(clock: Clock) -> None:
+    node = a_node(a_driver())
+    node.session.configuration = None
+    assert status(node)["configuration"] is None
+
+
+def test_the_role_of_a_machine_that_has_one_is_told(clock: Clock) -> None:
+    machine = SimpleNamespace(stats={}, waits={}, laggard=None, role="sequencer")
+    assert status(a_node(a_driver(machine=machine)))["role"] == "sequencer"

@@ -100,20 +100,17 @@ def _watch(path: Path, every: float) -> None:
 
 def shown(status: Status) -> Group:
     """A status, to be looked at."""
-    ring = status["configuration"]
     sealed = "sealed" if status["sealed"] else "[yellow]not sealed[/]"
     state = status["state"]
-    said = "[green]operational[/]" if state == "operational" else f"[yellow]{state} ({status['because']})[/]"
+    said = f"[green]{state}[/]" if status["settled"] else f"[yellow]{state} ({status['because']})[/]"
     head = (
         f"[bold]node {status['node']}[/] at {escape(status['address'])}, {said}, {sealed}, "
         f"up {_time(status['uptime_s'])}"
     )
-    members = ", ".join(
-        f"[bold]{member}[/]" if member == status["node"] else str(member) for member in ring["members"]
-    )
+    role = f", {status['role']}" if status["role"] else ""
     rows = {
-        "configuration": f"{ring['seq']}.{ring['rep']}, {ring['kind']}",
-        "members": f"{len(ring['members'])}: {members}",
+        "protocol": f"{status['protocol']}{role}",
+        **_configuration(status),
         **_figures(status),
         **_troubles(status),
     }
@@ -123,9 +120,22 @@ def shown(status: Status) -> Group:
     return Group(*parts)
 
 
+def _configuration(status: Status) -> dict[str, str]:
+    found = status["configuration"]
+    if found is None:
+        return {"configuration": "[yellow]none yet[/]"}
+    members = ", ".join(
+        f"[bold]{member}[/]" if member == status["node"] else str(member) for member in found["members"]
+    )
+    return {
+        "configuration": f"{found['seq']}.{found['rep']}, {found['kind']}",
+        "members": f"{len(found['members'])}: {members}",
+    }
+
+
 def _present(status: Status) -> list[dict[str, Any]]:
     """Peers that are there, or should be; not those that came and went."""
-    members = status["configuration"]["members"]
+    members = status["configuration"]["members"] if status["configuration"] else ()
     return [peer for peer in status["peers"] if peer["linked"] or peer["node"] in members]
 
 

@@ -1,4 +1,4 @@
-"""What an application uses: a `Node`, which is one member of a ring, and the groups it joins.
+"""What an application uses: a `Node`, which is one member of a network of them, and the groups it joins.
 
 `ordercast.threads` has the same with calls that block.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Collection, Generator, Sequence
+from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
 from ordercast.core.identity import Configuration, Guarantee, NodeId
-from ordercast.errors import MessageTooLarge, NodeClosed
+from ordercast.errors import ConfigProblem, MessageTooLarge, NodeClosed
 from ordercast.groups.envelope import tag
 from ordercast.groups.events import Delivery, Message
 from ordercast.groups.member import Member
@@ -67,24 +67,41 @@ class Group:
         payload: bytes,
         *,
         safe: bool = False,
+        resilience: int | None = None,
         timeout: float | None = None,
         receipt: Literal[False] = False,
     ) -> None: ...
 
     @overload
     async def send(
-        self, payload: bytes, *, safe: bool = False, timeout: float | None = None, receipt: Literal[True]
+        self,
+        payload: bytes,
+        *,
+        safe: bool = False,
+        resilience: int | None = None,
+        timeout: float | None = None,
+        receipt: Literal[True],
     ) -> Receipt: ...
 
     async def send(
-        self, payload: bytes, *, safe: bool = False, timeout: float | None = None, receipt: bool = False
+        self,
+        payload: bytes,
+        *,
+        safe: bool = False,
+        resilience: int | None = None,
+        timeout: float | None = None,
+        receipt: bool = False,
     ) -> Receipt | None:
         """Send a message to the group; returns when it is accepted, which waits while the window is full.
 
-        ``safe``: it is delivered only once every member is known to have it. ``timeout``: seconds to wait at
-        most, then `SendTimeout` names who holds the group up. ``receipt``: answer with a `Receipt`.
+        ``safe``: it is delivered only once every member is known to have it. ``resilience``: once so many
+        members are, where the protocol has such levels. ``timeout``: seconds to wait at most, then
+        `SendTimeout` names who holds the group up. ``receipt``: answer with a `Receipt`.
         """
         member = self._member
+        guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
+        if resilience is not None:
+            guarantee = _level(member, safe, resilience)
         try:
             whole = self._tag + payload
         except TypeError:
@@ -93,15 +110,22 @@ class Group:
             raise _too_large(payload, member.largest - len(self._tag))
         if not member.has_room:
             await member.wait_for_room(timeout)
-        number = member.submit((whole,), len(whole), Guarantee.SAFE if safe else Guarantee.AGREED)
+        number = member.submit((whole,), len(whole), guarantee)
         return Receipt(member.session.expect(number)) if receipt else None
 
     async def send_many(
-        self, payloads: Sequence[bytes], *, safe: bool = False, timeout: float | None = None
+        self,
+        payloads: Sequence[bytes],
+        *,
+        safe: bool = False,
+        resilience: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Send messages, in order: the fast path. They are not one unit: others' may come between them."""
         member, front = self._member, self._tag
         guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
+        if resilience is not None:
+            guarantee = _level(member, safe, resilience)
         if isinstance(payloads, bytes | bytearray | memoryview | str) or not isinstance(payloads, Sequence):
             raise TypeError(
                 f"send_many takes a list of messages, each of them bytes, not {type(payloads).__name__}: "
@@ -193,7 +217,7 @@ class _Messages:
 
 
 class Node:
-    """One member of a ring. Start it with ``async with``, or with `start` and `stop`."""
+    """One node, and the groups it joins. Start it with ``async with``, or with `start` and `stop`."""
 
     def __init__(
         self,
@@ -206,11 +230,15 @@ class Node:
         data: str | Path | None = None,
         trace: str | Path | None = None,
         insecure: bool = False,
+        protocol: str | None = None,
+        settings: Mapping[str, Any] | None = None,
         config: NodeConfig | None = None,
         **more: Any,
     ) -> None:
         """All is optional: a node without seeds is the first of its group.
 
+        ``protocol`` orders the messages, the same at all nodes (`ordercast protocols` compares them), with
+        these ``settings`` of its own.
         ``config`` is a whole configuration, as `ordercast.load_config` reads it; anything else that
         `NodeConfig` knows may be given by name, and overrides it.
         """
@@ -222,6 +250,8 @@ class Node:
             "data": data,
             "trace": trace,
             "insecure": insecure or None,
+            "protocol": protocol,
+            "protocol_settings": None if settings is None else dict(settings),
             **more,
         }
         if isinstance(key, Path) or (isinstance(key, str) and key and not key.lstrip().startswith(PREFIX)):
@@ -236,7 +266,10 @@ class Node:
     # --- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Bind, find the others, and install the first configuration."""
+        """Bind, find the others, and install the first configuration.
+
+        Where only a primary partition goes on, that can take until enough others are there.
+        """
         if self._member is not None or self._starting:
             raise NodeClosed("this node was started before: make a new Node for another life")
         self._starting = True
@@ -290,7 +323,7 @@ class Node:
 
     @property
     def incarnation(self) -> int:
-        """Which of its lives this is."""
+        """Which of its lives this is. It may begin another while it runs: see `Rejoined`."""
         return self._running.incarnation
 
     @property
@@ -317,6 +350,17 @@ class Node:
     def status(self) -> dict[str, Any]:
         """How the node is doing, for people and programs; everything in it can be written as JSON."""
         return self._running.status()
+
+
+def _level(member: Member, safe: bool, resilience: int) -> Guarantee:
+    if not member.protocol.levels:
+        raise ConfigProblem(
+            f"resilience is {resilience}, but {member.protocol.name} has no levels of resilience: ask for "
+            "safe delivery, or run a protocol that has them; `ordercast protocols` tells which do"
+        )
+    if safe:
+        raise ValueError(f"safe and resilience={resilience} are both given: safe waits for all, choose one")
+    return Guarantee.of(resilience)
 
 
 def _not_bytes(payload: object) -> TypeError:

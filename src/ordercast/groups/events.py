@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
-from ordercast.core.identity import ConfigurationId, MessageId, NodeId
+from ordercast.core.identity import Configuration, ConfigurationId, MessageId, NodeId
+
+
+class Rejoined(Configuration):
+    """The first configuration of a new life, where the group had gone on without this node.
+
+    Between the configuration before it and this one messages may have passed this node by; and what it had
+    sent and not delivered may be lost, or may have been delivered by others.
+    """
+
+    __slots__ = ()
 
 
 class Message(NamedTuple):

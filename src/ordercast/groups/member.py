@@ -1,4 +1,5 @@
-"""One life of a node: storage, keys, sockets, links, machine and groups, put together and taken apart."""
+"""A node from its start to its end: storage, keys, sockets, links, machine and groups, put together and taken
+apart; and put to work again where the machine ended its own life."""
 
 from __future__ import annotations
 
@@ -9,31 +10,21 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ordercast.core.contract import Machine
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
-from ordercast.core.wire import MAX_PACKET
-from ordercast.errors import (
-    ConfigProblem,
-    DuplicateNode,
-    Evicted,
-    KeyProblem,
-    NodeClosed,
-    SendTimeout,
-    StorageProblem,
-)
+from ordercast.errors import Evicted, Excluded, KeyProblem, NodeClosed, SendTimeout
 from ordercast.groups.envelope import describe
+from ordercast.groups.equipment import journal_of, machine_of, protocol_of, storage_of
 from ordercast.groups.rooms import Rooms
 from ordercast.groups.session import ENTRY_OVERHEAD, Session
-from ordercast.protocols import protocol
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.control import SOCKET, Control
 from ordercast.runtime.driver import Driver
+from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.keys import Keyring
 from ordercast.runtime.links import Links, spell
-from ordercast.runtime.seal import OVERHEAD, Cipher, Seal, new_session
-from ordercast.runtime.segments import HEADER_SIZE, MOST_SEGMENTS
+from ordercast.runtime.seal import Cipher, Seal, new_session
 from ordercast.runtime.status import Rates, status
-from ordercast.runtime.storage import DataDirectory, Memory, Storage
+from ordercast.runtime.storage import Storage
 from ordercast.runtime.wires import Wires, open_wires, resolve
 from ordercast.trace.recorder import Recorder
 
@@ -43,10 +34,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("ordercast")
 
-SEGMENTS_A_PACKET = 45
-"""Datagrams that a full packet of the protocol fills: the more, the less work a byte. So many are a train."""
-FULL_BUFFERS = 12
-"""At least so many full packets fit into the socket's buffer: where it is small, packets are smaller."""
 GREETED_S = 0.5
 """How long a starting node waits for an answer of the others before it begins alone."""
 REFUSED_S = 3.2
@@ -55,6 +42,13 @@ LEAVING_S = 3.0
 """How long a leaving node waits for the others."""
 LOOK_S = 1.0
 """How often a node looks after its key file, its rates and its reader."""
+PATIENCE_S = 5.0
+"""A node that has not been let into a group for so long says so."""
+REVIVE_S, MOST_REVIVE_S = 0.1, 5.0
+"""How long after its machine has halted a node begins another life; twice as long from one such life to the
+next, where they are short, up to a bound."""
+LASTING_S = 30.0
+"""A life that lasted so long was not short."""
 
 
 _LEAVING = "the node is leaving: it takes no more messages; make a new Node for another life"
@@ -65,6 +59,7 @@ class Member:
 
     def __init__(self, config: NodeConfig, keyring: Keyring | None) -> None:
         self.config = config
+        self.protocol = protocol_of(config)
         if keyring is None and config.key is not None:
             keyring = Keyring.load(config.key)
             self._key_file: Path | None = config.key
@@ -86,14 +81,17 @@ class Member:
         self._metrics: Metrics | None = None
         self._journal: Journal | None = None
         self._braked_since = 0.0
+        self._reviving: asyncio.Task[None] | None = None
+        self._revive_s = REVIVE_S
+        self._born = 0.0
         self.rates = Rates()
         self.started = time.monotonic()
 
     # --- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Bind, greet, start the machine, wait for the first ring."""
-        storage = await self._open_storage()
+        """Bind, greet, start the machine, wait for the first configuration that the others share."""
+        storage = await storage_of(self.config)
         self._storage = storage
         self.id, self.incarnation = storage.id, storage.incarnation
         try:
@@ -106,22 +104,6 @@ class Member:
         except BaseException as error:
             self.driver.end(error)
             await self._take_apart()
-            raise
-
-    async def _open_storage(self) -> Storage:
-        """In a thread: it syncs, and may wait for the clock."""
-        config = self.config
-
-        def open_storage() -> Storage:
-            if config.data is None:
-                return Memory(config.id)
-            return DataDirectory.open(config.data, config.id)
-
-        opening = asyncio.get_running_loop().run_in_executor(None, open_storage)
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_opened)
             raise
 
     async def _assemble(self, storage: Storage) -> None:
@@ -145,20 +127,26 @@ class Member:
         self.links.know(seeds)
 
     def _equip(self, wires: Wires, storage: Storage, seal: Seal | None) -> None:
-        config = self.config
-        try:
-            machine = self._machine(wires.data.granted)
-        except ValueError as error:
-            raise ConfigProblem(str(error)) from error
+        config, protocol = self.config, self.protocol
+        self._buffer = wires.data.granted
+        machine = machine_of(config, self.id, self._buffer)
         self.address = spell(wires.token.address)
         rows: list[Any] = []
-        recorder = None
-        if config.trace is not None:
-            recorder = Recorder(self.id, rows, describe=describe)
-            self._journal = self._open_journal(config.trace)
+        self._journal = journal_of(config, self.id, self.incarnation)
+        recorder = None if self._journal is None else Recorder(self.id, rows, describe=describe)
         self.session = Session(self.id, self.incarnation, config.receive_buffer, self._brake)
         self.driver = Driver(
-            self.id, machine, storage, wires, self, seal, config.datagram_size, recorder, rows, self._journal
+            self.id,
+            machine,
+            storage,
+            wires,
+            self,
+            seal,
+            config.datagram_size,
+            recorder,
+            rows,
+            self._journal,
+            token_on_unicast=protocol.token_on_unicast,
         )
         if recorder is not None:
             recorder.begin_life(self.driver.now_us(), self.incarnation, crashed=storage.crashed)
@@ -167,47 +155,18 @@ class Member:
             incarnation=self.incarnation,
             session=seal.session if seal is not None else new_session(),
             data_port=wires.data.address[1],
-            settings=f"protocol {config.protocol}, mtu {config.mtu}",
+            protocol=protocol.name,
+            settings=f"protocol {protocol.name}, mtu {config.mtu}",
             post=self.driver,
             seal=seal,
             closed=config.peers is not None,
             clock=time.monotonic,
         )
 
-    def _open_journal(self, directory: Path) -> Journal:
-        from ordercast.trace.journal import Journal
-        from ordercast.trace.schema import TraceError
-
-        config = self.config
-        try:
-            return Journal(
-                directory,
-                directory.name or "trace",
-                self.id,
-                self.incarnation,
-                rows_per_file=config.trace_rows,
-                keep_files=config.trace_files,
-            )
-        except TraceError as error:
-            raise StorageProblem(str(error)) from error
-
-    def _machine(self, buffer: int) -> Machine:
-        """The protocol's machine, with packets that fill whole datagrams and fit the socket's buffer."""
-        config = self.config
-        space = config.datagram_size - HEADER_SIZE
-        segments = max(1, min(SEGMENTS_A_PACKET, buffer // (FULL_BUFFERS * space), MAX_PACKET // space))
-        size = segments * space - OVERHEAD
-        settings = {"packet_size": size, **config.protocol_settings}
-        most = min(MAX_PACKET, MOST_SEGMENTS * space) - OVERHEAD
-        if isinstance(settings["packet_size"], int) and settings["packet_size"] > most:
-            raise ConfigProblem(
-                f"packet_size is {settings['packet_size']}: choose at most {most} with an mtu of {config.mtu}"
-            )
-        return protocol(config.protocol).build(settings, self.id, buffer // size)
-
     async def _begin(self, storage: Storage) -> None:
         self.driver.listen(self.links)
         await self._greet()
+        self._born = time.monotonic()
         self.driver.start(self.incarnation, storage.stored)
         self.largest = self.driver.machine.room
         self._watch = asyncio.create_task(self._look_after(), name="ordercast")
@@ -220,9 +179,13 @@ class Member:
             self._control = Control(self.config.data / SOCKET, self.status)
             await self._control.start()
         LOG.info("node %d, life %d, listens at %s", self.id, self.incarnation, self.address)
-        while self.driver.state != "operational":
+        patient_until = time.monotonic() + PATIENCE_S
+        while not self.settled:
             self.check_open()
             await asyncio.sleep(0.005)
+            if time.monotonic() > patient_until:
+                patient_until += PATIENCE_S
+                LOG.info("in no group yet: %s, %s", self.driver.state, self.driver.because)
         self.check_open()
 
     async def _greet(self) -> None:
@@ -234,7 +197,7 @@ class Member:
             waited = time.monotonic() - begun
             if waited > (REFUSED_S if driver.refusals else GREETED_S):
                 if driver.refusals:
-                    raise DuplicateNode(driver.refusals[-1])
+                    raise driver.refusals[-1]
                 LOG.info("nobody answers yet at %s: going on alone until somebody does", ", ".join(others))
                 return
             if driver.ended:
@@ -273,6 +236,8 @@ class Member:
     async def _take_apart(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
+        if self._reviving is not None:
+            await self._reviving
         if self._control is not None:
             await self._control.close()
         if self._metrics is not None:
@@ -281,6 +246,42 @@ class Member:
             await asyncio.to_thread(self._journal.close)
             self._journal = None
         self._storage.close(halted=self.driver.halted)
+
+    # --- another life ---------------------------------------------------------------------------
+
+    def halted(self, reason: str) -> bool:
+        """The machine ended its life, and nobody had told it to; whether another one is going to begin."""
+        if not self.protocol.revives:
+            return False
+        LOG.warning("the group went on without this node (%s): it comes back as another life", reason)
+        lost = Excluded(
+            f"the group went on without this node ({reason}) before this was delivered here; others may have "
+            "delivered it: send it again, if twice does no harm"
+        )
+        self.session.life_over(lost.with_traceback(None))
+        short = time.monotonic() - self._born < LASTING_S
+        self._revive_s = min(2 * self._revive_s, MOST_REVIVE_S) if short else REVIVE_S
+        self._reviving = asyncio.create_task(self._revive(), name="ordercast-revive")
+        return True
+
+    async def _revive(self) -> None:
+        """Begin the next life: the same sockets and links, a new incarnation and a new machine."""
+        with EndingOnError(self.driver.end):
+            await asyncio.sleep(self._revive_s)
+            if self.driver.ended:
+                return
+            self.incarnation = await asyncio.to_thread(self._storage.begin_next_life)
+            if self.driver.ended:
+                return
+            machine = machine_of(self.config, self.id, self._buffer)
+            self._numbers = self._queued = 0
+            self._born = time.monotonic()
+            self.session.begin_life(self.incarnation)
+            LOG.info("node %d begins life %d", self.id, self.incarnation)
+            self.driver.start_again(machine, self.incarnation, self._storage.stored)
+            if self.session.braking:
+                self.driver.brake(True)
+            self._rooms.next()
 
     # --- what the driver tells ------------------------------------------------------------------
 
@@ -297,7 +298,7 @@ class Member:
         """Own messages left the queue: there is room for others."""
         payloads = batch.payloads
         self._queued -= sum(map(len, payloads)) + ENTRY_OVERHEAD * len(payloads)
-        if self._rooms.waiting and self._below_limit():
+        if self._rooms.waiting and self._may_send():
             self._rooms.next()
 
     def ended(self, error: BaseException | None) -> None:
@@ -320,17 +321,18 @@ class Member:
     @property
     def has_room(self) -> bool:
         """Whether a message can be taken now, by somebody who has not waited."""
-        return self._below_limit() and not (self._rooms or self.driver.ended or self._leaving)
+        return self._may_send() and not (self._rooms or self._leaving)
 
-    def _below_limit(self) -> bool:
-        return self._queued < self.config.send_buffer
+    def _may_send(self) -> bool:
+        """There is room, and somebody to have it: between two lives there is not."""
+        return self.driver.live and self._queued < self.config.send_buffer
 
     async def wait_for_room(self, timeout: float | None) -> None:
         """Wait for one's turn to send."""
         self.check_open()
         try:
             async with asyncio.timeout(timeout):
-                await self._rooms.wait(self._below_limit)
+                await self._rooms.wait(self._may_send)
         except TimeoutError:
             raise self._why_no_room(timeout or 0.0) from None
 
@@ -343,15 +345,15 @@ class Member:
         number = self._numbers + 1
         self._numbers += count
         self.driver.submit(payloads, guarantee)
-        if self._rooms.waiting and self._below_limit():
+        if self._rooms.waiting and self._may_send():
             self._rooms.next(floor=True)
         return number
 
     def _why_no_room(self, timeout: float) -> SendTimeout:
         holder = self.driver.machine.laggard
         state = self.driver.state
-        if state != "operational":
-            why = f"the group is forming a new ring ({state}: {self.driver.because})"
+        if not self.settled:
+            why = f"the group is changing ({state}: {self.driver.because})"
         elif holder == self.id:
             why = f"the application of this node itself does not read ({self.session.unread:,} bytes wait)"
         elif holder is not None:
@@ -397,7 +399,7 @@ class Member:
             self.rates.note(self.driver, self.session)
             self._look_at_reader()
             if self.driver.refusals and not self.links.targets:
-                self.driver.leave_at_once(DuplicateNode(self.driver.refusals[-1]))
+                self.driver.leave_at_once(self.driver.refusals[-1])
             self.driver.refusals.clear()
             stamp = _stamp(self._key_file)
             if stamp != changed and self._seal is not None and self._key_file is not None:
@@ -409,6 +411,11 @@ class Member:
                     LOG.error("the changed key file is not used: %s", error)
 
     # --- looking --------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        """Whether this node is in a configuration in which messages are ordered."""
+        return self.driver.live and self.driver.state == self.protocol.settled
 
     @property
     def configuration(self) -> Configuration:
@@ -428,14 +435,14 @@ class Member:
                         if isinstance(members, int)
                         else set(members) <= set(there.members)
                     )
-                    if enough and there.kind is Kind.REGULAR:
+                    if enough and there.kind is Kind.REGULAR and self.session.placed:
                         return there
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
             linked = ", ".join(str(peer.node) for peer in self.links.targets) or "nobody"
             raise TimeoutError(
-                f"the ring has the members {', '.join(map(str, self.configuration.members))} after "
+                f"the group has the members {', '.join(map(str, self.configuration.members))} after "
                 f"{timeout:g} s, and this node has links to {linked}: check addresses, keys and firewalls"
             ) from None
 
@@ -457,12 +464,6 @@ class Member:
     def status(self) -> dict[str, Any]:
         """Everything a person might want to know."""
         return status(self)
-
-
-def _close_opened(opening: asyncio.Future[Storage]) -> None:
-    """Nobody waits for it any more."""
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
 
 
 def _stamp(key_file: Path | None) -> tuple[int, int] | None:

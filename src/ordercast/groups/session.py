@@ -12,7 +12,7 @@ from itertools import repeat
 
 from ordercast.core.identity import Batch, Configuration, Guarantee, MessageId, NodeId
 from ordercast.groups.envelope import tag_of
-from ordercast.groups.events import Delivery, Message
+from ordercast.groups.events import Delivery, Message, Rejoined
 
 ENTRY_OVERHEAD = 64
 """What a message counts for beyond its bytes, so that empty ones are bounded too."""
@@ -69,7 +69,7 @@ class Inbox:
 
 
 class Session:
-    """The groups of one life of a node."""
+    """The groups of a node, over all lives that it has in one process."""
 
     def __init__(self, node: NodeId, incarnation: int, limit: int, brake: Callable[[bool], None]) -> None:
         """Beyond ``limit`` bytes that wait to be read, the brake is put on; below half of it, off."""
@@ -83,6 +83,9 @@ class Session:
         """Bytes that wait to be read, in all groups."""
         self.braking = False
         self.configuration: Configuration | None = None
+        """The one installed last; that of the life before, until the new one has its first."""
+        self.placed = False
+        """This life has installed one."""
         self.delivered_bytes = 0
 
     # --- joining --------------------------------------------------------------------------------
@@ -91,7 +94,7 @@ class Session:
         """Keep the group's messages for a reader from now on; the present configuration comes first."""
         inbox = Inbox(self._freed)
         self._inboxes.setdefault(tag, []).append((group, inbox))
-        if self.configuration is not None:
+        if self.configuration is not None and self.placed:
             inbox.put(self.configuration, 0)
         return inbox
 
@@ -184,7 +187,9 @@ class Session:
 
     def install(self, configuration: Configuration) -> None:
         """A configuration, in its place among the messages of each group."""
-        self.configuration = configuration
+        if not self.placed and self.configuration is not None:
+            configuration = Rejoined(*configuration)
+        self.configuration, self.placed = configuration, True
         for inbox in self._all():
             inbox.put(configuration, ENTRY_OVERHEAD)
             self.unread += ENTRY_OVERHEAD
@@ -193,6 +198,18 @@ class Session:
         """The node's life is over; receipts that are still open get ``lost``."""
         for inbox in self._all():
             inbox.end(error)
+        self._fail_receipts(lost)
+
+    def life_over(self, lost: BaseException) -> None:
+        """The machine ended a life, and another follows; receipts that are still open get ``lost``."""
+        self.placed = False
+        self._fail_receipts(lost)
+
+    def begin_life(self, incarnation: int) -> None:
+        """The next life begins: its messages are numbered anew."""
+        self._incarnation = incarnation
+
+    def _fail_receipts(self, lost: BaseException) -> None:
         for _, future in self._receipts:
             if not future.done():
                 future.set_exception(lost)

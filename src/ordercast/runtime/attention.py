@@ -8,6 +8,9 @@ about a millisecond, to be woken costs more than what there is to do:
 - the event loop does not sleep while the next token is due. It yields to other processes at every turn, and
   after `AWAKE_US` without a token it goes to sleep as usual. An idle ring's token is held for longer than
   that, so an idle group sleeps.
+
+Where the token travels among the data, or there is none, a node is woken for everything at once, and any
+packet keeps it awake as the token does.
 """
 
 from __future__ import annotations
@@ -36,12 +39,15 @@ class Attention:
         on_token: Callable[[], None],
         on_data: Callable[[], None],
         now_us: Callable[[], int],
+        data_waits: bool = True,
     ) -> None:
+        """With `data_waits`, data is left to wait for tokens that come briskly."""
         self._loop = asyncio.get_running_loop()
         self._token = token
         self._data = data
         self._on_data = on_data
         self._now_us = now_us
+        self._data_waits = data_waits
         self._came_us = 0
         self._brisk = False
         self._awake = False
@@ -55,13 +61,13 @@ class Attention:
         for fd in self._data:
             self._loop.add_reader(fd, self._on_data)
 
-    def token_came(self, now_us: int) -> None:
-        """A token is here."""
+    def came(self, now_us: int) -> None:
+        """A token is here; or, where data does not wait for it, any packet."""
         brisk = now_us - self._came_us < BRISK_US
         self._came_us = now_us
         if not brisk:
             return
-        if not self._brisk:
+        if self._data_waits and not self._brisk:
             self._brisk = True
             for fd in self._data:
                 self._loop.remove_reader(fd)

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -49,7 +47,8 @@ from ordercast.runtime.links import GREETING_MAGIC, Links, Peer, spell
 from ordercast.runtime.outgoing import Outgoing
 from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.seal import Refused, Seal
-from ordercast.runtime.segments import HEADER_SIZE, MAGIC, Cutter, Joiner, Train
+from ordercast.runtime.segments import HEADER_SIZE, MAGIC, Joiner
+from ordercast.runtime.sending import Sender
 from ordercast.runtime.sink import Sink
 from ordercast.runtime.storage import Storage
 from ordercast.runtime.timers import Timers
@@ -68,16 +67,12 @@ BUFFERS_A_TURN = 8
 """Reads of up to 64 KB before the event loop has its turn again."""
 GUARDED_TURNS = 64
 """How often overdue timers wait for sockets that do not run dry."""
-_NODE = struct.Struct(">I")
-
 HELD_US = 500
 """A token that waited no longer than this was not kept waiting."""
-MOST_REASONS = 64
-"""Reasons for drops that are counted apart."""
 
 
-class Driver:
-    """One life of a node."""
+class Driver(Sender):
+    """A node's machine, and its next one where that ends its own life, between the sockets and the groups."""
 
     def __init__(
         self,
@@ -91,42 +86,39 @@ class Driver:
         recorder: Recorder | None,
         rows: list[Row],
         journal: Journal | None,
+        *,
+        token_on_unicast: bool = True,
     ) -> None:
-        self.node = node
-        self._me = _NODE.pack(node)
+        """`token_on_unicast`: what is unicast is a token, for which data may wait; else it is like others."""
+        super().__init__(node, wires, seal, datagram, rows, journal)
         self.machine = machine
-        self.wires = wires
-        self.drops: Counter[str] = Counter()
         self.state = "starting"
         self.because = ""
         self.sent = self.delivered = 0
-        self.refusals: list[str] = []
-        """What others said when they refused this node."""
-        self.ended = False
+        self.live = False
+        """The machine lives: it was started, and has not halted."""
         self._guard = EndingOnError(self.end)
         self.halted = False
-        """The machine itself ended this life, with a word to the others."""
+        """The machine itself ended the last life, with a word to the others."""
+        self._stopping = False
+        self._sent_before = 0
+        """By earlier lives: message numbers begin anew in each."""
         self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
         self.lag = Lag(self.now_us)
         self._handle: Callable[[int, Event], Sequence[Effect]] = _not_started
         self._storage = storage
         self._sink = sink
-        self._seal = seal
-        self._cutters = {channel: Cutter(datagram, checked=seal is None) for channel in Purpose}
         self._recorder = recorder
-        self._rows = rows
-        self._journal = journal
-        self._links: Links
         self._loop: asyncio.AbstractEventLoop
         self._listening = [wires.data, *([wires.multicast] if wires.multicast else [])]
         self._attention: Attention | None = None
-        self._out: list[bytes] = []
+        self._token_on_unicast = token_on_unicast
         self._outgoing = Outgoing()
         self._submitting = False
         self._timers = Timers(self.lag, self.now_us, self._on_alarm)
         self._guarded = 0
         self._watch: Watch | None = None
-        self._sightings = Sightings(self.now_us)
+        self._sightings = Sightings(self.now_us, token_on_unicast)
 
     # --- a life ---------------------------------------------------------------------------------
 
@@ -144,6 +136,7 @@ class Driver:
             self._on_token_readable,
             self._on_data_readable,
             self.now_us,
+            data_waits=self._token_on_unicast,
         )
         self.wires.door.open()
         self._watch = Watch(links, self._guard, self._sightings, self._on_gone)
@@ -151,14 +144,27 @@ class Driver:
     def start(self, incarnation: int, stored: bytes | None) -> None:
         """Begin the machine's life: packets that came before were not for it."""
         self._handle = self.machine.handle
+        self.live = True
         self._event(Start(incarnation, stored))
 
+    def start_again(self, machine: Machine, incarnation: int, stored: bytes | None) -> None:
+        """Begin the next life, with a new machine, where the last one ended by itself."""
+        assert not self.live, "one life at a time"
+        self.machine = machine
+        self._sent_before = self.sent
+        if self._recorder is not None:
+            self._recorder.begin_life(self.now_us(), incarnation)
+        self.start(incarnation, stored)
+
     def stop(self) -> None:
-        """Leave: the machine finishes what it accepted, then halts."""
+        """Leave: the machine finishes what it accepted, then halts. Between two lives, it is gone already."""
+        self._stopping = True
         with self._guard:
             self._submit()
-        if not self.ended:
+        if self.live:
             self._event(Stop())
+        elif not self.ended:
+            self._end_halted()
 
     def leave_at_once(self, error: OrdercastError) -> None:
         """End with an error. The others notice that this node fell silent."""
@@ -167,7 +173,7 @@ class Driver:
 
     def brake(self, on: bool) -> None:
         """The application does not keep up; or it does again."""
-        if not self.ended:
+        if self.live:
             self._event(Brake(on))
 
     def end(self, error: BaseException | None) -> None:
@@ -175,6 +181,7 @@ class Driver:
         if self.ended:
             return
         self.ended = True
+        self.live = False
         if self._attention is not None:
             self._attention.close()
         self._timers.close()
@@ -202,12 +209,12 @@ class Driver:
 
     def _submit(self) -> None:
         """Hand over what waits, as far as the machine has room for it; the rest waits for the next token."""
-        while not self.ended and (run := self._outgoing.take(self.machine.room)) is not None:
+        while self.live and (run := self._outgoing.take(self.machine.room)) is not None:
             payloads, guarantee = run
             now = self.now_us()
             effects = self._handle(now, Submit(payloads, guarantee))
             if self._recorder is not None:
-                self._recorder.submit(now, payloads, guarantee, self.sent + 1)
+                self._recorder.submit(now, payloads, guarantee, self.sent - self._sent_before + 1)
             self.sent += len(payloads)
             self._carry_out(now, effects)
 
@@ -225,11 +232,15 @@ class Driver:
     def _turn(self) -> bool:
         """Read a bounded amount, and a token behind all data; whether everything was read."""
         dry = self._drain()
-        arrival = self.wires.token.receive() if dry and not self.ended else None
-        if arrival is not None:
+        budget = 1 if self._token_on_unicast else BUFFERS_A_TURN
+        while budget and (dry or not self._token_on_unicast) and not self.ended:
+            arrival = self.wires.token.receive()
+            if arrival is None:
+                break
             self._on_token(arrival)
+            budget -= 1
         self._flush()
-        return dry and arrival is None
+        return dry and budget > 0
 
     def _drain(self) -> bool:
         """Read data, a bounded amount; whether none is left."""
@@ -258,6 +269,8 @@ class Driver:
             return
         handle = self._handle
         now = self.now_us()
+        if not self._token_on_unicast:
+            self._came(now)
         joiner = peer.data_joiner
         for packet in self._opened(
             peer, joiner, joiner.join(channel.buffer, size, segment), Purpose.DATA, None
@@ -265,8 +278,16 @@ class Driver:
             effects = handle(now, Packet(packet))
             if effects:
                 self._carry_out(now, effects)
-                if self.ended:
+                if not self.live:
                     return
+        if self._outgoing and not self._token_on_unicast:
+            self._submit()
+
+    def _came(self, now: int) -> None:
+        """What shows that the group goes about its work: the token; or, without one, any packet."""
+        self._sightings.note(now)
+        if self._attention is not None:
+            self._attention.came(now)
 
     def _on_token(self, arrival: Arrival) -> None:
         size, source, segment, waited_us = arrival
@@ -298,9 +319,7 @@ class Driver:
             if self.ended:
                 return
             now = self.now_us()
-            self._sightings.note(now)
-            if self._attention is not None:
-                self._attention.token_came(now)
+            self._came(now)
             self._carry_out(now, self._handle(now, Packet(packet, held_us)))
 
     def _opened(
@@ -356,7 +375,7 @@ class Driver:
                 self._timers.cancel(effect.name)
             else:
                 self._carry_out_rare(now, effect)
-                if self.ended:
+                if not self.live:
                     return
 
     def _carry_out_rare(self, now: int, effect: Effect) -> None:
@@ -378,60 +397,24 @@ class Driver:
             case Halt(reason):
                 if self._recorder is not None:
                     self._recorder.halt(now)
-                LOG.info("halted: %s", reason)
                 self._flush()
-                self.halted = True
-                self.end(None)
+                self._on_halt(reason)
 
-    # --- sending --------------------------------------------------------------------------------
+    def _on_halt(self, reason: str) -> None:
+        """The machine ended its life. Where it was not told to, there may be another."""
+        self.live = False
+        self._handle = _not_started
+        self.state, self.because = "halted", reason
+        self._timers.close()
+        self._out.clear()
+        self._outgoing = Outgoing()
+        if self._stopping or not self._sink.halted(reason):
+            LOG.info("halted: %s", reason)
+            self._end_halted()
 
-    def _flush(self) -> None:
-        """Send what was multicast since the last time, all of it together."""
-        for train in self._trains():
-            self._multicast(train, self._links.targets)
-
-    def _trains(self) -> list[Train]:
-        """What was multicast since the last time, on its way out."""
-        if self._rows:
-            self._note_rows()
-        packets = self._out
-        if not packets or self.ended:
-            return []
-        self._out = []
-        if self._seal is not None:
-            seal = self._seal.seal
-            packets = [seal(Purpose.DATA, packet) for packet in packets]
-        return self._cutters[Purpose.DATA].cut(packets)
-
-    def _multicast(self, train: Train, targets: list[Peer]) -> None:
-        if self.wires.group is not None:
-            self.wires.data.send(train, self.wires.group)
-        else:
-            for peer in targets:
-                self.wires.data.send(train, peer.data)
-
-    def _unicast(self, to: NodeId, data: bytes) -> None:
-        """Send a token behind what was multicast before it. That goes last to the node which gets the token,
-        so that it is woken once for both."""
-        peer = self._links.peers.get(to)
-        trains = self._trains()
-        if trains:
-            targets = sorted(self._links.targets, key=lambda target: target is peer)
-            for train in trains:
-                self._multicast(train, targets)
-        if peer is None:
-            self.drop("no address to send to")
-            return
-        if self._seal is not None:
-            data = self._seal.seal(Purpose.TOKEN, data, _NODE.pack(to))
-        for train in self._cutters[Purpose.TOKEN].cut((data,)):
-            self.wires.token.send(train, peer.token)
-
-    def _note_rows(self) -> None:
-        """What others may see of this turn is in the trace before they can see it."""
-        if self._rows and self._journal is not None:
-            self._journal.append(self._rows)
-            self._rows.clear()
+    def _end_halted(self) -> None:
+        self.halted = True
+        self.end(None)
 
     # --- timers ---------------------------------------------------------------------------------
 
@@ -448,7 +431,7 @@ class Driver:
                     return
             self._guarded = 0
             for _ in range(len(self._timers)):
-                if self.ended or (name := self._timers.take_due(now)) is None:
+                if not self.live or (name := self._timers.take_due(now)) is None:
                     break
                 self._carry_out(now, self._handle(now, Timer(name)))
             self._flush()
@@ -461,37 +444,6 @@ class Driver:
         LOG.warning("node %d at %s is gone: nobody listens there any more", peer.node, spell(peer.token))
         self._links.part_with(peer)
         self._event(Gone(peer.node))
-
-    def post(self, packet: bytes, to: Address) -> None:
-        """Send a greeting."""
-        self.wires.token.send(Train(packet, 0), to)
-
-    def linked(self, peer: Peer) -> None:
-        """A link was made, or made again."""
-        LOG.info("node %d is at %s", peer.node, spell(peer.token))
-
-    def silent(self, peer: Peer) -> None:
-        """A peer has not been heard for long."""
-        LOG.warning("node %d at %s is silent", peer.node, spell(peer.token))
-
-    def refused(self, reason: str) -> None:
-        """Others say that this node is not wanted."""
-        if reason not in self.refusals:
-            LOG.warning("refused: %s", reason)
-        self.refusals.append(reason)
-        del self.refusals[:-8]
-
-    def warn(self, sentence: str) -> None:
-        """Something a person should know."""
-        LOG.warning("%s", sentence)
-
-    def drop(self, reason: str, count: int = 1) -> None:
-        """Datagrams were not used."""
-        if not count:
-            return
-        if reason not in self.drops and len(self.drops) >= MOST_REASONS:
-            reason = "other reasons"
-        self.drops[reason] += count
 
 
 def _not_started(now: int, event: Event) -> Sequence[Effect]:

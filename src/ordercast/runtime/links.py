@@ -6,7 +6,8 @@ came that echoes mine: so what was recorded earlier, in another life of either s
 nodes greet each other every second; who is silent for `SILENT_S` is sent only greetings until it speaks.
 
 A node identifier belongs to whoever has it: a second node that comes with it from another address is refused,
-and told so, while the first one is alive.
+and told so, while the first one is alive. So is a node that runs another protocol than those that were here
+before it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Protocol
 import msgspec
 
 from ordercast.core.identity import MAX_NODE_ID, NodeId
+from ordercast.errors import DuplicateNode, OrdercastError, OtherProtocol
 from ordercast.runtime.seal import UNKNOWN_KEY, Opener, Refused, Seal
 from ordercast.runtime.segments import Joiner
 from ordercast.runtime.udp import Address
@@ -65,6 +67,8 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True):
     """Nodes that the sender has links to: identifier, host, port."""
     refusal: str = ""
     """Why the receiver is not wanted; empty otherwise."""
+    protocol: str = "totem"
+    """What orders the sender's messages: nodes with another have nothing to say to each other."""
 
 
 class Peer:
@@ -119,7 +123,7 @@ class Post(Protocol):
     def silent(self, peer: Peer) -> None:
         """A peer has not been heard for long."""
 
-    def refused(self, reason: str) -> None:
+    def refused(self, reason: OrdercastError) -> None:
         """Others say that this node is not wanted."""
 
     def drop(self, reason: str) -> None:
@@ -138,6 +142,7 @@ class Links:
         incarnation: int,
         session: bytes,
         data_port: int,
+        protocol: str,
         settings: str,
         post: Post,
         seal: Seal | None,
@@ -154,6 +159,7 @@ class Links:
         """Who is sent the group's packets."""
         self._by_address: dict[Address, Peer] = {}
         self._data_port = data_port
+        self._protocol = protocol
         self._settings = settings
         self._post = post
         self._seal = seal
@@ -176,6 +182,11 @@ class Links:
     def peer_at(self, source: Address) -> Peer | None:
         """Whose address that is, if there is a link or was one."""
         return self._by_address.get(source)
+
+    def unheard(self, seconds: float) -> list[Peer]:
+        """Linked peers that nothing came from for so long."""
+        now = self._clock()
+        return [peer for peer in self.targets if now - peer.heard > seconds]
 
     def heard(self, peer: Peer) -> None:
         """Something came from it that nobody else could have sent, or so it seems."""
@@ -222,6 +233,7 @@ class Links:
             settings=self._settings,
             peers=self._tell() if peer is not None else [],
             refusal=refusal,
+            protocol=self._protocol,
         )
         body = msgspec.msgpack.encode(greeting)
         self._post.post(GREETING_MAGIC + (self._seal.greeting(body) if self._seal else body), to)
@@ -266,7 +278,8 @@ class Links:
         proven = greeting.echo == self.challenge
         if greeting.refusal:
             if proven:
-                self._post.refused(greeting.refusal)
+                other = greeting.protocol != self._protocol
+                self._post.refused((OtherProtocol if other else DuplicateNode)(greeting.refusal))
             return
         peer = self.peers.get(greeting.node)
         refusal = self._why_not(greeting, peer, source)
@@ -274,6 +287,9 @@ class Links:
             if refusal != "stale":
                 self._send(source, None, greeting.challenge, refusal)
             self._post.drop("greeting: earlier life" if refusal == "stale" else "greeting: id in use")
+            return
+        if greeting.protocol != self._protocol:
+            self._turn_away(greeting, source)
             return
         if not proven:
             self._send(source, None, greeting.challenge)
@@ -313,6 +329,19 @@ class Links:
             return _TAKEN.format(node=peer.node, where=spell(peer.token))
         life, known = (greeting.incarnation, greeting.session), (peer.incarnation, peer.session)
         return "stale" if life < known else ""
+
+    def _turn_away(self, greeting: Greeting, source: Address) -> None:
+        """It runs another protocol. Whoever was here before the other refuses it."""
+        self._post.drop("greeting: another protocol")
+        earlier = greeting.session < self.session
+        said = _OTHER_PROTOCOL.format(theirs=self._protocol, yours=greeting.protocol)
+        self._send(source, None, greeting.challenge, "" if earlier else said)
+        if not earlier and greeting.node not in self._warned and len(self._warned) < MOST_ADDRESSES:
+            self._warned.add(greeting.node)
+            self._post.warn(
+                f"node {greeting.node} at {spell(source)} runs protocol {greeting.protocol}, this group "
+                f"{self._protocol}: it is not let in"
+            )
 
     def _meet(self, greeting: Greeting, source: Address, earlier: Peer | None) -> Peer:
         """A link to a life of a node that there was no link to before."""
@@ -391,6 +420,12 @@ _TAKEN = (
 )
 
 
+_OTHER_PROTOCOL = (
+    "the group runs protocol {theirs}, and this node {yours}: give this node the same `protocol`, or the "
+    "seeds of another group"
+)
+
+
 def _sound(greeting: Greeting) -> bool:
     return (
         0 < greeting.node <= MAX_NODE_ID
@@ -401,6 +436,7 @@ def _sound(greeting: Greeting) -> bool:
         and 0 < greeting.data_port < 65_536
         and min(greeting.counters) >= 0
         and len(greeting.refusal) < 1000
+        and len(greeting.protocol) < 100
     )
 
 

@@ -118,7 +118,11 @@ GAUGES: tuple[tuple[str, str, str, float], ...] = (
 
 def families(status: Status) -> Iterator[Metric]:
     """A status as metrics. What it does not tell is left out."""
-    about = {name: status[name] for name in ("node", "incarnation", "address", "sealed") if name in status}
+    about = {
+        name: status[name]
+        for name in ("node", "incarnation", "address", "protocol", "sealed")
+        if name in status
+    }
     yield InfoMetricFamily("ordercast_node", "Who this is.", {name: _text(about[name]) for name in about})
     for name, metric, help_ in COUNTERS:
         if status.get(name) is not None:

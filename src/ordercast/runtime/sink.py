@@ -19,5 +19,8 @@ class Sink(Protocol):
     def originated(self, batch: Batch) -> None:
         """Own messages left the queue."""
 
+    def halted(self, reason: str) -> bool:
+        """The machine ended its life, and nobody had told it to; whether another one is going to begin."""
+
     def ended(self, error: BaseException | None) -> None:
         """The node's life is over; None if it left of its own accord."""

@@ -14,7 +14,10 @@ SLOW_US = 1_000
 
 
 class Counted(Protocol):
-    """Where delivered bytes are counted."""
+    """Where deliveries are counted."""
+
+    configuration: Configuration | None
+    """The configuration installed last; None before the first."""
 
     @property
     def delivered_bytes(self) -> int:
@@ -23,6 +26,14 @@ class Counted(Protocol):
     @property
     def unread(self) -> int:
         """Bytes that wait for the application."""
+
+
+class Named(Protocol):
+    """A protocol."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
 
 
 class Living(Protocol):
@@ -56,8 +67,12 @@ class Living(Protocol):
         """Bytes that wait to be sent."""
 
     @property
-    def configuration(self) -> Configuration:
-        """The configuration installed last."""
+    def protocol(self) -> Named:
+        """What orders its messages."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is in a configuration in which messages are ordered."""
 
 
 class Rates:
@@ -97,7 +112,7 @@ def status(node: Living) -> dict[str, Any]:
     stats = machine.stats
     waits = {str(member): waited for member, waited in sorted(machine.waits.items())}
     slowest = max(machine.waits.items(), key=lambda item: item[1], default=None)
-    configuration = node.configuration
+    configuration = node.session.configuration
     wires = driver.wires
     now = time.monotonic()
     unsent = wires.data.unsent + wires.token.unsent
@@ -108,11 +123,16 @@ def status(node: Living) -> dict[str, Any]:
         "node": node.id,
         "incarnation": node.incarnation,
         "address": node.address,
+        "protocol": node.protocol.name,
         "state": driver.state,
         "because": driver.because,
+        "settled": node.settled,
+        "role": getattr(machine, "role", "") or None,
         "sealed": node.sealed,
         "uptime_s": round(now - node.started, 3),
-        "configuration": {
+        "configuration": None
+        if configuration is None
+        else {
             "seq": configuration.id.seq,
             "rep": configuration.id.rep,
             "kind": str(configuration.kind),

@@ -70,6 +70,9 @@ class Storage(Protocol):
     def persist(self, data: bytes) -> None:
         """Replace what is stored; durable when it returns. Raises `StorageProblem`: then stop the node."""
 
+    def begin_next_life(self) -> int:
+        """Another life in this process, since the machine ended the last one: its incarnation, durable."""
+
     def close(self, *, halted: bool = False) -> None:
         """End this life here; `halted`: the machine halted by itself, it did not crash."""
 
@@ -80,13 +83,19 @@ class Memory:
     def __init__(self, id: int | None = None, *, new: bool = False) -> None:
         """`new`: no node of the group ever had this `id`; as it is with one made up here."""
         self.id = _random_id() if id is None else _checked_id(id)
-        self.incarnation = 0 if new or id is None else _incarnation_by_the_clock()
+        self._by_the_clock = not new and id is not None
+        self.incarnation = _incarnation_by_the_clock() if self._by_the_clock else 0
         self.stored: bytes | None = None
         self.crashed = False
 
     def persist(self, data: bytes) -> None:
-        """Keep it for as long as this life lasts."""
+        """Keep it for as long as this process lasts."""
         self.stored = data
+
+    def begin_next_life(self) -> int:
+        """One that no later process, which asks the clock too, can have."""
+        self.incarnation = _incarnation_by_the_clock() if self._by_the_clock else self.incarnation + 1
+        return self.incarnation
 
     def close(self, *, halted: bool = False) -> None:
         """Nothing outlives it, so there is nothing to say."""
@@ -158,6 +167,12 @@ class DataDirectory:
             raise StorageProblem(self._failed)
         self._replace("state", _HEADER.pack(_MAGIC, len(data), zlib.crc32(data)) + data)
         self.stored = data
+
+    def begin_next_life(self) -> int:
+        """Count the incarnation up, durably."""
+        self._write_identity(_Identity(self.id, self.incarnation + 1))
+        self.incarnation += 1
+        return self.incarnation
 
     def close(self, *, halted: bool = False) -> None:
         """Let go of the directory. With `halted`, the next life knows that this one did not crash."""

@@ -17,13 +17,18 @@ MISSED_US, IDLE_MISSED_US = 40_000, 150_000
 """A token that has been away for this long makes a node look whether the others are still there."""
 
 
+UNHEARD_S = 0.15
+"""Without a token, a peer that nothing came from for so long is looked after: it missed a heartbeat."""
+
+
 class Sightings:
-    """When the token came."""
+    """When the token came; or, where there is none to be seen, any packet."""
 
-    __slots__ = ("_now_us", "interval_us", "seen_us")
+    __slots__ = ("_now_us", "_token", "interval_us", "seen_us")
 
-    def __init__(self, now_us: Callable[[], int]) -> None:
+    def __init__(self, now_us: Callable[[], int], token: bool = True) -> None:
         self._now_us = now_us
+        self._token = token
         self.seen_us = 0
         self.interval_us = 0
         """Between the last two."""
@@ -42,6 +47,12 @@ class Sightings:
     def missed(self) -> bool:
         """Whether it stays away for longer than it should."""
         return self._now_us() - self.seen_us >= (MISSED_US if self.active else IDLE_MISSED_US)
+
+    def suspects(self, links: Links) -> list[Peer]:
+        """Whose process may have ended: whoever is silent, once there is reason to look."""
+        if self.missed:
+            return links.targets
+        return [] if self._token else links.unheard(UNHEARD_S)
 
 
 class Watch:
@@ -75,8 +86,8 @@ class Watch:
     def _look(self) -> None:
         """Look at the peers' processes while no token comes."""
         with self._guard:
-            if self._sightings.missed:
-                peers = {peer.token: peer for peer in self._links.targets}
+            peers = {peer.token: peer for peer in self._sightings.suspects(self._links)}
+            if peers:
                 for address in self._probes.look(list(peers)):
                     self._on_gone(peers[address])
             elif self._probes:

@@ -1,0 +1,152 @@
+"""A protocol for real nodes whose machines end their lives when a message tells them to.
+
+The node with the smallest identifier numbers messages. ``halt 2`` makes node 2 halt, as if it had been
+excluded, once it has delivered that; ``unsent`` makes its sender halt, before it sends it. A new life goes on
+with the first message that it hears.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import pytest
+
+from ordercast.core.contract import (
+    Accept,
+    Deliver,
+    Effect,
+    Event,
+    Halt,
+    Install,
+    Multicast,
+    Originate,
+    Packet,
+    Shift,
+    Start,
+    Stop,
+    Submit,
+    Unicast,
+)
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.protocols import PROTOCOLS
+from ordercast.sim.protocol import About, Protocol
+from ordercast.sim.world import MachineFactory
+
+HEAD = struct.Struct("<BIQQQ")
+WORDS = tuple(Guarantee)
+
+
+class FrailSettings(msgspec.Struct, forbid_unknown_fields=True):
+    """What it can be told."""
+
+    nodes: tuple[int, ...] = (1, 2)
+    """Who there is."""
+    packet_size: int = 1_400
+    """It does not care."""
+
+
+class Frail:
+    role = "member"
+
+    def __init__(self, node: NodeId, nodes: Sequence[NodeId]) -> None:
+        self.node, self.nodes = node, tuple(nodes)
+        self.view = ConfigurationId(1, min(nodes))
+        self.incarnation = self.number = self.seq = 0
+        self.room = 1 << 20
+        self.stats: Mapping[str, float] = {}
+        self.waits: Mapping[NodeId, int] = {}
+        self.laggard: NodeId | None = None
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        match event:
+            case Start(incarnation):
+                self.incarnation = incarnation
+                self.view = ConfigurationId(1 + incarnation, min(self.nodes))
+                installed = Install(Configuration(self.view, Kind.REGULAR, self.nodes))
+                return [installed, Shift("member", "started")]
+            case Submit(payloads, guarantee):
+                return list(self._submit(payloads, guarantee))
+            case Packet(data):
+                return list(self._heard(data))
+            case Stop():
+                return [Halt("left")]
+        return []
+
+    def _submit(self, payloads: Sequence[bytes], guarantee: Guarantee) -> Iterator[Effect]:
+        yield Accept(self.number + 1)
+        for payload in payloads:
+            self.number += 1
+            batch = (self.view, 0, 0, self.node, self.incarnation, self.number, guarantee, (payload,))
+            yield Originate(Batch(*batch))
+            word = WORDS.index(guarantee)
+            if self.node == min(self.nodes):
+                yield from self._order(word, self.node, self.incarnation, self.number, payload)
+            elif payload.endswith(b"unsent"):
+                yield Halt("excluded")
+            else:
+                head = HEAD.pack(word, self.node, self.incarnation, self.number, 0)
+                yield Unicast(min(self.nodes), head + payload)
+
+    def _order(self, word: int, origin: int, life: int, number: int, payload: bytes) -> Iterator[Effect]:
+        self.seq += 1
+        yield Multicast(HEAD.pack(word, origin, life, number, self.seq) + payload)
+        yield from self._deliver(word, origin, life, number, payload)
+
+    def _heard(self, data: bytes) -> Iterator[Effect]:
+        word, origin, life, number, seq = HEAD.unpack_from(data)
+        if not seq:
+            yield from self._order(word, origin, life, number, data[HEAD.size :])
+        else:
+            self.seq = seq
+            yield from self._deliver(word, origin, life, number, data[HEAD.size :])
+
+    def _deliver(self, word: int, origin: int, life: int, number: int, payload: bytes) -> Iterator[Effect]:
+        batch = (self.view, self.seq, 0, origin, life, number, WORDS[word], (payload,))
+        yield Deliver(Batch(*batch))
+        if payload.endswith(b"halt %d" % self.node):
+            yield Halt("excluded")
+
+
+def _settings(settings: Mapping[str, object]) -> FrailSettings:
+    try:
+        return msgspec.convert(dict(settings), FrailSettings)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"frail: {error}") from error
+
+
+def _make(settings: Mapping[str, object]) -> MachineFactory:
+    found = _settings(settings)
+
+    def make(node: NodeId, stream: random.Random) -> Frail:
+        return Frail(node, found.nodes)
+
+    return make
+
+
+FRAIL = Protocol(
+    name="frail",
+    summary="For tests.",
+    about=About("the first node", "2", "at once", "at once", "nobody", "never"),
+    make=_make,
+    build=lambda settings, node, in_flight: Frail(node, _settings(settings).nodes),
+    settings=FrailSettings,
+    states=("member",),
+    settled="member",
+    draw_settings=lambda stream, nodes, lan: {"nodes": range(1, nodes + 1)},
+    kind_of=lambda data: None,
+    promises="nothing",
+    checks={},
+    revives=True,
+    levels=True,
+    token_on_unicast=False,
+)
+
+
+@pytest.fixture
+def frail(monkeypatch: pytest.MonkeyPatch) -> Protocol:
+    """The protocol, among those there are."""
+    monkeypatch.setitem(PROTOCOLS, "frail", FRAIL)
+    return FRAIL

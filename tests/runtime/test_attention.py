@@ -1,0 +1,114 @@
+"""What wakes a node: everything; or, on a brisk ring, the token alone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from ordercast.runtime.attention import AWAKE_US, BRISK_US, STAYED_AWAY_US, Attention
+
+TURNS = 5
+
+
+class Scene:
+    """An attention with a clock of its own, and sockets that can be written to."""
+
+    def __init__(self, data_waits: bool) -> None:
+        self.now = 1_000_000
+        self.woken: list[str] = []
+        pairs = [socket.socketpair() for _ in range(2)]
+        self.sockets = [end for pair in pairs for end in pair]
+        (self.token, its_token), (self.data, its_data) = pairs
+        self.attention = Attention(
+            its_token.fileno(),
+            [its_data.fileno()],
+            lambda: self._read("token", its_token),
+            lambda: self._read("data", its_data),
+            lambda: self.now,
+            data_waits=data_waits,
+        )
+
+    def _read(self, name: str, end: socket.socket) -> None:
+        end.recv(100)
+        self.woken.append(name)
+
+    def came(self, after_us: int) -> None:
+        self.now += after_us
+        self.attention.came(self.now)
+
+    def close(self) -> None:
+        self.attention.close()
+        for end in self.sockets:
+            end.close()
+
+
+async def turns() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("data_waits", "woken"), [(True, []), (False, ["data"])])
+def test_data_waits_for_brisk_tokens_only_where_it_may(data_waits: bool, woken: list[str]) -> None:
+    async def main() -> None:
+        scene = Scene(data_waits)
+        scene.came(BRISK_US)
+        scene.came(BRISK_US - 1)
+        scene.data.send(b"x")
+        await turns()
+        assert scene.woken == woken
+        scene.token.send(b"x")
+        await turns()
+        assert "token" in scene.woken
+        scene.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("data_waits", [True, False])
+def test_a_slow_token_leaves_data_as_it_is(data_waits: bool) -> None:
+    async def main() -> None:
+        scene = Scene(data_waits)
+        scene.came(BRISK_US)
+        scene.came(BRISK_US)
+        scene.data.send(b"x")
+        await turns()
+        assert scene.woken == ["data"]
+        scene.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("data_waits", [True, False])
+def test_what_comes_briskly_keeps_the_loop_awake_for_a_while(data_waits: bool) -> None:
+    async def main() -> None:
+        scene = Scene(data_waits)
+        scene.came(BRISK_US)
+        assert not scene.attention._awake
+        scene.came(1)
+        assert scene.attention._awake
+        scene.now += AWAKE_US - 1
+        await turns()
+        assert scene.attention._awake
+        scene.now += 1
+        await turns()
+        assert not scene.attention._awake
+        scene.close()
+
+    asyncio.run(main())
+
+
+def test_data_is_looked_after_again_when_the_token_stays_away() -> None:
+    async def main() -> None:
+        scene = Scene(data_waits=True)
+        scene.came(BRISK_US)
+        scene.came(1)
+        scene.data.send(b"x")
+        scene.now += STAYED_AWAY_US
+        while not scene.woken:
+            await asyncio.sleep(0.001)
+        assert scene.woken == ["data"]
+        scene.close()
+
+    asyncio.run(main())
