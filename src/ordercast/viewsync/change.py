@@ -59,12 +59,16 @@ class Surroundings(Outside, Protocol):
     def joiners(self, now_us: int) -> Mapping[NodeId, Joiner]:
         """Who asks to be let in."""
 
+    def note(self, because: str, effects: list[Effect]) -> None:
+        """Something worth telling happened in the change."""
+
 
 class ViewChange(Participant):
     """One change at one participant: a member, or a later life of one, which has a vote and nothing else."""
 
     def __init__(
         self,
+        now_us: int,
         outside: Surroundings,
         view: View,
         voter: Voter,
@@ -81,6 +85,7 @@ class ViewChange(Participant):
         self.exchange = Exchange(unsettled.items if unsettled is not None else {})
         self._lives: dict[NodeId, int] = {}
         """The life that told each summary."""
+        self._began_us = now_us
         self._coordinator: NodeId = 0
         """Who is expected to coordinate."""
         self._deadline_us = 0
@@ -95,8 +100,8 @@ class ViewChange(Participant):
 
     # --- the exchange ---------------------------------------------------------------------------
 
-    def begin(self, now_us: int, effects: list[Effect]) -> None:
-        """Tell all what is here, and look for a coordinator."""
+    def begin(self, now_us: int, detected: bool, effects: list[Effect]) -> None:
+        """Tell all what is here, and look for a coordinator; whether the reason was noticed here or not."""
         self.summarize(effects)
         self._rotate(now_us, effects)
 
@@ -155,8 +160,12 @@ class ViewChange(Participant):
         joining = self._around.joiners(now_us)  # their earlier lives have nothing more to tell
         awaited = [node for node in members if node not in summaries and node not in joining]
         suspected = self._around.suspects(now_us, awaited)
+        if now_us - self._began_us > self._config.aggressive_us:  # who does not answer may live and be deaf
+            suspected = [*suspected, *awaited]
         present = [node for node in members if node in summaries and node not in suspected]
         if any(node not in suspected for node in awaited) or len(present) < self._quorum:
+            return None
+        if not self._agreed(present):
             return None
         lives = [node for node in present if not summaries[node].ghost]
         if self.full:
@@ -164,6 +173,14 @@ class ViewChange(Participant):
                 return None
             return self._next_view(now_us, lives, effects)
         return self._next_list(lives)
+
+    def _agreed(self, present: Sequence[NodeId]) -> bool:
+        """As coordinator: whether those who are here have said all that they have to."""
+        return True
+
+    def _site(self, able: Sequence[NodeId]) -> NodeId:
+        """Who of those that go on holds the token first: anyone, since all have the same then (§4.4.1)."""
+        return 0
 
     def _next_view(self, now_us: int, lives: list[NodeId], effects: list[Effect]) -> bytes | None:
         """Members and messages of the next view (Fig. 29, step 3), once all the messages are here."""
@@ -190,7 +207,8 @@ class ViewChange(Participant):
         else:
             rep = chosen[0].node if chosen else 0
             view = ConfigurationId(number, rep) if chosen else NO_VIEW
-            decision = Decision(True, around.group, view, 0, chosen, rep, upto, ranges)
+            site = self._site([node for node in able if node in members]) or rep
+            decision = Decision(True, around.group, view, 0, chosen, site, upto, ranges)
         if not self._fetch(decision, able, 0, effects):
             return None
         return encode_decision(decision)

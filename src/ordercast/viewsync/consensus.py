@@ -16,12 +16,14 @@ from ordercast.core.contract import Drop, Effect
 from ordercast.core.identity import NodeId
 from ordercast.viewsync.packets import (
     NO_ROUND,
+    Abort,
     Accepted,
     Collect,
     Decide,
     Estimate,
     MembershipPacket,
     Propose,
+    Refuse,
     Round,
 )
 
@@ -243,6 +245,16 @@ class Participant:
             effects.append(Drop("old round"))
             return
         self._count(sender, effects)
+
+    # --- a Reformation's votes: nobody refuses or aborts in a consensus --------------------------
+
+    def on_refuse(self, now_us: int, sender: NodeId, packet: Refuse, effects: list[Effect]) -> None:
+        """A vote "No"."""
+        effects.append(Drop("no Reformation"))
+
+    def on_abort(self, now_us: int, sender: NodeId, packet: Abort, effects: list[Effect]) -> None:
+        """The originator gives up."""
+        effects.append(Drop("no Reformation"))
 
     # --- again ----------------------------------------------------------------------------------
 

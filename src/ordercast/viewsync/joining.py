@@ -15,7 +15,7 @@ from ordercast.core.contract import (
     SetTimer,
 )
 from ordercast.core.identity import ConfigurationId
-from ordercast.viewsync.change import Joiner, ViewChange
+from ordercast.viewsync.change import Joiner
 from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.contract import NOTHING, Settled, View
 from ordercast.viewsync.exchange import Exchange
@@ -62,16 +62,16 @@ class Joining(Standing):
         if now_us - self._group_us < self.config.found_us:
             return
         if self._past is not None and self._change is None:
-            self._haunt(now_us, self._past, effects)
+            self._haunt(now_us, self._past, True, effects)
         elif self._founding is not None and now_us - self._ghosts_us >= self.config.found_us:
             self._founding.lead(now_us, self.joiners(now_us), effects)
             self._end_founding(now_us, effects)
 
-    def _haunt(self, now_us: int, past: View, effects: list[Effect]) -> None:
+    def _haunt(self, now_us: int, past: View, detected: bool, effects: list[Effect]) -> None:
         """Vote on what follows the view of an earlier life."""
-        self._change = ViewChange(self, past, self._voter, self.config, None, full=True)
+        self._change = self._procedure(now_us, self, past, self._voter, self.config, None, full=True)
         effects.append(SetTimer(CHANGE_TIMER, self.config.change_us))
-        self._change.begin(now_us, effects)
+        self._change.begin(now_us, detected, effects)
 
     def _on_join(self, now_us: int, head: Header, join: Join, effects: list[Effect]) -> None:
         node, life = head.sender, head.incarnation
@@ -85,7 +85,7 @@ class Joining(Standing):
             return
         known = self._lives.get(node)
         if known == life:
-            self._remind(head, effects)
+            self._remind(head, 0, effects)
             return
         if known is not None and known > life:
             effects.append(Drop("earlier life"))

@@ -23,6 +23,7 @@ from ordercast.core.contract import (
 )
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.core.wire import Malformed
+from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import ORDER_TIMER, Orderer
 from ordercast.viewsync.header import FIRST_ORDER_KIND, Header, read_header
@@ -44,9 +45,21 @@ from ordercast.viewsync.states import State
 class GroupMachine(Membership):
     """One member of a group."""
 
-    def __init__(self, me: NodeId, config: GroupConfig, orderer: Orderer, *, i_views: bool = False) -> None:
-        """A member that has not been started; with `i_views`, who is slow leaves the token list first."""
-        super().__init__(me, config, orderer, i_views)
+    def __init__(
+        self,
+        me: NodeId,
+        config: GroupConfig,
+        orderer: Orderer,
+        *,
+        procedure: type[ViewChange] = ViewChange,
+        i_views: bool = False,
+    ) -> None:
+        """A member that has not been started.
+
+        `procedure` is how its views change. With `i_views`, who is slow leaves the token list first, not the
+        view.
+        """
+        super().__init__(me, config, orderer, procedure, i_views)
 
     # --- the contract ---------------------------------------------------------------------------
 

@@ -14,12 +14,13 @@ from ordercast.core.contract import (
 from ordercast.core.identity import NodeId
 from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.consensus import Voter
-from ordercast.viewsync.contract import Settled, View
+from ordercast.viewsync.contract import View
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.founding import Founding
 from ordercast.viewsync.header import NO_VIEW, Header
 from ordercast.viewsync.joining import Joining
 from ordercast.viewsync.packets import (
+    Abort,
     Accepted,
     Collect,
     Decide,
@@ -29,12 +30,15 @@ from ordercast.viewsync.packets import (
     Heartbeat,
     Item,
     Propose,
+    Refuse,
     Summary,
     decode_decision,
 )
 from ordercast.viewsync.standing import CHANGE_TIMER, HEARTBEAT_TIMER, Last
 from ordercast.viewsync.states import State
 
+REMEMBERED_TURNS = 256
+"""Token lists of a view for which is remembered what followed them."""
 STUCK = 2
 """Conservative timeouts after which what was decided and is not to be had ends this life."""
 
@@ -47,27 +51,27 @@ class Membership(Joining):
         assert self.view is not None, "a member is in a view"
         self._shift(because, effects)
         unsettled = self.orderer.unsettled()
-        self._change = ViewChange(self, self.view, self._voter, self.config, unsettled, full)
+        self._change = self._procedure(now_us, self, self.view, self._voter, self.config, unsettled, full)
         effects.append(SetTimer(CHANGE_TIMER, self.config.change_us))
-        self._change.begin(now_us, effects)
+        self._change.begin(now_us, because != "others change", effects)
         self._end_change(now_us, effects)
 
     def _changing(self, now_us: int, head: Header, turn: int, effects: list[Effect]) -> ViewChange | None:
         """The change that a packet belongs to, begun because of it if need be; else it is answered."""
         view = self.view or self._past
         if view is None or head.sender not in view.members:
-            self._remind(head, effects)
+            self._remind(head, turn, effects)
             return None
         if head.view == view.id and turn > view.turn and self.view is None:
             self._past = view = view._replace(turn=turn)  # it voted on no later turn than it stored
             self._voter = Voter()
             self._change = None
         if head.view != view.id or turn != view.turn:
-            self._remind(head, effects)
+            self._remind(head, turn, effects)
             return None
         if self._change is None:
             if self.view is None:
-                self._haunt(now_us, view, effects)
+                self._haunt(now_us, view, False, effects)
             else:
                 self._start(now_us, not self._i_views, "others change", effects)
         return self._change
@@ -87,7 +91,7 @@ class Membership(Joining):
         self,
         now_us: int,
         head: Header,
-        packet: Collect | Estimate | Propose | Accepted,
+        packet: Collect | Estimate | Propose | Accepted | Refuse | Abort,
         effects: list[Effect],
     ) -> None:
         """A packet of the consensus: on the next view, or on a first one."""
@@ -114,6 +118,10 @@ class Membership(Joining):
                 part.on_propose(now_us, head.sender, packet, effects)
             case Accepted():
                 part.on_accepted(now_us, head.sender, packet, effects)
+            case Refuse():
+                part.on_refuse(now_us, head.sender, packet, effects)
+            case Abort():
+                part.on_abort(now_us, head.sender, packet, effects)
         if part is self._founding:
             self._end_founding(now_us, effects)
         else:
@@ -156,9 +164,8 @@ class Membership(Joining):
         if view is None and self._is_in(decision):
             self._let_in(now_us, decision, head.view, packet, effects)
             return
-        if view is not None and decision.view == view.id and decision.turn > view.turn + 1:
-            settled = Settled(decision.upto, {})  # behind by several of them
-            self._install_list(now_us, decision, settled, effects)
+        if view is not None and head.view == view.id and packet.turn > view.turn and decision.full:
+            self._halt("excluded", effects)  # who is in the next view was asked in the last turn of this one
             return
         if view is None and self._inherits(decision):
             self._inherit(now_us, decision, effects)
@@ -185,7 +192,8 @@ class Membership(Joining):
         if self.view is None:
             self._end_haunting(now_us, decision, last, effects)
         elif not decision.full:
-            self._last = last
+            self._turns[change.turn] = change.decision
+            self._turns.pop(change.turn - REMEMBERED_TURNS, None)
             self._install_list(now_us, decision, settled, effects)
         elif self._is_in(decision):
             self._last = last
@@ -261,7 +269,7 @@ class Membership(Joining):
             return
         assert self.view is not None, "who is not joining is in a view"
         if (head.view.seq, beat.turn) < (self.view.id.seq, self.view.turn):
-            self._remind(head, effects)
+            self._remind(head, beat.turn, effects)
         elif (head.view.seq, beat.turn) > (self.view.id.seq, self.view.turn):
             mine = Heartbeat(self.group, self.view.turn, self._braking)
             self.tell(mine, effects, to=head.sender)  # it will tell what I missed
@@ -288,11 +296,13 @@ class Membership(Joining):
         if self._past is None:
             self.group = beat.group
 
-    def _remind(self, head: Header, effects: list[Effect]) -> None:
+    def _remind(self, head: Header, turn: int, effects: list[Effect]) -> None:
         """Tell who is behind what it missed, or that it is not a member any more."""
         last, view = self._last, self.view
         if view is None or head.view.seq > view.id.seq:
             effects.append(Drop("other view"))
+        elif head.view == view.id and turn in self._turns:
+            self._send(Decide(turn, self._turns[turn]), view.id, effects, to=head.sender)
         elif last is not None and (
             last.view == head.view or self._lives.get(head.sender) == head.incarnation
         ):

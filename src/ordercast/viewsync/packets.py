@@ -8,6 +8,7 @@
 | `Fetch`, `Item` | the unstable messages themselves, for who lacks them | to one |
 | `Collect`, `Estimate`, `Propose`, `Accepted` | consensus: phases 1 to 3 | multicast / to one in turns |
 | `Decide` | consensus: the decision | multicast, and again to who seems to have missed it |
+| `Refuse`, `Abort` | Reformation (§3.2.3): a vote "No"; the originator gives up | to one; multicast |
 | `Excluded` | tells a life that it is in no view any more (§4.3.4) | to one |
 
 All begin with the family's header, whose view is the one that is being changed (`NO_VIEW` while a group is
@@ -25,7 +26,8 @@ from ordercast.core.wire import Malformed, Reader, check_count, check_node
 from ordercast.viewsync.contract import Items, Stream
 from ordercast.viewsync.header import HEADER_SIZE, NO_VIEW, Header
 
-HEARTBEAT, JOIN, SUMMARY, FETCH, ITEM, COLLECT, ESTIMATE, PROPOSE, ACCEPTED, DECIDE, EXCLUDED = range(1, 12)
+HEARTBEAT, JOIN, SUMMARY, FETCH, ITEM, COLLECT, ESTIMATE, PROPOSE, ACCEPTED, DECIDE = range(1, 11)
+EXCLUDED, REFUSE, ABORT = range(11, 14)
 KIND_NAMES = {
     HEARTBEAT: "heartbeat",
     JOIN: "join",
@@ -38,6 +40,8 @@ KIND_NAMES = {
     ACCEPTED: "accepted",
     DECIDE: "decide",
     EXCLUDED: "excluded",
+    REFUSE: "refuse",
+    ABORT: "abort",
 }
 
 MAX_RANGES = 2_000
@@ -172,6 +176,23 @@ class Decide(NamedTuple):
     value: bytes
 
 
+class Refuse(NamedTuple):
+    """Vote "No" in a Reformation: I belong to another list."""
+
+    turn: int
+    round: Round
+    """What is refused."""
+    joined: Round
+    """The list I belong to."""
+
+
+class Abort(NamedTuple):
+    """A Reformation is given up by its originator."""
+
+    turn: int
+    round: Round
+
+
 class Excluded(NamedTuple):
     """That life is not in the view any more."""
 
@@ -180,7 +201,19 @@ class Excluded(NamedTuple):
 
 
 MembershipPacket: TypeAlias = (
-    Heartbeat | Join | Summary | Fetch | Item | Collect | Estimate | Propose | Accepted | Decide | Excluded
+    Heartbeat
+    | Join
+    | Summary
+    | Fetch
+    | Item
+    | Collect
+    | Estimate
+    | Propose
+    | Accepted
+    | Decide
+    | Excluded
+    | Refuse
+    | Abort
 )
 
 
@@ -277,6 +310,10 @@ def encode(packet: MembershipPacket) -> tuple[int, bytes]:
             return ACCEPTED, _ROUND.pack(turn, *round_)
         case Decide(turn, value):
             return DECIDE, _TURN.pack(turn) + value
+        case Refuse(turn, round_, joined):
+            return REFUSE, _ESTIMATE.pack(turn, *round_, *joined)
+        case Abort(turn, round_):
+            return ABORT, _ROUND.pack(turn, *round_)
         case Excluded(node, incarnation):
             return EXCLUDED, struct.pack("<ii", node, incarnation)
 
@@ -398,6 +435,8 @@ _DECODERS: Mapping[int, Callable[[_Body], MembershipPacket]] = {
     ACCEPTED: lambda body: Accepted(body.u32(), body.round()),
     DECIDE: lambda body: Decide(body.u32(), body.rest()),
     EXCLUDED: _excluded,
+    REFUSE: lambda body: Refuse(body.u32(), body.round(), body.round()),
+    ABORT: lambda body: Abort(body.u32(), body.round()),
 }
 
 

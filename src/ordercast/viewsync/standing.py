@@ -52,10 +52,13 @@ class Last:
 class Standing:
     """One node's place in the group."""
 
-    def __init__(self, me: NodeId, config: GroupConfig, orderer: Orderer, i_views: bool) -> None:
+    def __init__(
+        self, me: NodeId, config: GroupConfig, orderer: Orderer, procedure: type[ViewChange], i_views: bool
+    ) -> None:
         self.me = me
         self.config = config
         self.orderer = orderer
+        self._procedure = procedure
         self._i_views = i_views
         self.incarnation = -1
         self.state = State.JOINING
@@ -73,6 +76,8 @@ class Standing:
         self._voter = Voter()
         self._last_number = 0
         self._last: Last | None = None
+        self._turns: dict[int, bytes] = {}
+        """What was decided on at the end of each turn of the view."""
         self._change: ViewChange | None = None
         self._decided_us = 0
         self._founding: Founding | None = None
@@ -122,6 +127,11 @@ class Standing:
         self.state = following
         effects.append(Shift(following, because))
 
+    def note(self, because: str, effects: list[Effect]) -> None:
+        """Something worth telling happened in a change."""
+        if self.state is State.CHANGING:
+            self._shift(because, effects)
+
     def _halt(self, reason: str, effects: list[Effect]) -> None:
         self.halted = True
         effects.append(Halt(reason))
@@ -142,6 +152,9 @@ class Standing:
         self._founding = None
         self._brakes &= set(view.members)
         self._joiners = {node: joiner for node, joiner in self._joiners.items() if node not in self._lives}
+        self._awaited = {node for node in view.members if node != self.me}
+        self._detector.watch(now_us, sorted(self._awaited))
+        self._turns.clear()
         self._stats["views"] += 1
         self._settle_in(now_us, settled, because, effects)
 
@@ -159,8 +172,6 @@ class Standing:
         self.keep(effects)
         self._shift(because, effects)
         effects += (CancelTimer(CHANGE_TIMER), CancelTimer(JOIN_TIMER))
-        self._awaited = {node for node in self.view.members if node != self.me}
-        self._detector.watch(now_us, sorted(self._awaited))
         self.orderer.closed = bool(self._brakes) or self._braking
         self.orderer.install(now_us, self.view, settled, effects)
         self._on_heartbeat_timer(now_us, effects)
@@ -171,7 +182,7 @@ class Standing:
         """Freeze, and begin to agree on the next view."""
         raise NotImplementedError
 
-    def _remind(self, head: Header, effects: list[Effect]) -> None:
+    def _remind(self, head: Header, turn: int, effects: list[Effect]) -> None:
         """Tell who is behind what it missed, or that it is not a member any more."""
         raise NotImplementedError
 

@@ -36,6 +36,7 @@ NEXT: dict[State, dict[str, State]] = {
         "view agreed": State.MEMBER,
         "token list agreed": State.MEMBER,
         "given up to an older group": State.JOINING,
+        "several originators": State.CHANGING,
     },
 }
 """By state, where each reason leads; anything else is a mistake."""
