@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from story import Story, delivered, parted, random_story, three
 
 from ordercast.audit.explain import KEPT
-from ordercast.audit.properties import Expectation, Report, audit, audit_runs
+from ordercast.audit.properties import (
+    EXTENDED_VIRTUAL_SYNCHRONY,
+    VIEW_SYNCHRONY,
+    Expectation,
+    History,
+    Report,
+    Violation,
+    audit,
+    audit_runs,
+    promised,
+)
 from ordercast.trace.schema import TraceError
 
 
@@ -166,6 +176,34 @@ def test_runs_are_audited_apart_and_added_up() -> None:
     assert report.properties["deliver-once"] == 1
     assert {violation.run for violation in report.violations} == {"wrong"}
     assert report.unchecked == ("live-membership", "live-delivery")
+    assert report.promises == ("extended-virtual-synchrony",)
+    assert report.runs == 3
+    by_views = audit_runs([("right", right)], VIEW_SYNCHRONY)
+    assert by_views.promises == ("view-synchrony",)
+    assert by_views.properties.keys() == VIEW_SYNCHRONY.keys()
+
+
+def test_a_run_tells_by_itself_what_it_was_promised() -> None:
+    placed, unplaced, neither = three()[0], three()[0], Story()
+    for row in list(unplaced.rows):
+        if row[7] == "transitional" or row[4] == "originate":
+            unplaced.rows.remove(row)
+    neither.regular(1, 1, [1, 2])
+    assert promised(placed.rows) is EXTENDED_VIRTUAL_SYNCHRONY
+    assert promised(delivered()[0].rows) is EXTENDED_VIRTUAL_SYNCHRONY
+    assert promised(unplaced.rows) is VIEW_SYNCHRONY
+    assert promised(neither.rows) is VIEW_SYNCHRONY
+    neither.originate(1, 1)
+    assert promised(neither.rows) is EXTENDED_VIRTUAL_SYNCHRONY
+
+
+def test_checks_of_ones_own_are_given_a_history() -> None:
+    def objection(history: History) -> list[Violation]:
+        return [Violation("objection", (1,), (), (), f"{len(history.messages)} messages.")]
+
+    report = audit(delivered()[0].rows, None, {"objection": objection})
+    assert report.properties == {"objection": 1}
+    assert report.promises == ()
 
 
 def test_a_report_goes_into_json() -> None:

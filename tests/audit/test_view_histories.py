@@ -15,6 +15,7 @@ from ordercast.audit.history import Stay
 from ordercast.audit.properties import VIEW_SYNCHRONY, Expectation, audit
 from ordercast.audit.views import Views
 from ordercast.trace.schema import Row
+from ordercast.trace.trimmed import common_part
 
 
 def plain_run() -> ViewStory:
@@ -293,6 +294,36 @@ def test_who_crashed_owes_nothing_at_the_end() -> None:
     assert broken(story, 1, 2) == set()
 
 
+def broken_by(rows: list[Row]) -> set[str]:
+    return {code for code, count in audit(rows, None, VIEW_SYNCHRONY).properties.items() if count}
+
+
+# --- trimmed ---------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 6))
+def test_a_run_cut_anywhere_is_as_clean_as_the_whole(seed: int, nodes: int) -> None:
+    """`ordercast.trace.trimmed`: what all nodes still have is a trace like any other."""
+    by_node: dict[int, list[Row]] = {}
+    for row in RandomRun(Random(seed), nodes, 5).story.rows:
+        by_node.setdefault(row[0], []).append(row)
+    chance = Random(seed + 1)
+    cut = [its[chance.choice((0, chance.randrange(len(its)))) :] for its in by_node.values()]
+    part = common_part(row for its in cut for row in its)
+    assert audit(part, None, VIEW_SYNCHRONY).violations == ()
+
+
+def test_a_violation_in_what_is_left_is_found() -> None:
+    story, _ = delivered()
+    last = story.send(1)
+    story.deliver([1, 3], last)
+    story.view(2, [1, 2, 3])
+    first = story.rows[story.find("deliver", 3, last)]
+    cut = [row for row in story.rows if row[0] != 3 or row[2] >= first[2]]
+    assert broken_by(common_part(cut)) == {"uniform-agreement", "view-synchrony"}
+
+
 # --- at random -------------------------------------------------------------------------------------
 
 SEEDS = st.integers(0, 2**32)
@@ -325,10 +356,6 @@ def gone_on(seed: int, deliveries: int, together: int = 1) -> tuple[list[Row], S
     return rows, Random(seed + 1).choice(stays)
 
 
-def spoiled(rows: list[Row]) -> set[str]:
-    return {code for code, count in audit(rows, None, VIEW_SYNCHRONY).properties.items() if count}
-
-
 def with_message_of(row: Row, other: Row) -> Row:
     return (*row[:9], *other[9:])
 
@@ -347,7 +374,7 @@ def test_no_swap_in_a_view_goes_unseen(seed: int) -> None:
     place = Random(seed).randrange(len(stay.deliveries) - 1)
     one, other = stay.deliveries[place : place + 2]
     swapped = {one: with_message_of(one, other), other: with_message_of(other, one)}
-    assert "uniform-order" in spoiled([swapped.get(row, row) for row in rows])
+    assert "uniform-order" in broken_by([swapped.get(row, row) for row in rows])
 
 
 @settings(max_examples=100, deadline=None)
@@ -355,7 +382,7 @@ def test_no_swap_in_a_view_goes_unseen(seed: int) -> None:
 def test_no_drop_in_a_view_goes_unseen(seed: int) -> None:
     rows, stay = gone_on(seed, deliveries=1, together=2)
     rows.remove(Random(seed).choice(stay.deliveries))
-    assert "view-synchrony" in spoiled(rows)
+    assert "view-synchrony" in broken_by(rows)
 
 
 @settings(max_examples=100, deadline=None)
@@ -363,7 +390,7 @@ def test_no_drop_in_a_view_goes_unseen(seed: int) -> None:
 def test_no_duplicate_in_a_view_goes_unseen(seed: int) -> None:
     rows, stay = gone_on(seed, deliveries=2)
     one, other = Random(seed).sample(stay.deliveries, 2)
-    assert "uniform-integrity" in spoiled(
+    assert "uniform-integrity" in broken_by(
         [with_message_of(row, one) if row == other else row for row in rows]
     )
 
@@ -380,7 +407,7 @@ def test_no_move_into_the_next_view_goes_unseen(seed: int) -> None:
     rows[rows.index(install)] = changed(install, step=last[2])
     moved = changed(last, step=install[2], config_seq=stay.next.id.seq, config_rep=stay.next.id.rep)
     rows[rows.index(last)] = moved
-    assert "sending-view" in spoiled(rows)
+    assert "sending-view" in broken_by(rows)
 
 
 @settings(max_examples=100, deadline=None)
@@ -394,7 +421,7 @@ def test_no_change_of_a_message_goes_unseen(seed: int) -> None:
         ({"guarantee": "k=6"}, "uniform-integrity"),
         ({"origin_config_seq": 10**6}, "sending-view"),
     ):
-        assert code in spoiled([changed(each, **columns) if each == row else each for each in rows])
+        assert code in broken_by([changed(each, **columns) if each == row else each for each in rows])
 
 
 @settings(max_examples=100, deadline=None)
@@ -411,4 +438,4 @@ def test_no_change_of_a_view_goes_unseen(seed: int) -> None:
     assert members is not None
     for columns in ({"members": (*members, 99)}, {"config_seq": 10**6}, {"config_rep": 99}):
         edited = [*rows[:place], changed(rows[place], **columns), *rows[place + 1 :]]
-        assert "view-agreement" in spoiled(edited)
+        assert "view-agreement" in broken_by(edited)

@@ -6,8 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 from cli_parts import ordercast, process
 
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.protocols import TOTEM
 from ordercast.sim.fuzz import plan, run
+from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
 from ordercast.trace.writer import TraceWriter
 
@@ -17,8 +19,8 @@ def rows() -> list[Row]:
     return run(TOTEM, plan(TOTEM, 3, (2, 3)))[1].rows
 
 
-def written(directory: Path, rows: list[Row]) -> Path:
-    with TraceWriter(directory, "spoiled") as writer:
+def written(directory: Path, rows: list[Row], about: dict[str, str] | None = None) -> Path:
+    with TraceWriter(directory, "spoiled", about or {}) as writer:
         writer.write(rows)
     return directory
 
@@ -106,3 +108,87 @@ def test_of_a_trimmed_trace_what_all_nodes_still_have_is_judged(tmp_path: Path, 
     said = ordercast("audit", directory, "--trimmed", "--json")
     assert said.code == 0
     assert 0 < said.document["events"] < len(rows)
+
+
+# --- which set of properties -----------------------------------------------------------------------
+
+
+def views() -> list[Row]:
+    """Two nodes of the sequencer family: a message, and the next view."""
+    rows: list[Row] = []
+    records = [Recorder(node, rows) for node in (1, 2)]
+    sent = Batch(ConfigurationId(1, 1), 0, 0, 1, 0, 1, Guarantee.AGREED, (b"x",))
+    for record in records:
+        record.install(1, Configuration(ConfigurationId(1, 1), Kind.REGULAR, (1, 2)))
+    records[0].originate(2, sent)
+    for record in records:
+        record.deliver(3, sent._replace(seq=1))
+        record.install(4, Configuration(ConfigurationId(2, 1), Kind.REGULAR, (1, 2)))
+    return rows
+
+
+@pytest.mark.parametrize("about", [{}, {"protocol": "total", "promises": "view-synchrony"}])
+def test_a_trace_of_the_sequencer_family_is_judged_by_view_synchrony(
+    tmp_path: Path, about: dict[str, str]
+) -> None:
+    directory = written(tmp_path, views(), about)
+    said = ordercast("audit", directory, "--json")
+    assert said.code == 0
+    assert said.document["promises"] == "view-synchrony"
+    assert "uniform-order" in said.document["properties"]
+    assert "total-order" not in said.document["properties"]
+    assert "judged by what is promised as view-synchrony" in ordercast("audit", directory).out
+
+
+@pytest.mark.parametrize("about", [{}, TOTEM.heading])
+def test_a_trace_of_totem_is_judged_by_extended_virtual_synchrony(
+    tmp_path: Path, rows: list[Row], about: dict[str, str]
+) -> None:
+    directory = written(tmp_path, rows, about)
+    assert ordercast("audit", directory, "--json").document["promises"] == "extended-virtual-synchrony"
+    assert "promised as extended-virtual-synchrony" in ordercast("audit", directory).out
+
+
+def test_what_is_asked_for_goes_before_what_the_trace_says(tmp_path: Path, rows: list[Row]) -> None:
+    directory = written(tmp_path, rows, TOTEM.heading)
+    said = ordercast("audit", directory, "--promises", "view-synchrony", "--json")
+    assert said.code == 1
+    assert said.document["promises"] == "view-synchrony"
+    assert "a view is a regular one" in said.document["violations"][0]["sentence"]
+
+
+def test_a_trace_without_places_cannot_be_judged_by_extended_virtual_synchrony(tmp_path: Path) -> None:
+    said = ordercast("audit", written(tmp_path, views()), "--promises", "extended-virtual-synchrony")
+    assert said.code == 2
+    assert "without a value for its seq" in said.sentence
+
+
+def test_a_promise_that_nobody_knows_is_refused(tmp_path: Path, rows: list[Row]) -> None:
+    directory = written(tmp_path, rows, {"promises": "eventual-bliss"})
+    said = ordercast("audit", directory)
+    assert said.code == 2
+    assert "promises eventual-bliss, which is none of" in said.sentence
+    assert ordercast("audit", directory, "--promises", "extended-virtual-synchrony").code == 0
+    assert ordercast("audit", directory, "--promises", "eventual-bliss").code == 2
+
+
+def test_runs_of_two_families_are_each_judged_by_their_own(tmp_path: Path, rows: list[Row]) -> None:
+    written(tmp_path, rows, TOTEM.heading)
+    with TraceWriter(tmp_path, "views", {"promises": "view-synchrony"}) as writer:
+        writer.write(views())
+    said = ordercast("audit", tmp_path, "--json")
+    assert said.code == 0
+    assert said.document["promises"] == "extended-virtual-synchrony, view-synchrony"
+    assert said.document["runs"] == 2
+    assert {"uniform-order", "total-order"} <= set(said.document["properties"])
+
+
+def test_a_trimmed_trace_of_the_sequencer_family_is_judged_as_far_as_all_have_it(tmp_path: Path) -> None:
+    rows = views()
+    at_two = [row for row in rows if row[0] == 2]
+    directory = written(tmp_path, [row for row in rows if row[0] == 1] + at_two[1:])
+    assert ordercast("audit", directory, "--json").code == 1, "as a whole, its beginning is missing"
+    said = ordercast("audit", directory, "--trimmed", "--json")
+    assert said.code == 0
+    assert said.document["promises"] == "view-synchrony"
+    assert said.document["events"] > 0

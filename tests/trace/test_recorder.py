@@ -6,7 +6,7 @@ from ordercast.audit.history import History
 from ordercast.audit.properties import audit
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.trace.metrics import measure
-from ordercast.trace.recorder import STEPS_OF_A_LIFE, Recorder
+from ordercast.trace.recorder import STEPS_OF_A_LIFE, Describe, Recorder
 from ordercast.trace.schema import COLUMNS as ALL_COLUMNS
 from ordercast.trace.schema import Row
 
@@ -61,6 +61,21 @@ def test_a_batch_becomes_a_row_a_message_with_numbers_and_slots_that_follow() ->
         (row["event"], row["step"], row["number"], row["slot"], row["size"]) for row in map(as_dict, rows)
     ]
     assert seen == [("originate", 0, 7, 2, 1), ("originate", 1, 8, 3, 2), ("originate", 2, 9, 4, 3)]
+
+
+@pytest.mark.parametrize("describe", [None, lambda payload: (None, len(payload))])
+def test_an_origination_without_a_place_yet_has_null_for_it(describe: Describe | None) -> None:
+    rows: list[Row] = []
+    record = Recorder(2, rows, describe=describe)
+    record.install(1, Configuration(RING, Kind.REGULAR, (1, 2)))
+    placed = batch(b"a", b"bb", number=7)
+    record.originate(20, placed._replace(seq=0))
+    record.originate(20, placed)
+    seen = list(map(as_dict, rows[1:]))
+    assert [row["step"] for row in seen] == [1, 2, 3, 4]
+    for unplaced, other in zip(seen[:2], seen[2:], strict=True):
+        assert (other["seq"], unplaced["seq"], unplaced["slot"]) == (40, None, None)
+        assert unplaced | {"seq": 40, "slot": other["slot"], "step": other["step"]} == other
 
 
 def test_a_batch_of_one_has_the_same_columns_as_a_batch_of_many() -> None:

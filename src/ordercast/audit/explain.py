@@ -73,6 +73,7 @@ class Report:
     """Properties that could not be judged: 0 above says nothing about them."""
     promises: tuple[str, ...] = ()
     """The sets of properties that runs were judged by; most often one."""
+    runs: int = 1
 
     @property
     def clean(self) -> bool:
@@ -97,13 +98,14 @@ class Report:
 
 def merge(reports: Iterable[Report]) -> Report:
     """One report of several runs. A property is unchecked if it was so in any of them."""
-    events = 0
+    events = runs = 0
     counts: dict[str, int] = {}
     kept: dict[str, list[Violation]] = {}
     unchecked: dict[str, None] = {}
     promises: dict[str, None] = {}
     for report in reports:
         events += report.events
+        runs += report.runs
         for code, count in report.properties.items():
             counts[code] = counts.get(code, 0) + count
         for violation in report.violations:
@@ -111,7 +113,7 @@ def merge(reports: Iterable[Report]) -> Report:
         unchecked |= dict.fromkeys(report.unchecked)
         promises |= dict.fromkeys(report.promises)
     first = (violation for code in counts for violation in kept.get(code, ())[:KEPT])
-    return Report(events, counts, tuple(first), tuple(unchecked), tuple(sorted(promises)))
+    return Report(events, counts, tuple(first), tuple(unchecked), tuple(sorted(promises)), runs)
 
 
 # --- words -------------------------------------------------------------------------------------

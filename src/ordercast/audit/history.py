@@ -234,7 +234,8 @@ class History:
         """Walk through one node's rows. The loop that sees every row: it looks at little."""
         rows.sort(key=itemgetter(1, 2))
         self.events += len(rows)
-        self.lives[node] = list(dict.fromkeys(map(itemgetter(1), rows)))
+        several = rows[0][1] != rows[-1][1]
+        self.lives[node] = list(dict.fromkeys(map(itemgetter(1), rows))) if several else [rows[0][1]]
         stays: list[Stay] = []
         self.stays[node] = stays
         stay: Stay | None = None

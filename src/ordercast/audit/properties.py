@@ -34,6 +34,7 @@ __all__ = [
     "Violation",
     "audit",
     "audit_runs",
+    "promised",
 ]
 
 Check: TypeAlias = Callable[[Any], list[Violation]]
@@ -89,6 +90,19 @@ VIEW_SYNCHRONY = Promises(
 
 PROMISES: Mapping[str, Promises] = {each.name: each for each in (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY)}
 """The sets there are, by name."""
+
+
+def promised(rows: Iterable[Row]) -> Promises:
+    """The set that a run has to keep, by its rows, where nobody says which.
+
+    Totem's rings are joined by transitional configurations, and a message has its place when it is
+    originated; in the sequencer family there are no such configurations, and somebody gives the place later.
+    """
+    for row in rows:
+        if row[7] == "transitional" or (row[4] == "originate" and row[14] is not None):
+            return EXTENDED_VIRTUAL_SYNCHRONY
+    return VIEW_SYNCHRONY
+
 
 _NEED_EXPECTATION = ("live-membership", "live-delivery")
 

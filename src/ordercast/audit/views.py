@@ -196,12 +196,14 @@ class Views(History):
     def _fell_before(self, node: NodeId, view: ConfigurationId) -> bool:
         """Whether a life of that node ended that installed nothing from the view on.
 
-        A trace does not tell which life of a member a view means; where several lives could be meant, this
-        takes it for one that ended, so that nothing right is called wrong.
+        A trace does not tell which life of a member a view means; where several lives could be meant, or
+        rows are missing, this takes it for one that ended, so that nothing right is called wrong.
         """
-        alive = self.alive.get(node)
-        further = {stay.incarnation for stay in self.stays.get(node, ()) if stay.id.seq >= view.seq}
-        return any(life != alive and life not in further for life in self.lives.get(node, ()))
+        lives = self.lives.get(node)
+        if not lives or lives[0]:
+            return True  # the beginning of its rows is missing
+        further = {stay.incarnation for stay in self.stays[node] if stay.id.seq >= view.seq}
+        return any(life != self.alive[node] and life not in further for life in lives)
 
     def excused(self, stay: Stay, guarantee: str) -> bool:
         """Whether so many failed in a view that messages of that level need not survive (004 §3.2.2).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,15 +11,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from ordercast.audit.explain import Report, Violation
-from ordercast.audit.properties import audit_runs
+from ordercast.audit.files import audit_trace
+from ordercast.audit.properties import PROMISES
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, Code, answer, refuse, verdict
-from ordercast.trace.reader import read_runs
-from ordercast.trace.schema import Row, TraceError
-from ordercast.trace.trimmed import common_part
+from ordercast.trace.schema import TraceError
 
 MOST_SHOWN = 6
 """Violations told to people; JSON has all that the auditor keeps."""
+
+
+class Promised(StrEnum):
+    """Sets of properties that protocols promise: the names of `ordercast.audit.properties.PROMISES`."""
+
+    EXTENDED_VIRTUAL_SYNCHRONY = "extended-virtual-synchrony"
+    VIEW_SYNCHRONY = "view-synchrony"
 
 
 class Engine(StrEnum):
@@ -43,41 +48,39 @@ def audit(
             help="The oldest files of the trace were deleted (trace_files): judge what all nodes still have.",
         ),
     ] = False,
+    promises: Annotated[
+        Promised | None,
+        typer.Option(
+            help="Judge by this set of properties, and not by the one of the protocol that wrote the trace."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check every guarantee against a trace, simulated or real.
 
+    The trace says which protocol wrote it, and so what was promised; one that does not is judged by
+    what is found in it.
+
     Exit code 0: all are kept; 1: some are broken; 2: this is no trace that can be read.
     """
-    names: list[str] = []
     try:
-        report = audit_runs(_noting(_common(read_runs(trace)) if trimmed else read_runs(trace), names))
+        report = audit_trace(trace, PROMISES[promises] if promises is not None else None, trimmed=trimmed)
     except TraceError as error:
         refuse(str(error))
-    if not names:
+    if not report.runs:
         refuse(f"{trace} holds no event: there is nothing to audit")
     if json:
-        answer({"engine": str(engine), "runs": len(names), **report.as_dict()})
+        answer({"engine": str(engine), "runs": report.runs, **report.as_dict()})
     else:
         show_report(report)
-        runs = "1 run" if len(names) == 1 else f"{len(names):,} runs"
+        runs = "1 run" if report.runs == 1 else f"{report.runs:,} runs"
         SAY.print(verdict_of(report, f"{report.events:,} events of {runs}"))
     raise typer.Exit(Code.OK if report.clean else Code.FAILED)
 
 
-def _common(runs: Iterator[tuple[str, list[Row]]]) -> Iterator[tuple[str, list[Row]]]:
-    for name, rows in runs:
-        yield name, common_part(rows)
-
-
-def _noting(runs: Iterator[tuple[str, list[Row]]], names: list[str]) -> Iterator[tuple[str, list[Row]]]:
-    for name, rows in runs:
-        names.append(name)
-        yield name, rows
-
-
 def show_report(report: Report) -> None:
     """The properties, and what broke them in words."""
+    SAY.print(f"[bright_black]judged by what is promised as[/] {' and '.join(report.promises)}")
     table = Table(box=None, pad_edge=False, header_style="bright_black")
     table.add_column("property")
     table.add_column("violations", justify="right")

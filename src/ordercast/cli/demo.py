@@ -88,7 +88,7 @@ def demo(
 def _simulate(experiment: Experiment, directory: Path) -> list[Path]:
     """Run it and write its trace; answers with the files."""
     with (
-        TraceWriter(directory, "demo") as writer,
+        TraceWriter(directory, "demo", TOTEM.heading) as writer,
         counting("simulating ms", experiment.end_us // 1000) as bar,
     ):
         conduct(TOTEM, experiment, trace=writer, step=lambda now_us: bar.at(now_us // 1000))

@@ -69,7 +69,7 @@ def replay(
             drawing = svg_drawing.draw(tell(world.rows), told, title=f"{protocol}, seed {seed}")
             svg.write_text(drawing, encoding="utf-8")
     if trace is not None:
-        with blaming("--trace"), TraceWriter(trace, trace_name(protocol, seed)) as writer:
+        with blaming("--trace"), TraceWriter(trace, trace_name(protocol, seed), chosen.heading) as writer:
             writer.write(world.rows)
     if json:
         answer(_document(case, result, campaign.replay(seed, cuts)))

@@ -97,7 +97,8 @@ def run(
     with blaming("--size"):
         check_size(chosen, experiment)
     with blaming("--trace"):
-        writer = TraceWriter(trace, trace_name(protocol, seed)) if trace is not None else None
+        name = trace_name(protocol, seed)
+        writer = TraceWriter(trace, name, chosen.heading) if trace is not None else None
     with writer or nullcontext(), counting("simulating ms", experiment.end_us // 1000) as bar:
         figures = conduct(chosen, experiment, trace=writer, step=lambda now_us: bar.at(now_us // 1000))
     if json:

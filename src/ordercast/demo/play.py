@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ordercast.audit.explain import Report as Audit
-from ordercast.audit.properties import audit_runs
+from ordercast.audit.files import audit_trace
 from ordercast.core.identity import NodeId
 from ordercast.demo.crew import Crew, DemoFailed, Process, State
 from ordercast.demo.order import Ring
@@ -23,7 +23,6 @@ from ordercast.demo.proof import Book, Life, Page, Standing
 from ordercast.demo.words import SAFE_EVERY, Close, Flow, Hush, Job, Leave, Report
 from ordercast.runtime.keys import create
 from ordercast.runtime.storage import DataDirectory
-from ordercast.trace.reader import read_runs
 
 PATIENCE_S = 90.0
 """What takes longer than this will not happen."""
@@ -395,7 +394,7 @@ class Play:
 
     def judge(self) -> Result:
         """What it proves: the nodes' orders side by side, and the audit of the trace that they wrote."""
-        report = audit_runs(read_runs(self.trace))
+        report = audit_trace(self.trace)
         nodes = []
         for node in self.crew.nodes:
             lives = [report for life, report in sorted(self.counts.items()) if life.node == node]

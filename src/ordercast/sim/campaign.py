@@ -119,7 +119,8 @@ def run_seed(campaign: Campaign, find: Find, seed: int) -> Run:
     result, world = run(protocol, plan(protocol, seed, campaign.nodes))
     done = Run(result, time.process_time() - began)
     if campaign.traces is not None:
-        with TraceWriter(Path(campaign.traces), trace_name(campaign.protocol, seed)) as writer:
+        name = trace_name(campaign.protocol, seed)
+        with TraceWriter(Path(campaign.traces), name, protocol.heading) as writer:
             writer.write(world.rows)
     return done
 

@@ -75,6 +75,11 @@ class Protocol(NamedTuple):
     hits: tuple[str, ...] = ()
     """What a fuzzer has to make happen, beside all else that `ordercast.sim.fuzz.coverage` counts."""
 
+    @property
+    def heading(self) -> dict[str, str]:
+        """What a trace of it says of itself: `ordercast.trace.schema.About`."""
+        return {"protocol": self.name, "promises": self.promises}
+
     def world(
         self,
         settings: Mapping[str, object],

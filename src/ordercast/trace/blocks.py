@@ -12,16 +12,17 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from ordercast.trace.schema import Row, TraceError
+from ordercast.trace.schema import About, Row, TraceError
 
 MAGIC = b"OCJ1"
 _HEAD = struct.Struct("<II")
 _ROWS = msgspec.msgpack.Decoder(list[Row])
-_RUN = msgspec.msgpack.Decoder(str)
+_OPENING = msgspec.msgpack.Decoder(str | tuple[str, dict[str, str]])
+"""A run's name, and what there is to say about it; journals of older versions have the name alone."""
 
 
 class BlockEncoder:
@@ -31,9 +32,9 @@ class BlockEncoder:
         self._encode_into = msgspec.msgpack.Encoder().encode_into
         self._buffer = bytearray(64 * 1024)
 
-    def opening(self, run: str) -> bytes:
+    def opening(self, run: str, about: About) -> bytes:
         """How a journal begins: what it is, and whose rows follow."""
-        return MAGIC + self._block(run)
+        return MAGIC + self._block((run, dict(about)))
 
     def block(self, rows: Sequence[Row]) -> bytearray:
         """A block of rows. Good until the next one is asked for."""
@@ -47,22 +48,33 @@ class BlockEncoder:
         return buffer
 
 
+class Opened(NamedTuple):
+    """A journal that can be read."""
+
+    run: str | None
+    """None if it was cut off before that."""
+    about: About
+    blocks: Iterator[list[Row]]
+    """Its rows."""
+
+
 @contextmanager
-def open_journal(path: Path) -> Iterator[tuple[str | None, Iterator[list[Row]]]]:
-    """A journal's run, None if it was cut off before that, and its rows, block by block."""
+def open_journal(path: Path) -> Iterator[Opened]:
+    """Read a journal, for as long as its file is open."""
     with path.open("rb") as file:
         yield read_blocks(file, path)
 
 
-def read_blocks(file: BinaryIO, path: Path) -> tuple[str | None, Iterator[list[Row]]]:
+def read_blocks(file: BinaryIO, path: Path) -> Opened:
     """The same of a file that is open; `path` is what it is called if something is wrong with it."""
     blocks = _contents(file, path)
     try:
         begin = next(blocks, None)
-        run = None if begin is None else _RUN.decode(begin)
+        opening = None if begin is None else _OPENING.decode(begin)
     except msgspec.DecodeError as error:
         raise _no_journal(path) from error
-    return run, _decoded(blocks, path)
+    run, about = opening if isinstance(opening, tuple) else (opening, {})
+    return Opened(run, about, _decoded(blocks, path))
 
 
 def _decoded(blocks: Iterator[bytes], path: Path) -> Iterator[list[Row]]:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from ordercast.trace.blocks import read_blocks
 from ordercast.trace.files import PARQUET, partial
-from ordercast.trace.schema import Row, TraceError
+from ordercast.trace.schema import About, Row, TraceError
 from ordercast.trace.writer import TraceWriter
 
 
@@ -31,15 +31,15 @@ def convert(journal: Path) -> None:
             return
         if not journal.exists():
             return  # somebody else was quicker
-        run, blocks = read_blocks(file, journal)
+        run, about, blocks = read_blocks(file, journal)
         first = next(blocks, None)
         if run is not None and first is not None:
-            _write(journal, run, chain([first], blocks))
+            _write(journal, run, about, chain([first], blocks))
         journal.unlink()
 
 
-def _write(journal: Path, run: str, blocks: Iterable[list[Row]]) -> None:
-    writer = TraceWriter(journal.parent, run, stem=unquote(journal.stem))
+def _write(journal: Path, run: str, about: About, blocks: Iterable[list[Row]]) -> None:
+    writer = TraceWriter(journal.parent, run, about, stem=unquote(journal.stem))
     try:
         for rows in blocks:
             writer.write(rows)

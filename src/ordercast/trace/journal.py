@@ -29,11 +29,12 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from ordercast.core.identity import NodeId
 from ordercast.trace.blocks import BlockEncoder
 from ordercast.trace.files import JOURNAL, part_stem, parts_of
-from ordercast.trace.schema import Row, TraceError
+from ordercast.trace.schema import About, Row, TraceError
 
 LOG = logging.getLogger("ordercast")
 
@@ -59,6 +60,7 @@ class Journal:
         run: str,
         node: NodeId,
         incarnation: int,
+        about: About = MappingProxyType({}),
         *,
         rows_per_file: int = ROWS_PER_FILE,
         keep_files: int | None = KEEP_FILES,
@@ -81,6 +83,7 @@ class Journal:
         self._run = run
         self._node = node
         self._incarnation = incarnation
+        self._about = about
         self._rows_per_file = rows_per_file
         self._keep_files = keep_files
         self._encoder = BlockEncoder()
@@ -157,7 +160,7 @@ class Journal:
             self._part += 1
         self._rows = 0
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody converts it meanwhile
-        _write(self._fd, self._encoder.opening(self._run))
+        _write(self._fd, self._encoder.opening(self._run, self._about))
 
     def _finish_file(self) -> None:
         if self._fd is not None:

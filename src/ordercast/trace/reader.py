@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from ordercast.trace.blocks import open_journal
 from ordercast.trace.files import JOURNAL, PARQUET
-from ordercast.trace.schema import EVENTS, SCHEMA, Row, TraceError
+from ordercast.trace.schema import ABOUT, EVENTS, SCHEMA, Row, TraceError
 from ordercast.trace.writer import BATCH, record_batch
 
 _ALWAYS = ("run", "node", "incarnation", "step", "time_us", "event")
@@ -43,6 +43,43 @@ def read_runs(path: Path) -> Iterator[tuple[str, list[Row]]]:
             yield run, _rows(table if len(tables) == 1 else table.sort_by(_IN_ORDER))
 
 
+def about_runs(path: Path) -> dict[str, dict[str, str]]:
+    """What the files say of each run beside its rows: see `ordercast.trace.schema.About`."""
+    known: dict[str, dict[str, str]] = {}
+    for file in _files(path):
+        about = _about(file)
+        for run in _run_names(file) if about else ():
+            its = known.setdefault(run, about)
+            if its != about:
+                raise TraceError(
+                    f"{file}: run {run!r} is said to be {_told(about)}, and elsewhere {_told(its)}: give the "
+                    "files of one run only."
+                )
+    return known
+
+
+def _about(file: Path) -> dict[str, str]:
+    if file.suffix == JOURNAL:
+        try:
+            with open_journal(file) as journal:
+                return dict(journal.about)
+        except FileNotFoundError:  # it became Parquet meanwhile
+            return _about(file.with_suffix(PARQUET))
+        except OSError as error:
+            raise _unreadable(file, error) from error
+    try:
+        with pq.ParquetFile(file) as parquet:
+            found = parquet.schema_arrow.metadata or {}
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _not_parquet(file, error) from error
+    words = {key.decode(): value.decode() for key, value in found.items() if key.startswith(ABOUT.encode())}
+    return {key.removeprefix(ABOUT): value for key, value in words.items()}
+
+
+def _told(about: dict[str, str]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in about.items())
+
+
 def _files(path: Path) -> list[Path]:
     if not path.exists():
         raise TraceError(f"{path} does not exist: give the directory that holds the trace's Parquet files.")
@@ -69,8 +106,8 @@ def _run_names(file: Path) -> list[str]:
     """Check a file's columns and say whose rows it holds, without reading the rest of it."""
     if file.suffix == JOURNAL:
         try:
-            with open_journal(file) as (run, _):
-                return [] if run is None else [run]
+            with open_journal(file) as journal:
+                return [] if journal.run is None else [journal.run]
         except FileNotFoundError:  # it became Parquet meanwhile
             return _run_names(file.with_suffix(PARQUET))
         except OSError as error:
@@ -138,7 +175,7 @@ def _read_journal(file: Path) -> pa.Table:
     batches: list[pa.RecordBatch] = []
     rows: list[Row] = []
     try:
-        with open_journal(file) as (run, blocks):
+        with open_journal(file) as (run, _, blocks):
             for block in blocks:
                 rows += block
                 if len(rows) >= BATCH:

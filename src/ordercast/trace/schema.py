@@ -7,6 +7,7 @@ somebody asks for `SCHEMA`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -78,6 +79,14 @@ Row: TypeAlias = tuple[
     str | None,  # packet
 ]
 """One event in memory: the columns behind `run`, in order. The run is said once for all of them."""
+
+
+About: TypeAlias = Mapping[str, str]
+"""What a file says of all its rows: ``protocol``, its name, and ``promises``, the name of the set of
+properties that it promises. In Parquet it is metadata of the file, each key behind `ABOUT`. A file without it
+is one of a trace, too."""
+
+ABOUT = "ordercast."
 
 
 class TraceError(Exception):

@@ -4,11 +4,11 @@ The auditor takes a trace for a whole one, and a node's beginning that is missin
 was. So the nodes' rows are cut where all of them still have everything that follows:
 
 - the *bound* is the latest configuration that a node with a missing beginning is found in, or comes to next
-  if it is found in none or in a transitional one. Ring sequence numbers rise at every node; so from its first
-  regular configuration with the bound's number, or a higher one, each node has all its rows;
+  if it is found in none or in a transitional one. Numbers of rings and views rise at every node; so from its
+  first regular configuration with the bound's number, or a higher one, each node has all its rows;
 - a node found in the middle of a configuration at the bound has no install of it. It gets one, and that
   configuration's messages are left out, at all nodes, up to the first position that everyone still has
-  whole: each delivery, and the origination.
+  whole: each delivery, and the origination, which may itself not tell a position.
 
 What is left is a trace like any other, and any violation in it is one. Violations that show only together
 with the rows before it are not found: a second delivery of a message, say, whose first was deleted.
@@ -45,7 +45,7 @@ def common_part(rows: Iterable[Row], whole: Iterable[NodeId] = ()) -> list[Row]:
     cut = [node for node, its in by_node.items() if its[0][2] and node not in known]
     bound = max((_found_in(by_node[node]) for node in cut), default=0)
     amid = {node for node in cut if _is_amid(by_node[node][0]) and by_node[node][0][5] == bound}
-    first = _first_positions(by_node, amid)
+    left_out = _left_out(by_node, _first_positions(by_node, amid))
     kept: list[Row] = []
     for node in sorted(by_node):
         its = by_node[node]
@@ -53,7 +53,7 @@ def common_part(rows: Iterable[Row], whole: Iterable[NodeId] = ()) -> list[Row]:
             kept.append(_install(its[0], by_node))
         else:
             its = _from(its, bound)
-        kept += (row for row in its if row[14] is None or row[14:16] >= first.get(row[12:14], (-1, -1)))
+        kept += (row for row in its if row[9:12] not in left_out) if left_out else its
     return kept
 
 
@@ -97,6 +97,20 @@ def _first_positions(by_node: dict[NodeId, list[Row]], amid: set[NodeId]) -> dic
             if row[9] in amid and row[9:12] not in originated:
                 first[row[12:14]] = max(first[row[12:14]], (row[14], (row[15] or 0) + 1))
     return first
+
+
+def _left_out(
+    by_node: dict[NodeId, list[Row]], first: dict[_Ring, _Position]
+) -> set[tuple[int | None, int | None, int | None]]:
+    """The messages that anybody placed before the first position of their configuration."""
+    if not first:
+        return set()
+    return {
+        row[9:12]
+        for its in by_node.values()
+        for row in its
+        if row[14] is not None and row[14:16] < first.get(row[12:14], (-1, -1))
+    }
 
 
 def _install(row: Row, by_node: dict[NodeId, list[Row]]) -> Row:

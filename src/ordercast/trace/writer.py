@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, count
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ordercast.trace.files import file_stem, partial
-from ordercast.trace.schema import SCHEMA, Row
+from ordercast.trace.schema import ABOUT, SCHEMA, About, Row
 
 ROW_GROUP = 65_536
 """Rows of a row group. Cut by count alone, so that how rows were handed over leaves no mark."""
@@ -42,9 +42,15 @@ class TraceWriter:
     """
 
     def __init__(
-        self, directory: Path, run: str, *, stem: str | None = None, rows_per_file: int | None = None
+        self,
+        directory: Path,
+        run: str,
+        about: About = MappingProxyType({}),
+        *,
+        stem: str | None = None,
+        rows_per_file: int | None = None,
     ) -> None:
-        """Write into `directory`, made if need be.
+        """Write into `directory`, made if need be; each file says what `about` does.
 
         `stem` names the files where several writers share a run (one a node); it is the run's name
         otherwise. `rows_per_file` starts a new file after that many rows, rounded up to row groups,
@@ -56,6 +62,7 @@ class TraceWriter:
         self.run = run
         self.paths: list[Path] = []
         """The finished files."""
+        self._schema = SCHEMA.with_metadata({f"{ABOUT}{key}": about[key] for key in sorted(about)} or None)
         self._directory = directory
         self._stem = file_stem(stem or run)
         self._groups_per_file = None if rows_per_file is None else max(1, -(-rows_per_file // ROW_GROUP))
@@ -107,7 +114,7 @@ class TraceWriter:
 
     def _write_group(self) -> None:
         if self._file is None:
-            self._file = pq.ParquetWriter(partial(self._path(len(self.paths))), SCHEMA, **_PARQUET)
+            self._file = pq.ParquetWriter(partial(self._path(len(self.paths))), self._schema, **_PARQUET)
         table = pa.Table.from_batches(self._batches, schema=SCHEMA)
         self._file.write_table(table.combine_chunks(), row_group_size=ROW_GROUP)
         self._batches.clear()
