@@ -115,6 +115,14 @@ class Orderer(Protocol):
         """Whether everything it accepted has been delivered here, and is known to be with all members."""
 
     @property
+    def holder(self) -> NodeId:
+        """Who gives places now, as far as is known here; 0 where there is no view."""
+
+    @property
+    def next_holder(self) -> NodeId:
+        """Who is going to give places after that one, as far as is known here; 0 where there is nobody."""
+
+    @property
     def waiting_for(self) -> NodeId | None:
         """The member without whose answer nothing goes on here right now, if there is one (004 §4.1)."""
 

@@ -106,6 +106,18 @@ class GroupMachine(Membership):
         return {}
 
     @property
+    def role(self) -> str:
+        """What this member is for the others right now; empty in no view."""
+        view, orderer = self.view, self.orderer
+        if view is None:
+            return ""
+        if self.me not in view.core:
+            return "external"
+        if orderer.holder == self.me:
+            return "sequencer"
+        return "next" if orderer.next_holder == self.me else "member"
+
+    @property
     def laggard(self) -> NodeId | None:
         """Who brakes; or else who is being waited for."""
         if self.state is not State.MEMBER:
