@@ -1,16 +1,25 @@
-"""The protocols there are, by name. A new one is a module of its own and an entry here."""
+"""The protocols there are, by name. A new one is a module of its own and an entry in `PROTOCOLS`."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Any, TypeVar
+from typing import Protocol as Shape
 
 import msgspec
 
-from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY
+from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY
 from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
+from ordercast.core.wire import Malformed
+from ordercast.core.wire import kind_of as kind_number
+from ordercast.sequencers.cm import Cm, Irbp, Rbp
+from ordercast.sequencers.dtp import Dtp
+from ordercast.sequencers.pinwheel import Pinwheel
+from ordercast.sequencers.total import Total
+from ordercast.sim.fuzz import LOST, WRONG_SUSPICION
 from ordercast.sim.network import Lan
 from ordercast.sim.protocol import About, Protocol
 from ordercast.sim.world import MachineFactory
@@ -18,16 +27,33 @@ from ordercast.totem.config import TotemConfig
 from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import decode_data, kind_name
 from ordercast.totem.states import State
+from ordercast.viewsync import states as viewsync_states
+from ordercast.viewsync.change import ViewChange
+from ordercast.viewsync.config import GroupConfig
+from ordercast.viewsync.contract import Orderer
+from ordercast.viewsync.machine import GroupMachine
+from ordercast.viewsync.packets import KIND_NAMES
+from ordercast.viewsync.reformation import Reformation
 
-__all__ = ["PROTOCOLS", "TOTEM", "Protocol", "protocol"]
+__all__ = ["PROTOCOLS", "TOTEM", "Protocol", "protocol", "sequenced"]
+
+Config = TypeVar("Config", bound=msgspec.Struct)
+
+
+def _configured(name: str, kind: type[Config], settings: Mapping[str, object]) -> Config:
+    """A protocol's settings; of wrong ones, what is wrong and what there is."""
+    try:
+        return msgspec.convert(dict(settings), kind, strict=False)
+    except msgspec.ValidationError as error:
+        fields = ", ".join(kind.__struct_fields__)
+        raise ValueError(f"{name}: {error}; its settings are {fields}") from error
+
+
+# --- Totem ---------------------------------------------------------------------------------------
 
 
 def _totem_config(settings: Mapping[str, object]) -> TotemConfig:
-    try:
-        return msgspec.convert(dict(settings), TotemConfig, strict=False)
-    except msgspec.ValidationError as error:
-        fields = ", ".join(TotemConfig.__struct_fields__)
-        raise ValueError(f"totem: {error}; its settings are {fields}") from error
+    return _configured("totem", TotemConfig, settings)
 
 
 def _build_totem(settings: Mapping[str, object], node: NodeId, in_flight: int) -> Machine:
@@ -114,7 +140,200 @@ TOTEM = Protocol(
     survives_amnesia=True,
 )
 
-PROTOCOLS: dict[str, Protocol] = {protocol.name: protocol for protocol in (TOTEM,)}
+# --- the sequencer family --------------------------------------------------------------------------
+
+
+class OrdererClass(Shape):
+    """What makes a protocol of the family: an orderer, and what it is called."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802
+        """What the protocol is called."""
+
+    @property
+    def SUMMARY(self) -> str:  # noqa: N802
+        """What it does, in a sentence."""
+
+    @property
+    def KIND_NAMES(self) -> Mapping[int, str]:  # noqa: N802
+        """Names of its kinds of packets."""
+
+    def __call__(self, me: NodeId, config: GroupConfig) -> Orderer:
+        """One member's."""
+
+
+def _draw_group(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:
+    """Settings that fit the network's delays, with windows small enough to be filled.
+
+    How many have to agree to begin a group is for the world to say, which knows the nodes.
+    """
+    hop_us = lan.base_us + 3 * lan.tail_us
+    heartbeat_us = max(5_000, 4 * hop_us)
+    aggressive_us = heartbeat_us * stream.choice((3, 4, 5))
+    change_us = hop_us * stream.choice((3, 4, 6))
+    return {
+        "heartbeat_us": heartbeat_us,
+        "aggressive_us": aggressive_us,
+        "conservative_us": aggressive_us * stream.choice((2, 3, 4)),
+        "change_us": change_us,
+        "round_us": change_us * stream.choice((4, 5, 6)),
+        "join_us": max(2_000, 4 * hop_us),
+        "found_us": heartbeat_us * stream.choice((2, 4)),
+        "retry_us": hop_us * stream.choice((3, 5, 8)),
+        "silence_us": hop_us * stream.choice((3, 10, 40)),
+        "hurry_us": hop_us * stream.choice((1, 1, 2)) // 2,
+        "packet_size": stream.choice((256, 500, 1_400)),
+        "window": stream.choice((1, 4, 8)),
+        "batch": stream.choice((1, 4, 64)),
+        "max_unstable": stream.choice((8, 64, 1_024)),
+        "max_requests": stream.choice((2, 16, 64)),
+        "resilience": stream.choice((0, 0, 0, 1, 2)),
+        "keep_bytes": stream.choice((0, 2_000, 20_000, 16 * 1024 * 1024)),
+    }
+
+
+def _group_on_the_wire(in_flight: int) -> dict[str, object]:
+    return {
+        # Processes are scheduled, which a simulated network knows nothing of; those that ended are noticed
+        # by the driver, so that the timeouts are for what is slow, or cut off.
+        "heartbeat_us": 100_000,
+        "aggressive_us": 800_000,
+        "conservative_us": 3_000_000,
+        "change_us": 20_000,
+        "round_us": 150_000,
+        "retry_us": 30_000,
+        "join_us": 50_000,
+        "found_us": 500_000,
+        "silence_us": 100_000,
+        "hurry_us": 1_000,
+        # What all may have on the way has to fit into every socket's buffer.
+        "window": max(4, min(32, in_flight // 4)),
+        "batch": 64,
+        "max_unstable": max(32, min(1_024, in_flight)),
+    }
+
+
+def sequenced(
+    orderer: OrdererClass,
+    *,
+    ordered: str = "",
+    hops: str = "",
+    choose: str = "",
+    reformation: bool = False,
+    i_views: bool = False,
+    **defaults: Any,
+) -> Protocol:
+    """The protocol that an orderer makes, inside views that its members agree on.
+
+    They do so by consensus, or by Reformation (004 §3.2.3); with `i_views`, who is slow leaves the token list
+    first (004 §4.4.3). `defaults` are settings that differ from those of `GroupConfig`. The words are for
+    `ordercast protocols`.
+    """
+    name = orderer.NAME
+    procedure: type[ViewChange] = Reformation if reformation else ViewChange
+
+    def configured(settings: Mapping[str, object]) -> GroupConfig:
+        return _configured(name, GroupConfig, {**defaults, **settings})
+
+    def machine(node: NodeId, config: GroupConfig) -> Machine:
+        return GroupMachine(node, config, orderer(node, config), procedure=procedure, i_views=i_views)
+
+    def make(settings: Mapping[str, object]) -> MachineFactory:
+        config = configured(settings)
+        return lambda node, stream: machine(node, config)
+
+    def build(settings: Mapping[str, object], node: NodeId, in_flight: int) -> Machine:
+        return machine(node, configured({**_group_on_the_wire(in_flight), **settings}))
+
+    return Protocol(
+        name=name,
+        summary=orderer.SUMMARY,
+        about=About(
+            ordered=ordered or "its orderer says",
+            hops=hops or "not told",
+            agreed="when a majority has it, and all before it",
+            safe="when all members have it",
+            tolerates="a minority of the last view" + ("; who is slow stays" if i_views else ""),
+            choose=choose or "not told",
+        ),
+        make=make,
+        build=build,
+        settings=GroupConfig,
+        states=tuple(viewsync_states.State),
+        settled=viewsync_states.State.MEMBER,
+        draw_settings=_draw_group,
+        kind_of=_kind_names({**KIND_NAMES, **orderer.KIND_NAMES}),
+        promises=VIEW_SYNCHRONY.name,
+        checks=VIEW_SYNCHRONY,
+        revives=True,
+        primary_partition=True,
+        levels=True,
+        token_on_unicast=False,
+        hits=(
+            *(lost for role, lost in LOST.items() if i_views or role != "external"),
+            WRONG_SUSPICION,
+            *(("several originators",) if reformation else ()),
+            *(("external returned", "external gave up") if i_views else ()),
+        ),
+    )
+
+
+def _kind_names(names: Mapping[int, str]) -> Callable[[bytes], str | None]:
+    def kind_of(data: bytes) -> str | None:
+        try:
+            return names.get(kind_number(data))
+        except Malformed:
+            return None
+
+    return kind_of
+
+
+# --- all of them ---------------------------------------------------------------------------------
+
+PROTOCOLS: dict[str, Protocol] = {
+    protocol.name: protocol
+    for protocol in (
+        TOTEM,
+        sequenced(
+            Total,
+            ordered="a fixed sequencer: the first member",
+            hops="2, and 1 to know that a majority has it",
+            choose="low latency, small groups, and most of the load at a few senders",
+        ),
+        sequenced(
+            Cm,
+            ordered="the token's holder; the token goes round with every acknowledgement",
+            hops="2, and one for each of the majority",
+            choose="the plainest of the moving sequencers, to compare the others with",
+        ),
+        sequenced(
+            Rbp,
+            reformation=True,
+            ordered="as CM",
+            hops="as CM",
+            choose="a failure should cost three phases, and no consensus",
+        ),
+        sequenced(
+            Irbp,
+            i_views=True,
+            ordered="as CM",
+            hops="as CM",
+            choose="members are slow now and then, and should not be thrown out for it",
+        ),
+        sequenced(
+            Pinwheel,
+            ordered="as CM, and every message tells what its sender has",
+            hops="2, and up to one for each of the majority",
+            choose="many senders: what they send tells what they have",
+        ),
+        sequenced(
+            Dtp,
+            ordered="the token's holder; the token goes to who is heard from least",
+            hops="2, and up to one for each of the majority",
+            choose="few senders, and safe messages: who is silent gets a word first",
+        ),
+    )
+}
 
 
 def protocol(name: str) -> Protocol:
