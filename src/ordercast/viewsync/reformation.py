@@ -105,6 +105,7 @@ class Reformation(ViewChange):
         self._outside.tell(Abort(self.turn, self._round), effects)
         self._ballot = self._proposal = None
         self._wait(now_us)
+        self._restart_us -= self._config.aggressive_us  # nobody else need be waited for to notice
 
     def _agreed(self, present: Sequence[NodeId]) -> bool:
         """Phase II: all have answered the invitation or are suspected, and the tests are passed."""
