@@ -2,7 +2,7 @@
 
 The papers take a first view for granted. Here it is decided like every other one, by consensus; but there is
 no list of participants yet, so a quorum is a number (`GroupConfig.founders`). Who has the smallest identifier
-among those that look for a group coordinates.
+among those that look for a group coordinates; each of its rounds has longer than the one before.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from ordercast.core.contract import Effect
 from ordercast.core.identity import ConfigurationId, NodeId
-from ordercast.viewsync.change import Joiner, Surroundings
+from ordercast.viewsync.change import LONGEST_ROUND, Joiner, Surroundings
+from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.consensus import Participant, Voter
 from ordercast.viewsync.packets import Decision, Group, Member, encode_decision
 
@@ -19,19 +20,27 @@ from ordercast.viewsync.packets import Decision, Group, Member, encode_decision
 class Founding(Participant):
     """One node's part in it."""
 
-    def __init__(self, outside: Surroundings, voter: Voter, founders: int, last: int) -> None:
-        super().__init__(outside, 0, voter, founders)
-        self._around = outside
-        self._founders = founders
+    def __init__(self, outside: Surroundings, voter: Voter, config: GroupConfig, last: int) -> None:
+        super().__init__(outside, 0, voter, config.founders)
+        self._round_us = config.round_us
+        self._rounds = 0
+        self._deadline_us = 0
+        """When the round of this coordinator has had its time."""
         self._last = last
         self._lives: dict[NodeId, int] = {self._me: outside.incarnation}
         self._others: Mapping[NodeId, Joiner] = {}
 
     def lead(self, now_us: int, others: Mapping[NodeId, Joiner], effects: list[Effect]) -> None:
-        """Begin a round, if it is up to this node and there are enough others."""
+        """Begin a round, or go on with it, if it is up to this node and there are enough others."""
         self._others = others
-        if len(others) + 1 >= self._founders and self._me < min(others, default=self._me + 1):
-            self.coordinate(now_us, effects)
+        if len(others) + 1 < self._quorum or self._me > min(others, default=self._me):
+            return
+        if self._ballot is not None and now_us < self._deadline_us:
+            self.send_again(now_us, effects)
+            return
+        self._rounds += 1
+        self._deadline_us = now_us + self._round_us * min(self._rounds, LONGEST_ROUND)
+        self.coordinate(now_us, effects)
 
     def know(self, node: NodeId, incarnation: int) -> None:
         """Which life of a node takes part."""

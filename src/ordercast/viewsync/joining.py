@@ -48,7 +48,7 @@ class Joining(Standing):
         self._began_us = self._group_us = self._ghosts_us = now_us
         self._founding = None
         if self._past is None:
-            self._founding = Founding(self, self._voter, self.config.founders, self._last_number)
+            self._founding = Founding(self, self._voter, self.config, self._last_number)
         else:
             self._detector.watch(now_us, (node for node in self._past.members if node != self.me))
         self._on_join_timer(now_us, effects)
