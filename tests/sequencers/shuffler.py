@@ -96,6 +96,7 @@ class Shuffler:
         ids = range(1, nodes + 1) if isinstance(nodes, int) else nodes
         self.nodes = {node: Node(orderer(node, self.config)) for node in ids}
         self.view = View(ConfigurationId(0, 1), (), (), ())
+        self.turns: list[tuple[View, Settled]] = []
         for node in self.nodes.values():
             node.orderer.begin(0)
 
@@ -221,6 +222,7 @@ class Shuffler:
 
     def _next_view(self, members: Iterable[NodeId], settled: Settled) -> None:
         members = tuple(sorted(members))
+        self.turns.clear()
         identity = ConfigurationId(self.view.id.seq + 1, members[0])
         self.view = View(identity, members, tuple(0 for _ in members), members)
         for node in members:
@@ -231,13 +233,20 @@ class Shuffler:
         core = tuple(sorted(core))
         upto = max(told.upto for told in self.freeze(core).values())
         self.view = self.view._replace(core=core, turn=self.view.turn + 1)
+        self.turns.append((self.view, Settled(upto, {})))
         for node in self.view.members if told_to is None else told_to:
-            self.tell(node, upto)
-        self.upto = upto
+            self.tell(node)
 
-    def tell(self, node: NodeId, upto: int) -> None:
-        """The intermediate view reaches a member."""
-        self._give(node, self.view, Settled(upto, {}))
+    def tell(self, node: NodeId) -> None:
+        """The token lists that a member missed reach it, one after the other."""
+        order = self.nodes[node].orderer.order
+        assert order is not None
+        for view, settled in self.turns[order.view.turn :]:
+            self._give(node, view, settled)
+
+    def up_to_date(self, node: NodeId) -> bool:
+        order = self.nodes[node].orderer.order
+        return order is not None and order.view == self.view
 
     def _give(self, node: NodeId, view: View, settled: Settled) -> None:
         effects: list[Effect] = []

@@ -15,6 +15,7 @@ from ordercast.sequencers.packets import (
     CONTINUED,
     CONTINUES,
     MESSAGE_OVERHEAD,
+    NOBODY,
     AnyPacket,
     Msg,
     decode,
@@ -146,6 +147,15 @@ class Member(ABC):
         return order is None or (
             not self._unplaced(order) and order.last_own <= min(order.delivered, order.stable)
         )
+
+    holder: NodeId
+    """Who gives places now, as far as is known here."""
+
+    @property
+    def next_holder(self) -> NodeId:
+        """Who comes behind that one in the token list."""
+        core = self.order.core if self.order is not None else ()
+        return core[(core.index(self.holder) + 1) % len(core)] if self.holder in core else NOBODY
 
     @property
     def waiting_for(self) -> NodeId | None:

@@ -90,8 +90,6 @@ class MovingSequencer(Member):
         self.hop = 0
         """How often the token was passed as far as is known here."""
         self._last_ack = b""
-        self._settled = 0
-        """The place up to which all was settled when this turn began."""
         self._notified = 0
         """What this member has told the others that it has."""
         self._pause = (0, False)
@@ -114,10 +112,9 @@ class MovingSequencer(Member):
     # --- views ----------------------------------------------------------------------------------
 
     def _begin(self, order: Order, effects: list[Effect]) -> None:
-        self._settled = 0
-        self._start_token(order)
+        self._start_token(order, effects)
 
-    def _start_token(self, order: Order) -> None:
+    def _start_token(self, order: Order, effects: list[Effect]) -> None:
         """The first in the token list holds the token, and everybody knows (002 §4.1, "Initially")."""
         self.hop = 0
         self.holder = order.core[0]
@@ -125,22 +122,17 @@ class MovingSequencer(Member):
         self._notified = 0
         self._pause = (-1, False)
         for patience in (self._msg_patience, self._ack_patience, self._req_patience):
-            patience.forget()
+            patience.forget(effects)
 
     def _turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
         """An intermediate view (004 §4.4.4): the token begins anew with the first of the new list.
 
-        Who missed a turn cannot tell whether what it knows of the turns before was settled since; but it is
-        sure of what was settled when it last was told, and of what it delivered, which a majority has.
+        Who lacks some of what was settled has to get it before it orders anything; so has the first.
         """
-        before = order.view.turn
-        certain = settled.upto
-        if view.turn > before + 1:
-            certain = min(certain, max(order.delivered, self._settled))
-        order.cut(settled.upto, certain, before)
+        assert view.turn == order.view.turn + 1, f"turn {view.turn} after {order.view.turn}"
+        order.cut(settled.upto)
         order.turn_to(view)
-        self._settled = settled.upto
-        self._start_token(order)
+        self._start_token(order, effects)
 
     # --- packets --------------------------------------------------------------------------------
 
@@ -233,9 +225,7 @@ class MovingSequencer(Member):
         """
         if order.known > order.hgsn:
             return False
-        order.rank()
-        room = self.config.max_unstable - order.unstable
-        chosen = order.choose(min(self.batch, room)) if order.pending and room > 0 else []
+        chosen = order.choose(min(self.batch, order.room)) if order.pending else []
         if chosen:
             self._pass_token(order, chosen, effects)
             return True

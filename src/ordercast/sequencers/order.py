@@ -52,16 +52,17 @@ class Order:
         self.last_own = 0
         """The highest place up to `hgsn` that holds a message of this member."""
         self.delivered = 0
+        """Everything up to this place was handed to the application, or is null."""
+        self._handed_over = 0
         self.stable = 0
         """Everything up to this place is known to be with all in the token list."""
         self.floor = 0
         """Everything up to this place was given up."""
         self.floors = dict.fromkeys(view.members, 0)
         """The lsn of each member's last message that was given up."""
-        self.doubtful: dict[int, dict[int, Placed]] = {}
-        """By turn, places that this member knew of before it missed a turn: perhaps void."""
         self._top = dict.fromkeys(view.members, 0)
-        self._span = config.max_unstable + config.batch + config.window
+        self._most_unstable = max(config.max_unstable, 2 * len(view.members))
+        self._span = self._most_unstable + config.batch + config.window
         self._keep_bytes = config.keep_bytes
         self._at_least_majority = at_least_majority
         self._reassembly = Reassembly(config.max_message_size)
@@ -204,6 +205,16 @@ class Order:
         """Places that not all in the token list are known to have."""
         return self.hgsn - self.stable
 
+    @property
+    def room(self) -> int:
+        """How many places may be given out now, so that nobody has to keep more than is allowed.
+
+        While the token goes round without a message, as many null places as there are members are not known
+        to be with all: they must leave room.
+        """
+        self.rank()
+        return self._most_unstable - self.unstable
+
     def rank(self) -> list[int]:
         """What the members of the token list have, the most first."""
         if self._changed:
@@ -241,6 +252,7 @@ class Order:
             slot, payloads = self._reassembly.take(origin, number, payloads, continues, continued)
             if not payloads:
                 return
+        self._handed_over = place
         life = self.incarnations[origin]
         batch = Batch(self.view.id, place, slot, origin, life, number + slot, guarantee, payloads)
         effects.append(Deliver(batch))
@@ -287,18 +299,14 @@ class Order:
 
     # --- an intermediate view (004 §4.3.5, §4.4.4) ----------------------------------------------
 
-    def cut(self, upto: int, certain: int, turn: int) -> None:
+    def cut(self, upto: int) -> None:
         """The order goes on behind ``upto``: what was placed beyond that has no place any more.
 
-        This member can tell up to ``certain`` that what it knows is still so. Less than ``upto`` is certain
-        if it missed a turn: then what it knew beyond that is kept in mind as of ``turn``, in case nobody else
-        is left who knows.
+        Nothing of that was delivered anywhere: a majority would have had it, and one of them would have said
+        so.
         """
-        assert self.delivered <= certain, f"delivered {self.delivered} places, {certain} are settled"
-        voided = {place: placed for place, placed in self.places.items() if place > certain}
-        if certain < upto:
-            self.doubtful.setdefault(turn, {}).update(voided)
-        for place in sorted(voided):
+        assert self._handed_over <= upto, f"delivered {self._handed_over} places, {upto} are settled"
+        for place in sorted(place for place in self.places if place > upto):
             node, lsn, _ = self.places.pop(place)
             if node != NOBODY:
                 del self.place_of[node, lsn]
@@ -306,11 +314,10 @@ class Order:
                     self.pending[node, lsn] = None
                 if lsn <= self.sequenced[node]:
                     self.sequenced[node] = lsn - 1
-        self.hgsn = min(self.hgsn, certain)
+        self.hgsn = min(self.hgsn, upto)
+        self.delivered = min(self.delivered, upto)
         self.latest = min(self.latest, self.hgsn)
         self.last_own = min(self.last_own, self.hgsn)
         self.known = upto
-        for member, place in self.R.items():
-            self.R[member] = min(place, upto)
-        self.R[self.me] = self.hgsn
+        self.R = {member: min(place, upto) for member, place in self.R.items()}
         self._changed = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ordercast.core.contract import Effect, SetTimer
+from ordercast.core.contract import CancelTimer, Effect, SetTimer
 from ordercast.viewsync.contract import ORDER_TIMER
 
 DOUBLINGS = 3
@@ -48,8 +48,10 @@ class Patience:
         effects.append(SetTimer(self.name, pause))
         return True
 
-    def forget(self) -> None:
-        """A new view: nothing is waited for, and if the timer still runs that means nothing."""
+    def forget(self, effects: list[Effect]) -> None:
+        """A new view: nothing is waited for."""
+        if self._running:
+            effects.append(CancelTimer(self.name))
         self._mark = None
         self._running = False
         self.attempts = 0

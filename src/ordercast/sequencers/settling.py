@@ -18,22 +18,17 @@ from ordercast.sequencers.packets import NOBODY, MessageKey, Msg, Placed, decode
 from ordercast.viewsync.contract import Items, Settled, Stream, Unsettled
 
 MESSAGES, PLACES = 1, 2
-"""Kinds of stream: a member's packets by lsn; and, by place, what is there as of a turn."""
+"""Kinds of stream: a member's packets by lsn; and, by place, what is there."""
+ORDER = Stream(PLACES, NOBODY, 0)
 
 _PLACED = struct.Struct("<iqi")
 
 
 def unsettled(order: Order) -> Unsettled:
-    """What somebody may lack of a view's order.
-
-    Places are told as of the turn in which this member is: what it still believes in was placed in that turn,
-    or was settled when that turn began.
-    """
+    """What somebody may lack of a view's order."""
     items: dict[Stream, dict[int, bytes]] = {}
-    for turn, places in ((order.view.turn, order.places), *order.doubtful.items()):
-        if places:
-            stream = items.setdefault(Stream(PLACES, NOBODY, turn), {})
-            stream.update((place, _PLACED.pack(*placed)) for place, placed in sorted(places.items()))
+    if order.places:
+        items[ORDER] = {place: _PLACED.pack(*placed) for place, placed in sorted(order.places.items())}
     for key in sorted(order.BUF):
         stream = items.setdefault(Stream(MESSAGES, key[0], order.incarnations[key[0]]), {})
         stream[key[1]] = order.BUF[key].body
@@ -80,18 +75,9 @@ def _own(order: Order, place: int, upto: int) -> Placed | None:
 
 
 def _places(items: Items) -> dict[int, Placed]:
-    """What is in each place. Where members disagree, who had gone through more turns is right.
-
-    A place that was void when a later turn began may be told by somebody who missed that turn. If another
-    message was given that place since and delivered anywhere, a majority knows of it as of the later turn.
-    """
-    places: dict[int, Placed] = {}
-    for stream in sorted(items):
-        if stream.kind == PLACES:
-            for place, data in items[stream].items():
-                if len(data) == _PLACED.size:
-                    places[place] = Placed(*_PLACED.unpack(data))
-    return places
+    """What is in each place."""
+    told = items.get(ORDER, {}).items()
+    return {place: Placed(*_PLACED.unpack(data)) for place, data in told if len(data) == _PLACED.size}
 
 
 def _messages(order: Order, items: Items) -> dict[MessageKey, Msg]:

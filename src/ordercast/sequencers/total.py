@@ -14,9 +14,10 @@ processed by the TOTAL layer": it passes by the order and is counted, and no app
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
-from ordercast.core.contract import Drop, Effect, SetTimer, Unicast
+from ordercast.core.contract import CancelTimer, Drop, Effect, SetTimer, Unicast
 from ordercast.core.identity import NodeId
 from ordercast.sequencers.member import BURST_BYTES, Member
 from ordercast.sequencers.order import Order
@@ -73,13 +74,15 @@ class Total(Member):
         self, me: NodeId, config: GroupConfig, decode: Callable[[bytes], AnyPacket] = decode
     ) -> None:
         super().__init__(me, config, decode)
-        self.sequencer: NodeId = NOBODY
+        self.holder: NodeId = NOBODY
         self.sequencing = False
         """Whether this member is the sequencer."""
         self._acknowledged = 0
         """What this member has told the others that it has."""
         self._ack_every = 1
         self._ack_running = False
+        self._own: deque[int] = deque()
+        """Places of the sequencer's own packets that not all are known to have."""
         self._unaware: set[NodeId] = set()
         """Members that are not known to be in the sequencer's view yet."""
         self._request_patience = Patience("request", config.retry_us, config.retry_us)
@@ -95,9 +98,10 @@ class Total(Member):
 
     def _begin(self, order: Order, effects: list[Effect]) -> None:
         """The first listed member is the sequencer: all members have chosen alike (003, "Sequencer")."""
-        self.sequencer = order.core[0]
-        self.sequencing = self.sequencer == self.me
+        self.holder = order.core[0]
+        self.sequencing = self.holder == self.me
         self._acknowledged = 0
+        self._own.clear()
         self._ack_every = max(self.config.window // 2, len(order.R))
         self._ack_running = False
         self._unaware = set(order.R) - {self.me} if self.sequencing else set()
@@ -107,7 +111,8 @@ class Total(Member):
             self._view_patience,
             self._status_patience,
         ):
-            patience.forget()
+            patience.forget(effects)
+        effects.append(CancelTimer(IDLE))
         if self._unaware:
             self._announce_view(order, effects)
             self._view_patience.watch(FIRST, effects)
@@ -157,7 +162,7 @@ class Total(Member):
 
     def _on_bcast(self, order: Order, sender: NodeId, seq: int, stable: int, msg: Msg) -> bool:
         """003, "Members": kept until it is the next one."""
-        if sender != self.sequencer or msg.origin not in order.R:
+        if sender != self.holder or msg.origin not in order.R:
             return False
         order.receive(msg)
         fresh = order.place(seq, msg.key, sender)
@@ -187,7 +192,7 @@ class Total(Member):
         """
         order.learn(sender, seq)
         self._all_have(order, stable)
-        if sender == self.sequencer and stable < self._acknowledged:
+        if sender == self.holder and stable < self._acknowledged:
             self._tell(order, effects)
 
     def _all_have(self, order: Order, stable: int) -> None:
@@ -210,13 +215,13 @@ class Total(Member):
 
     def _go_on(self, order: Order, effects: list[Effect]) -> None:
         order.advance()
+        order.rank()
         self._originate(order, effects)
-        if self.sequencing:
-            while self._sequence(order, effects):
-                self._originate(order, effects)
-        else:
-            order.deliver(effects)
-            order.discard(effects)
+        while self.sequencing and self._sequence(order, effects):
+            order.rank()
+            self._originate(order, effects)
+        order.deliver(effects)
+        order.discard(effects)
         if order.hgsn > self._acknowledged:
             self._acknowledge(order, effects)
         if not self.sequencing:
@@ -228,14 +233,13 @@ class Total(Member):
 
     def _sequence(self, order: Order, effects: list[Effect]) -> bool:
         """Broadcast what was asked for, each with the next sequence id. Whether there was anything."""
-        order.rank()
-        chosen = order.choose(self.config.max_unstable - order.unstable) if order.pending else []
+        chosen = order.choose(order.room) if order.pending else []
         for key in chosen:
             order.place(order.hgsn + 1, key, self.me)
             order.advance()
+            if key[0] == self.me:
+                self._own.append(order.hgsn)
             self._multicast(order, self._bcast(order, order.hgsn, order.BUF[key]), effects)
-        order.deliver(effects)
-        order.discard(effects)
         return bool(chosen)
 
     def _bcast(self, order: Order, seq: int, msg: Msg) -> bytes:
@@ -244,20 +248,22 @@ class Total(Member):
     def _may_send(self, order: Order) -> bool:
         """The sequencer has its sequence ids at once; it waits for the others to have its packets."""
         if self.sequencing:
-            own = order.N[self.me] - 1 - order.floors[self.me]
-            return own < max(self.config.window, 2 * self._ack_every)
+            own = self._own
+            while own and own[0] <= order.stable:
+                own.popleft()
+            return self._unplaced(order) + len(own) < max(self.config.window, 2 * self._ack_every)
         return self._unplaced(order) < self.config.window
 
     def _send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
         if not self.sequencing:
-            effects.append(Unicast(self.sequencer, msg.raw))
+            effects.append(Unicast(self.holder, msg.raw))
 
     def _awaited(self, order: Order) -> NodeId | None:
         busy = order.pending or order.known > order.hgsn or order.latest > min(order.stable, order.delivered)
         if not busy:
             return None
         if not self.sequencing:
-            return self.sequencer
+            return self.holder
         slowest = min(order.core, key=order.R.__getitem__)
         return slowest if slowest != self.me else None
 
@@ -291,9 +297,8 @@ class Total(Member):
             if order.hgsn > self._acknowledged:
                 self._tell(order, effects)
         elif name == IDLE:
-            if self.sequencing:
-                self._tell(order, effects)
-                effects.append(SetTimer(IDLE, self.config.silence_us))
+            self._tell(order, effects)
+            effects.append(SetTimer(IDLE, self.config.silence_us))
         elif name == self._status_patience.name:
             if self._status_patience.due(order.stable if order.unstable else None, effects):
                 self._tell(order, effects)
@@ -319,11 +324,11 @@ class Total(Member):
         for lsn in range(first, min(first + AGAIN, order.N[self.me])):
             if (self.me, lsn) not in order.place_of:
                 self._stats["retransmissions"] += 1
-                effects.append(Unicast(self.sequencer, order.BUF[self.me, lsn].raw))
+                effects.append(Unicast(self.holder, order.BUF[self.me, lsn].raw))
 
     def _ask(self, order: Order, effects: list[Effect]) -> None:
         """Ask for the first that are missing; what came in the meantime out of order is not asked for."""
         _, seqs = order.wanted(min(self.config.max_requests, MAX_ENTRIES))
         if seqs:
             self._stats["requests"] += 1
-            effects.append(Unicast(self.sequencer, encode_resend(self._head(order, TOTAL_RESEND), seqs)))
+            effects.append(Unicast(self.holder, encode_resend(self._head(order, TOTAL_RESEND), seqs)))
