@@ -98,6 +98,10 @@ class ViewChange(Participant):
         """Whether this participant is a later life of the member it votes for."""
         return self._unsettled is None
 
+    @property
+    def _others(self) -> list[NodeId]:
+        return [node for node in self.view.members if node != self._me]
+
     # --- the exchange ---------------------------------------------------------------------------
 
     def begin(self, now_us: int, detected: bool, effects: list[Effect]) -> None:
@@ -229,7 +233,17 @@ class ViewChange(Participant):
         )
 
     def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
-        return self._fetch(decode_decision(value), (source,), source, effects)
+        """Whether all that a proposal names is here; who proposes it has it, if it is not a later life.
+
+        Later lives need none of it: what all who had it have lost holds up nobody.
+        """
+        told = self.exchange.summaries.get(source)
+        if self.ghost and told is not None and told.ghost:
+            return True
+        decision = decode_decision(value)
+        if source == self._me:  # it was proposed before, by somebody else
+            return self._fetch(decision, self._others, 0, effects)
+        return self._fetch(decision, (source,), source, effects)
 
     # --- rounds ---------------------------------------------------------------------------------
 
@@ -275,7 +289,7 @@ class ViewChange(Participant):
         """What was agreed on, once it is all here; who has nothing to settle needs none of it."""
         if self.ghost:
             return Settled(decision.upto, {})
-        sources = [self._has_all, *(node for node in self.view.members if node != self._me)]
-        if not self._fetch(decision, [node for node in sources if node], self._has_all, effects):
+        sources = [self._has_all, *self._others] if self._has_all else self._others
+        if not self._fetch(decision, sources, self._has_all, effects):
             return None
         return Settled(decision.upto, self.exchange.select(decision.ranges))

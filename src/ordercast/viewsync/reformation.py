@@ -123,8 +123,13 @@ class Reformation(ViewChange):
         return max(able, key=lambda node: (summaries[node].upto, -node), default=0)
 
     def _needed(self, value: bytes) -> Sequence[NodeId]:
-        """Phase III: all who are on the new list and were invited have to vote "Yes"."""
+        """Phase III: all who are on the new list and were invited have to vote "Yes".
+
+        Not so for a list that was announced before: it stands, and who had what belongs to it may be gone.
+        """
         assert self._ballot is not None, "only an originator counts"
+        if self._ballot.locked is not None:
+            return ()
         listed = {member.node for member in decode_decision(value).members}
         return [node for node in self._ballot.answered if node in listed]
 
