@@ -18,7 +18,7 @@ def message(number: int) -> Batch:
 def told() -> Story:
     """p and q go from pqr over (pq) to pq; q delivers a b, p delivers b a; r halts, comes back."""
     rows: list[Row] = []
-    p, q, r = (Recorder(node, rows) for node in (1, 2, 3))
+    p, q, r = (Recorder(node, rows, True, bytes.decode) for node in (1, 2, 3))
     for record in (p, q, r):
         record.install(0, Configuration(RING, Kind.REGULAR, (1, 2, 3)))
     for record, order in ((p, (2, 1)), (q, (1, 2))):
@@ -26,8 +26,11 @@ def told() -> Story:
         record.install(2, Configuration(ConfigurationId(7, 1), Kind.TRANSITIONAL, (1, 2)))
         record.deliver(3, message(order[1]))
         record.install(4, Configuration(ConfigurationId(8, 1), Kind.REGULAR, (1, 2)))
+    p.packet(5, "packet_sent", b"ack")
     r.halt(5)
     r.restart(6, 1)
+    p.packet(6, "packet_sent", b"ack")
+    q.packet(6, "packet_received", b"ack")
     r.install(7, Configuration(ConfigurationId(12, 3), Kind.REGULAR, (3,)))
     q.crash(8)
     names = {MessageId(1, 0, 1): "a", MessageId(1, 0, 2): "b"}
@@ -97,6 +100,28 @@ def test_a_new_life_comes_from_no_state() -> None:
         "r entered gather so 0 times; it did from nothing because member left (1), "
         "from nothing because started (1)"
     ]
+
+
+def test_packets_are_sent_and_received_at_least_so_often_or_never() -> None:
+    assert problems("p sends ack") == []
+    assert problems("p sends ack (2nd)") == []
+    assert problems("p sends ack (3rd)") == ["p sent ack 2 times"]
+    assert problems("p sends ack (2nd) after 6us") == ["p sent ack 1 times"]
+    assert problems("q r receives ack") == ["r received ack 0 times"]
+    assert problems("q never sends ack") == []
+    assert problems("p never sends ack before 5us") == []
+    assert problems("p q never receives ack") == ["q received ack 1 times"]
+
+
+def test_what_one_of_all_has_to_do_any_of_them_may() -> None:
+    assert problems("any receives ack") == []
+    assert problems("any enters commit from gather because consensus") == []
+    assert problems("any receives req") == [f"{name} received req 0 times" for name in "pqr"]
+
+
+def test_a_node_that_halted_did_not_never_halt() -> None:
+    assert problems("p q never halts") == []
+    assert problems("p r never halts") == ["r halted 1 times"]
 
 
 def test_a_node_crashes_in_a_state() -> None:

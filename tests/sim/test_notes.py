@@ -3,6 +3,8 @@ from __future__ import annotations
 from ordercast.sim.faults import IT, At, Crash, Cut, Heal, Partition, When
 from ordercast.sim.notes import notes
 from ordercast.sim.world import Change
+from ordercast.trace.recorder import Recorder
+from ordercast.trace.schema import Row
 
 CHANGES = (
     Change(10, 1, "gather", "started"),
@@ -28,6 +30,15 @@ def test_a_fault_that_waits_for_a_state_is_told_when_it_was_entered() -> None:
 def test_anybody_counts_where_nobody_is_named() -> None:
     fault = When(None, "gather", Partition(((1,), (2,))), nth=2)
     assert notes([fault], CHANGES) == [(15, "partition 1 | 2 (2 entered gather)")]
+
+
+def test_a_fault_that_waits_for_a_packet_is_told_when_it_was_sent() -> None:
+    rows: list[Row] = []
+    for time_us in (10, 20):
+        Recorder(2, rows, True, bytes.decode).packet(time_us, "packet_sent", b"ack")
+    fault = When(2, "ack", Crash(IT), nth=2, delay_us=3, event="sends")
+    assert notes([fault], CHANGES, rows) == [(23, "crash 2 (2 sent ack)")]
+    assert notes([fault], CHANGES) == []
 
 
 def test_what_never_came_about_is_not_told() -> None:

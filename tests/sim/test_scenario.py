@@ -61,6 +61,11 @@ def play(expectations: str, violations: Sequence[Violation] = ()) -> Report:
         "q never delivers b",
         "r enters quiet",
         "q enters quiet (2nd)",
+        "p sends order (2nd)",
+        "q receives order",
+        "p q never sends ask",
+        "any sends ask",
+        "p q r never halts",
         "same-order p q r",
         "clean",
     ],
@@ -82,6 +87,9 @@ def test_an_expectation_comes_true(expectation: str) -> None:
         ("p never delivers a", "p delivered a"),
         ("r enters quiet (2nd)", "r entered quiet 1 times"),
         ("p halts", "p did not halt"),
+        ("q sends order", "q sent order 0 times"),
+        ("p never sends order", "p sent order 2 times"),
+        ("any halts", "r did not halt"),
     ],
 )
 def test_a_failed_expectation_says_what_happened_instead(expectation: str, because: str) -> None:
@@ -140,6 +148,21 @@ def test_others_start_later_by_restart_in_their_first_life() -> None:
     assert report.ok, str(report)
     assert report.world.hosts[2].incarnation == 0
     assert {row[4] for row in report.world.rows} == {"install", "submit", "deliver"}
+
+
+def test_a_packet_is_lost_and_another_is_waited_for() -> None:
+    text = """
+        nodes p q r
+        at 0ms lose p -> r order (2nd)
+        when p sends order (2nd) +1ms p sends c
+        at 1ms p sends a b
+        until 9ms
+        expect p q delivers a b c
+        expect r never delivers b c
+    """
+    report = run(parse(text), {"toy": toy()})
+    assert report.ok, str(report)
+    assert not report.world.network.links.doomed
 
 
 def test_load_runs_beside_named_messages() -> None:
@@ -208,7 +231,13 @@ def test_statements_become_data() -> None:
         ("nodes p q\nat 3ms p sends a*x", "expected the name of a message, such as a or"),
         ("nodes p\nwhen p recovers crash p", "written like: when p enters STATE"),
         ("nodes p\nwhen p enters x (two) crash p", "expected 1st, 2nd, 3rd or so, found 'two'"),
+        ("nodes p\nwhen p sends x", "written like: when p enters STATE"),
+        ("nodes p q\nat 3ms lose p -> q", r"written like 'lose p -> q ack, or lose p -> q ack \(2nd\)'"),
+        ("nodes p q\nat 3ms lose p -> q ack (0th)", "expected 1st, 2nd, 3rd or so, found '0th'"),
         ("nodes p\nexpect p explodes", "line 2: expected one of: clean, same-order"),
+        ("nodes p\nexpect p never installs p", "p never delivers, halts, sends, receives"),
+        ("nodes p\nexpect p never sends ack (2nd)", "p sends ack .2nd., or p never sends ack"),
+        ("nodes p\nexpect p sends", "expected something behind 'sends'"),
         ("nodes p\nexpect p installs", "expected something behind 'installs'"),
         ("nodes p\nexpect p installs pz", "no node is called 'z'"),
         ("nodes p q\nexpect p installs ()", "expected a membership"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from toy_sequencer import Sequencer, sequencers
+from toy_sequencer import Sequencer, kind_of, sequencers
 
 from ordercast.core.contract import Effect, Event, Gone, Halt
 from ordercast.core.identity import NodeId
@@ -34,7 +34,7 @@ def toy(**changes: Any) -> Protocol:
         states=("starting", "running", "quiet"),
         settled="running",
         draw_settings=lambda stream, nodes, lan: {},
-        kind_of=lambda data: None,
+        kind_of=kind_of,
         promises="nothing",
         checks={},
     )

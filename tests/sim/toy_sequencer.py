@@ -39,6 +39,11 @@ QUIET_US = 50_000
 WORDS = tuple(Guarantee)
 
 
+def kind_of(data: bytes) -> str | None:
+    """What a packet is called."""
+    return {ASK: "ask", ORDER: "order"}.get(data[0])
+
+
 class Sequencer:
     def __init__(self, node: NodeId, nodes: Sequence[NodeId], room: int = 1 << 20) -> None:
         self.node = node

@@ -17,10 +17,11 @@ from ordercast.draw.spacetime import Note, tell
 from ordercast.draw.terminal import Drawing
 from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.campaign import Campaign, trace_name
-from ordercast.sim.faults import parse_time, time_text
+from ordercast.sim.faults import time_text
 from ordercast.sim.fuzz import Case, Cuts, Result, is_ending, plan
 from ordercast.sim.fuzz import run as run_case
 from ordercast.sim.notes import notes
+from ordercast.sim.reading import parse_time
 from ordercast.sim.world import World
 from ordercast.trace.writer import TraceWriter
 

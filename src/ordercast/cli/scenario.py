@@ -71,7 +71,9 @@ def _show(file: Path, story: Scenario, report: Report, draw: bool) -> None:
     if draw:
         who = ", ".join(f"{name} is {node}" for name, node in story.nodes.items())
         SAY.print(f"[bright_black]{who}[/]")
-        SAY.print(Drawing(tell(report.world.rows), notes(story.faults, report.world.changes)))
+        SAY.print(
+            Drawing(tell(report.world.rows), notes(story.faults, report.world.changes, report.world.rows))
+        )
         SAY.print()
     for outcome in report.outcomes:
         SAY.print("  " + verdict(outcome.ok, escape(outcome.expectation.text)))

@@ -8,13 +8,14 @@ exists.
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 from ordercast.core.identity import MessageId, NodeId
-from ordercast.sim.faults import each_name, node_called, parse_ordinal, parse_time
+from ordercast.sim.faults import each_name
+from ordercast.sim.reading import node_called, parse_ordinal, parse_time
 from ordercast.sim.world import Change
 from ordercast.trace.schema import Row
 
@@ -81,6 +82,8 @@ class Story:
         self.halted: Counter[NodeId] = Counter()
         self.crashed: dict[NodeId, list[str]] = {}
         """The states in which a node crashed."""
+        self.packets: defaultdict[tuple[NodeId, str, str], list[int]] = defaultdict(list)
+        """When a node sent and received packets of each kind, if that was traced."""
         waiting = deque(changes)
         state: dict[NodeId, str] = {}
         for row in rows:
@@ -108,6 +111,8 @@ class Story:
             state.pop(node, None)
         elif event == "crash":
             self.crashed.setdefault(node, []).append(state.pop(node, "nothing"))
+        elif event in ("packet_sent", "packet_received"):
+            self.packets[node, event, str(row[19])].append(time_us)
         elif event == "deliver":
             assert row[9] is not None
             assert row[10] is not None
@@ -178,9 +183,10 @@ class Enters(NamedTuple):
 
 
 class Halts(NamedTuple):
-    """The machine ended its own life."""
+    """The machine ended its own life; or never did."""
 
     nodes: tuple[NodeId, ...]
+    ever: bool = True
 
 
 class Crashes(NamedTuple):
@@ -188,6 +194,17 @@ class Crashes(NamedTuple):
 
     nodes: tuple[NodeId, ...]
     state: str
+
+
+class Packets(NamedTuple):
+    """Packets of a kind, sent or received at least so often; 0 is never."""
+
+    nodes: tuple[NodeId, ...]
+    event: str
+    """As in a trace."""
+    kind: str
+    times: int
+    span: Span = ALWAYS
 
 
 class SameOrder(NamedTuple):
@@ -200,8 +217,18 @@ class Clean(NamedTuple):
     """The auditor finds nothing."""
 
 
-OfNodes: TypeAlias = Installs | InstallsAtMost | EndsIn | Delivers | NeverDelivers | Enters | Halts | Crashes
-Expected: TypeAlias = OfNodes | SameOrder | Clean
+OfNodes: TypeAlias = (
+    Installs | InstallsAtMost | EndsIn | Delivers | NeverDelivers | Enters | Halts | Crashes | Packets
+)
+
+
+class OfAny(NamedTuple):
+    """What is expected of at least one of all nodes."""
+
+    what: OfNodes
+
+
+Expected: TypeAlias = OfNodes | OfAny | SameOrder | Clean
 
 
 class Expectation(NamedTuple):
@@ -237,17 +264,27 @@ def parse_expectation(text: str, nodes: Mapping[str, NodeId]) -> Expected:
         return Clean()
     if text.startswith("same-order "):
         return SameOrder(_nodes(text.removeprefix("same-order "), nodes))
-    match = re.fullmatch(
-        r"(.+?) (installs|ends in|never delivers|delivers|enters|halts|crashes in)(?: (.+))?", text
-    )
-    if match is None:
+    match = re.fullmatch(rf"(.+?) (never )?({'|'.join(_VERBS)})(?: (.+))?", text)
+    if match is None or (match[2] and match[3] not in _NEGATED):
         raise ValueError(
-            "expected one of: clean, same-order p q, p installs …, p ends in …, p delivers …,"
-            " p never delivers …, p enters …, p halts, p crashes in …"
+            "expected one of: clean, same-order p q, p installs …, p ends in …, p delivers …, p enters …,"
+            " p halts, p crashes in …, p sends …, p receives …; or p never "
+            f"{', '.join(_NEGATED)}; or any in place of p"
         )
-    who, verb, rest = _nodes(match[1], nodes), match[2], match[3] or ""
+    if match[1] == "any":
+        return OfAny(_of_nodes(tuple(nodes.values()), bool(match[2]), match[3], match[4] or "", nodes))
+    return _of_nodes(_nodes(match[1], nodes), bool(match[2]), match[3], match[4] or "", nodes)
+
+
+_VERBS = ("installs", "ends in", "delivers", "enters", "halts", "crashes in", "sends", "receives")
+_NEGATED = ("delivers", "halts", "sends", "receives")
+
+
+def _of_nodes(
+    who: tuple[NodeId, ...], never: bool, verb: str, rest: str, nodes: Mapping[str, NodeId]
+) -> OfNodes:
     if verb == "halts":
-        return Halts(who)
+        return Halts(who, not never)
     if not rest:
         raise ValueError(f"expected something behind {verb!r}")
     if verb == "installs":
@@ -257,7 +294,9 @@ def parse_expectation(text: str, nodes: Mapping[str, NodeId]) -> Expected:
         return Installs(who, tuple(_element(part.strip(), nodes) for part in rest.split(",")), span)
     if verb == "ends in":
         return EndsIn(who, _membership(rest, nodes))
-    if verb == "never delivers":
+    if verb in ("sends", "receives"):
+        return _packets(who, never, "packet_sent" if verb == "sends" else "packet_received", rest)
+    if never:
         return NeverDelivers(who, tuple(each_name(rest.split())))
     if verb == "enters":
         return _enters(who, rest)
@@ -274,6 +313,14 @@ def _span(text: str) -> tuple[str, Span]:
     assert match is not None
     after, before = match[2], match[3]
     return match[1], Span(parse_time(after) if after else 0, parse_time(before) if before else None)
+
+
+def _packets(who: tuple[NodeId, ...], never: bool, event: str, text: str) -> Packets:
+    text, span = _span(text)
+    match = re.fullmatch(r"(\S+)(?: \((\w+)\))?", text)
+    if match is None or (never and match[2]):
+        raise ValueError("expected it to be written like: p sends ack (2nd), or p never sends ack")
+    return Packets(who, event, match[1], 0 if never else parse_ordinal(match[2]) if match[2] else 1, span)
 
 
 def _enters(who: tuple[NodeId, ...], text: str) -> Enters:
@@ -318,8 +365,10 @@ def judge(expected: Expected, story: Story, name: Mapping[NodeId, str], audit: S
         case SameOrder(nodes):
             pairs = combinations(nodes, 2)
             return [problem for p, q in pairs for problem in _same_order(story, name, p, q)]
-    problems = ((node, _judge_node(expected, story, name, node)) for node in expected.nodes)
-    return [f"{name[node]} {problem}" for node, problem in problems if problem is not None]
+    of_all = expected.what if isinstance(expected, OfAny) else expected
+    told = ((node, _judge_node(of_all, story, name, node)) for node in of_all.nodes)
+    problems = [f"{name[node]} {problem}" for node, problem in told if problem is not None]
+    return [] if isinstance(expected, OfAny) and len(problems) < len(of_all.nodes) else problems
 
 
 def _judge_node(expected: OfNodes, story: Story, name: Mapping[NodeId, str], node: NodeId) -> str | None:
@@ -344,9 +393,13 @@ def _judge_node(expected: OfNodes, story: Story, name: Mapping[NodeId, str], nod
                 return f"delivered {' '.join(unwanted)}"
         case Enters():
             return _judge_enters(expected, story.entered.get(node, []))
-        case Halts():
-            if not story.halted[node]:
-                return "did not halt"
+        case Halts(_, ever):
+            if bool(story.halted[node]) is not ever:
+                return "did not halt" if ever else f"halted {story.halted[node]} times"
+        case Packets(_, event, kind, times, span):
+            count = sum(time_us in span for time_us in story.packets[node, event, kind])
+            if count < times or (count and not times):
+                return f"{event.removeprefix('packet_')} {kind} {count} times"
         case Crashes(_, state):
             if state not in story.crashed.get(node, []):
                 return "crashed in " + (", ".join(story.crashed.get(node, [])) or "no state")

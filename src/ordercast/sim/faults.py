@@ -1,8 +1,8 @@
 """What can go wrong in a world, when, and how it is written down.
 
 An *action* is something done to the world (`Crash`, `Partition`, …); a *fault* is an action and when it
-happens: `At` a time, or `When` a machine enters a state. Both are data, and both have one text form,
-the one of scenario files: ``str(fault)`` writes it and `parse_action` reads it.
+happens: `At` a time, or `When` a machine enters a state or sends a packet. Both are data, and both have one
+text form, the one of scenario files: ``str(fault)`` writes it and `ordercast.sim.reading` reads it.
 
     crash s                  crash s after 3 effects      restart s        restart s without disk
     pause s                  resume s                     slow s 500us     unslow s
@@ -10,19 +10,20 @@ the one of scenario files: ``str(fault)`` writes it and `parse_action` reads it.
     brake s                  unbrake s                    gone s at t
     cut p -> q               uncut p -> q                 burst 0.3 for 20ms
     clog p -> q              clog p -> q by 5ms           unclog p -> q
+    lose p -> q ack          lose p -> q ack (2nd)
     p sends a                p sends a x*50 size 1000 safe               p sends a k=2
 
 An action that does not apply (crash of a node that is down) does nothing. In the action of a `When`,
-``it`` is the node that entered the state.
+``it`` is the node that entered the state, or sent the packet.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import partial
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -30,7 +31,7 @@ from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sim.world import World
 
 IT: NodeId = 0
-"""Stands for the node that entered the state, in the action of a `When`."""
+"""Stands for the node that a `When` is about, in its action."""
 
 Names: TypeAlias = Callable[[NodeId], str]
 
@@ -41,20 +42,6 @@ def time_text(time_us: int) -> str:
         if time_us >= unit:
             return f"{Decimal(time_us) / unit:f}{name}"
     return f"{time_us}us" if time_us else "0ms"
-
-
-_TIME = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s)")
-
-
-def parse_time(text: str) -> int:
-    """Microseconds of a time such as ``12us``, ``1.5ms`` or ``3s``."""
-    match = _TIME.fullmatch(text)
-    if match is None:
-        raise ValueError(f"expected a time such as 20ms, 1.5s or 300us, found {text!r}")
-    scaled = Decimal(match[1]) * {"s": 1_000_000, "ms": 1_000}.get(match[2], 1)
-    if scaled != int(scaled):
-        raise ValueError(f"{text!r} is finer than a microsecond")
-    return int(scaled)
 
 
 class Action(msgspec.Struct, frozen=True, tag=True):
@@ -169,6 +156,16 @@ class Unclog(Action, frozen=True):
     to: NodeId
 
 
+class Lose(Action, frozen=True):
+    """The n-th packet of a kind that goes in this direction from now on is lost."""
+
+    source: NodeId
+    to: NodeId
+    kind: str
+    """As `Protocol.kind_of` names it."""
+    nth: int = 1
+
+
 class Burst(Action, frozen=True):
     """For a while each reception is lost with this probability."""
 
@@ -222,6 +219,8 @@ def apply(world: World, action: Action) -> None:
             links.clog(source, to, delay_us)
         case Unclog(source, to):
             world.network.unclog(world.now, source, to)
+        case Lose(source, to, kind, nth):
+            links.lose(source, to, nth, lambda data: world.kind_of(data) == kind)
         case Burst(loss, duration_us):
             links.begin_burst(loss)
             world.at(world.now + duration_us, lambda: links.end_burst(loss))
@@ -263,6 +262,8 @@ def action_text(action: Action, name: Names = _plain_name) -> str:
             return f"clog {name(source)} -> {name(to)} by {time_text(delay_us)}"
         case Cut(source, to) | Uncut(source, to) | Clog(source, to) | Unclog(source, to):
             return f"{verb} {name(source)} -> {name(to)}"
+        case Lose(source, to, kind, nth):
+            return f"lose {name(source)} -> {name(to)} {kind}{_nth(nth)}"
         case Burst(loss, duration_us):
             return f"burst {loss} for {time_text(duration_us)}"
         case Crash(node) | Restart(node) | Pause(node) | Resume(node) | Unslow(node) | Leave(node):
@@ -296,25 +297,26 @@ class At(msgspec.Struct, frozen=True, tag=True):
 
 
 class When(msgspec.Struct, frozen=True, tag=True):
-    """An action that follows when a machine enters a state for the n-th time. It happens once."""
+    """An action that follows when a machine does something for the n-th time. It happens once."""
 
     node: NodeId | None
-    """Whose changes count; None is anybody's, counted together."""
+    """Who has to do it; None is anybody, counted together."""
     state: str
+    """The state that it enters, or the kind of packet that it sends."""
     do: Actions
     nth: int = 1
     delay_us: int = 0
     before_us: int | None = None
     """It does not happen at or after this time."""
+    event: Literal["enters", "sends"] = "enters"
 
     def text(self, name: Names = _plain_name) -> str:
         """As in a scenario file."""
         who = "any" if self.node is None else name(self.node)
-        nth = "" if self.nth == 1 else f" ({_ordinal(self.nth)})"
         delay = "" if not self.delay_us else f" +{time_text(self.delay_us)}"
         before = "" if self.before_us is None else f" before {time_text(self.before_us)}"
         action = action_text(self.do, lambda node: "it" if node == IT else name(node))
-        return f"when {who} enters {self.state}{nth}{before}{delay} {action}"
+        return f"when {who} {self.event} {self.state}{_nth(self.nth)}{before}{delay} {action}"
 
     def __str__(self) -> str:
         return self.text()
@@ -337,23 +339,19 @@ Actions: TypeAlias = (
     | Uncut
     | Clog
     | Unclog
+    | Lose
     | Burst
     | Send
 )
 Fault: TypeAlias = At | When
 
 
-def _ordinal(number: int) -> str:
+def _nth(number: int) -> str:
+    """Which of several, behind what it is one of; nothing for the first."""
+    if number == 1:
+        return ""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
-
-
-def parse_ordinal(text: str) -> int:
-    """The number that ``1st``, ``2nd``, ``3rd``, … stand for."""
-    match = re.fullmatch(r"(\d+)(?:st|nd|rd|th)", text)
-    if match is None or int(match[1]) < 1:
-        raise ValueError(f"expected 1st, 2nd, 3rd or so, found {text!r}")
-    return int(match[1])
+    return f" ({number}{ending})"
 
 
 def schedule(world: World, faults: Iterable[Fault]) -> None:
@@ -362,18 +360,18 @@ def schedule(world: World, faults: Iterable[Fault]) -> None:
         if isinstance(fault, At):
             world.at(fault.at_us, partial(apply, world, fault.do))
         else:
-            world.watch(_Trigger(world, fault))
+            (world.watch if fault.event == "enters" else world.watch_sent)(_Trigger(world, fault))
 
 
 class _Trigger:
-    """Waits for the change of state that a `When` names."""
+    """Waits for what a `When` names."""
 
     def __init__(self, world: World, fault: When) -> None:
         self._world = world
         self._fault = fault
         self._left = fault.nth
 
-    def __call__(self, node: NodeId, state: str) -> None:
+    def __call__(self, node: NodeId, state: str | None) -> None:
         fault = self._fault
         if state != fault.state or fault.node not in (None, node):
             return
@@ -387,91 +385,3 @@ def _meant(action: Action, it: NodeId) -> Action:
     """The action with the node that `IT` stands for."""
     changes = {field: it for field in ("node", "source", "to") if getattr(action, field, None) == IT}
     return msgspec.structs.replace(action, **changes) if changes else action
-
-
-# --- reading ---------------------------------------------------------------------------------------
-
-
-def parse_action(words: Sequence[str], nodes: Mapping[str, NodeId]) -> Actions:
-    """Read an action from the words of its text. Says what was expected if it cannot."""
-    if len(words) > 1 and words[1] == "sends":
-        return _parse_send(node_called(words[0], nodes), " ".join(words[2:]))
-    verb = words[0] if words else ""
-    if verb not in _FORMS:
-        raise ValueError(f"expected an action ({', '.join(_FORMS)}, or p sends a), found {verb!r}")
-    pattern, make = _FORMS[verb]
-    match = re.fullmatch(pattern, " ".join(words[1:]))
-    if match is None:
-        raise ValueError(f"expected {verb!r} to be written like {_EXAMPLE[verb]!r}")
-    return make(lambda name: node_called(name, nodes), *match.groups())
-
-
-def _parse_send(node: NodeId, text: str) -> Send:
-    match = re.fullmatch(r"(.+?)(?: size (\d+))?(?: (safe|k=[1-7]))?", text)
-    if match is None:
-        raise ValueError("expected the names of messages, as in: p sends a b x*50 size 1000 safe")
-    names = tuple(match[1].split())
-    each_name(names)
-    guarantee = Guarantee(match[3]) if match[3] else Guarantee.AGREED
-    return Send(node, names, int(match[2]) if match[2] else 100, guarantee)
-
-
-def node_called(name: str, nodes: Mapping[str, NodeId]) -> NodeId:
-    """The node of that name."""
-    if name not in nodes:
-        raise ValueError(f"no node is called {name!r}; there are {' '.join(nodes)}")
-    return nodes[name]
-
-
-_NODE = r"(\S+)"
-_LINK = r"(\S+) -> (\S+)"
-Find: TypeAlias = Callable[[str], NodeId]
-
-
-def _partition(find: Find, text: str) -> Partition:
-    groups = tuple(tuple(map(find, group.split())) for group in text.split("|"))
-    members = [node for group in groups for node in group]
-    if len(set(members)) != len(members) or not all(groups):
-        raise ValueError("expected groups that are not empty and share no node")
-    return Partition(groups)
-
-
-_FORMS: dict[str, tuple[str, Callable[..., Actions]]] = {
-    "crash": (
-        _NODE + r"(?: after (\d+) effects)?",
-        lambda find, node, k: Crash(find(node), None if k is None else int(k)),
-    ),
-    "restart": (_NODE + "( without disk)?", lambda find, node, lost: Restart(find(node), lost is None)),
-    "pause": (_NODE, lambda find, node: Pause(find(node))),
-    "resume": (_NODE, lambda find, node: Resume(find(node))),
-    "slow": (_NODE + r" (\S+)", lambda find, node, cost: Slow(find(node), parse_time(cost))),
-    "unslow": (_NODE, lambda find, node: Unslow(find(node))),
-    "partition": ("(.+)", _partition),
-    "heal": ("", lambda find: Heal()),
-    "cut": (_LINK, lambda find, a, b: Cut(find(a), find(b))),
-    "uncut": (_LINK, lambda find, a, b: Uncut(find(a), find(b))),
-    "clog": (
-        _LINK + r"(?: by (\S+))?",
-        lambda find, a, b, by: Clog(find(a), find(b), None if by is None else parse_time(by)),
-    ),
-    "unclog": (_LINK, lambda find, a, b: Unclog(find(a), find(b))),
-    "burst": (r"(0(?:\.\d+)?|1(?:\.0)?) for (\S+)", lambda find, p, d: Burst(float(p), parse_time(d))),
-    "leave": (_NODE, lambda find, node: Leave(find(node))),
-    "brake": (_NODE, lambda find, node: Brake(find(node))),
-    "unbrake": (_NODE, lambda find, node: Unbrake(find(node))),
-    "gone": (r"(\S+) at (\S+)", lambda find, node, to: Gone(find(node), find(to))),
-}
-"""How each action is written behind its verb, and what makes it of the parts."""
-
-_EXAMPLE = {
-    "crash": "crash p, or crash p after 3 effects",
-    "restart": "restart p, or restart p without disk",
-    "slow": "slow p 500us",
-    "partition": "partition p q | r s",
-    "heal": "heal",
-    "clog": "clog p -> q, or clog p -> q by 5ms",
-    "burst": "burst 0.3 for 20ms",
-    "gone": "gone p at q",
-    **{verb: f"{verb} p" for verb in ("pause", "resume", "unslow", "leave", "brake", "unbrake")},
-    **{verb: f"{verb} p -> q" for verb in ("cut", "uncut", "unclog")},
-}

@@ -1,4 +1,4 @@
-"""What stands between two nodes: partitions, one-way cuts, clogs and bursts of loss.
+"""What stands between two nodes: partitions, one-way cuts, clogs, lost packets and bursts of loss.
 
 The network asks here only while something is wrong (`Links.calm` is False): the common path costs one
 test. A packet is judged when it goes onto the wire; what is already in flight arrives.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ordercast.core.contract import Packet
@@ -28,6 +28,24 @@ class Held(NamedTuple):
     unicast: bool
 
 
+class Doomed:
+    """A packet that is going to be lost: the n-th in one direction that is of a certain sort."""
+
+    __slots__ = ("left", "link", "meant")
+
+    def __init__(self, link: Link, left: int, meant: Callable[[bytes], bool]) -> None:
+        self.link = link
+        self.left = left
+        self.meant = meant
+
+    def is_it(self, link: Link, data: bytes) -> bool:
+        """Whether this is the packet. Counts those before it."""
+        if self.link != link or not self.meant(data):
+            return False
+        self.left -= 1
+        return not self.left
+
+
 class Links:
     """The present faults of the links between nodes."""
 
@@ -40,6 +58,8 @@ class Links:
         self._clogged: dict[Link, int | None] = {}
         self._held: dict[Link, deque[Held]] = {}
         self._bursts: list[float] = []
+        self.doomed: list[Doomed] = []
+        """Packets that are to be lost and have not come yet."""
         self._chance = chance.random
 
     # --- changing them -------------------------------------------------------------------------
@@ -83,6 +103,11 @@ class Links:
         self._settle()
         return self._held.pop((source, to), ())
 
+    def lose(self, source: NodeId, to: NodeId, nth: int, meant: Callable[[bytes], bool]) -> None:
+        """Of the packets that `source` sends to `to` from now on and that are `meant`, the n-th is lost."""
+        self.doomed.append(Doomed((source, to), nth, meant))
+        self._settle()
+
     def begin_burst(self, loss: float) -> None:
         """From now on each reception is lost with this probability, on top of the network's own."""
         self._bursts.append(loss)
@@ -94,7 +119,7 @@ class Links:
         self._settle()
 
     def _settle(self) -> None:
-        self.calm = not (self._side or self._cut or self._clogged or self._bursts)
+        self.calm = not (self._side or self._cut or self._clogged or self._bursts or self.doomed)
 
     # --- asking --------------------------------------------------------------------------------
 
@@ -103,8 +128,14 @@ class Links:
         side = self._side
         return (source, to) not in self._cut and side.get(source, -1) == side.get(to, -1)
 
-    def obstacle(self, source: NodeId, to: NodeId) -> str | None:
+    def obstacle(self, source: NodeId, to: NodeId, data: bytes) -> str | None:
         """Why a packet sent now is lost; None if it is not. Draws from the stream of bursts."""
+        hit = [each for each in self.doomed if each.is_it((source, to), data)] if self.doomed else ()
+        for each in hit:
+            self.doomed.remove(each)
+        if hit:
+            self._settle()
+            return "lose"
         if (source, to) in self._cut:
             return "cut"
         if self._side.get(source, -1) != self._side.get(to, -1):

@@ -207,7 +207,7 @@ class Network:
 
     def _passes(self, source: NodeId, to: NodeId, packet: Packet, unicast: bool) -> int | None:
         """Extra delay on a link while not all is calm; None if the packet is lost or held."""
-        reason = self.links.obstacle(source, to)
+        reason = self.links.obstacle(source, to, packet.data)
         if reason is None:
             delay = self.links.held_up(source, to)
             if delay is not None:

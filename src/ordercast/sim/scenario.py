@@ -12,6 +12,8 @@ A line is a statement; ``#`` begins a comment; times are ``300us``, ``20ms`` or 
     at 400ms ACTION            something happens at a time
     when r enters recovery (2nd) before 3s +1ms ACTION
                                … or that much after a machine enters a state (any: whoever does)
+    when q sends ack (2nd) ACTION
+                               … or sends a packet of a kind, as the protocol names it
     until 3s                   how long it runs
 
 ACTION is a fault as in `ordercast.sim.faults` (in ``when`` the node may be called ``it``), or:
@@ -34,12 +36,17 @@ a transitional configuration is in parentheses. ``x*50`` stands for x1 to x50.
     expect r enters recovery (2nd)            at least so often
     expect r enters gather from commit because token lost    … in this way
     expect q halts                            it ended its life by itself
+    expect q never halts                      it did not
     expect q crashes in commit                it was in that state then
+    expect s sends req (2nd)                  a packet of that kind, at least so often
+    expect s receives copy                    it reached its machine at least so often
+    expect s never sends req                  not once;  ``never receives`` likewise
     expect same-order q r s t                 any two deliver what both deliver in the same order
     expect clean                              the auditor finds all that the protocol promises kept, and no
                                               payload was damaged
 
-``after 1s`` and ``before 2s`` behind ``installs`` and ``delivers`` say when that must have been.
+``after 1s`` and ``before 2s`` behind ``installs``, ``delivers``, ``sends`` and ``receives`` say when that
+must have been. ``any`` in place of nodes expects it of at least one of them all.
 """
 
 from __future__ import annotations
@@ -59,7 +66,9 @@ from ordercast.sim.expect import (
     Delivers,
     Expectation,
     NeverDelivers,
+    OfAny,
     Outcome,
+    Packets,
     Story,
     judge,
     parse_expectation,
@@ -71,14 +80,11 @@ from ordercast.sim.faults import (
     Send,
     When,
     each_name,
-    node_called,
-    parse_action,
-    parse_ordinal,
-    parse_time,
     schedule,
 )
 from ordercast.sim.network import NetworkConfig, preset
 from ordercast.sim.protocol import Protocol
+from ordercast.sim.reading import node_called, parse_action, parse_ordinal, parse_time
 from ordercast.sim.workload import Workload, drive
 from ordercast.sim.world import World
 
@@ -198,14 +204,14 @@ def _read_at(scenario: Scenario, rest: str) -> None:
     scenario.faults.append(At(parse_time(time), parse_action(action, scenario.nodes)))
 
 
-_WHEN = re.compile(r"(\S+) enters (\S+)(?: \((\w+)\))?(?: before (\S+))?(?: \+(\S+))? (.+)")
+_WHEN = re.compile(r"(\S+) (enters|sends) (\S+)(?: \((\w+)\))?(?: before (\S+))?(?: \+(\S+))? (.+)")
 
 
 def _read_when(scenario: Scenario, rest: str) -> None:
     match = _WHEN.fullmatch(rest)
     if match is None:
         raise ValueError("expected it to be written like: when p enters STATE (2nd) before 3s +1ms crash q")
-    who, state, nth, before, delay, action = match.groups()
+    who, event, state, nth, before, delay, action = match.groups()
     scenario.faults.append(
         When(
             None if who == "any" else node_called(who, scenario.nodes),
@@ -214,6 +220,7 @@ def _read_when(scenario: Scenario, rest: str) -> None:
             parse_ordinal(nth) if nth else 1,
             parse_time(delay) if delay else 0,
             parse_time(before) if before else None,
+            "sends" if event == "sends" else "enters",
         )
     )
 
@@ -303,9 +310,17 @@ def _world(scenario: Scenario, protocol: Protocol) -> World:
             scenario.seed,
             history=_CHANGES,
             application_queue=_APPLICATION_QUEUE,
+            packets=_speaks_of_packets(scenario),
         )
     except ValueError as error:
         raise ScenarioError(str(error)) from error
+
+
+def _speaks_of_packets(scenario: Scenario) -> bool:
+    expected = [expectation.what for expectation in scenario.expectations]
+    return any(isinstance(fault, When) and fault.event == "sends" for fault in scenario.faults) or any(
+        isinstance(what.what if isinstance(what, OfAny) else what, Packets) for what in expected
+    )
 
 
 def _audit(scenario: Scenario, world: World, protocol: Protocol) -> list[str]:

@@ -126,6 +126,8 @@ class World(Processors):
         self._application_queue = application_queue
         self._revive_us = revive_us
         self._watchers: list[Callable[[NodeId, str], None]] = []
+        self._watchers_sent: list[Callable[[NodeId, str | None], None]] = []
+        self.kind_of = kind_of
         self._ledger = Ledger()
         self._closed = False
         self.network = network.open(self.nodes, str(seed))
@@ -153,6 +155,11 @@ class World(Processors):
     def watch(self, watcher: Callable[[NodeId, str], None]) -> None:
         """Call `watcher(node, state)` whenever a machine says that it enters a state."""
         self._watchers.append(watcher)
+
+    def watch_sent(self, watcher: Callable[[NodeId, str | None], None]) -> None:
+        """Call `watcher(node, kind)` whenever a machine sends a packet, before it is on its way."""
+        self._watchers_sent.append(watcher)
+        self._carry[Multicast] = self._carry[Unicast] = self._send
 
     @property
     def handled(self) -> int:
@@ -405,8 +412,10 @@ class World(Processors):
         self.network.unicast(self.now, host.node, effect.to, effect.data)
 
     def _send(self, host: Host, effect: Multicast | Unicast) -> None:
-        """Where packets are traced, or sending takes time and packets leave one after another."""
+        """Where packets are traced or watched, or sending takes time and they leave one after another."""
         host.record.packet(self.now, "packet_sent", effect.data)
+        for watcher in self._watchers_sent:
+            watcher(host.node, self.kind_of(effect.data))
         if self._config.send_us:
             host.departs_us = max(host.departs_us, self.now) + self._config.send_us
             heappush(self._heap, (host.departs_us, self._tick(), self._depart, host, effect))
