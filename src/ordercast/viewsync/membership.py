@@ -216,8 +216,9 @@ class Membership(Joining):
         waited_for = self.orderer.waiting_for
         if self.orderer.cut_off:
             self._quit(effects)
-        elif self._detector.passive(now_us):
-            self._start(now_us, True, "member suspected", effects)
+        elif silent := self._detector.passive(now_us):
+            because = "token lost" if self.orderer.holder in silent else "member suspected"
+            self._start(now_us, True, because, effects)
         elif waited_for is not None and self._detector.active(now_us, (waited_for,)):
             self._start(now_us, not self._can_do_without(view), "member waited for suspected", effects)
         elif self.joiners(now_us):
@@ -246,6 +247,7 @@ class Membership(Joining):
         """What this member lacks is gone for good: leave of its own accord (004 §4.4.5)."""
         self.leaving = True
         assert self.view is not None, "an external is a member of a view"
+        self._shift("external gave up", effects)
         floor, upto, _ = self.orderer.unsettled()
         self.tell(Summary(self.view.turn, True, False, True, floor, upto, ()), effects)
         self._halt("cut off", effects)

@@ -24,12 +24,14 @@ NEXT: dict[State, dict[str, State]] = {
     },
     State.MEMBER: {
         "member suspected": State.CHANGING,
+        "token lost": State.CHANGING,
         "member waited for suspected": State.CHANGING,
         "member gone": State.CHANGING,
         "somebody joins": State.CHANGING,
         "leaving": State.CHANGING,
         "others change": State.CHANGING,
         "external returned": State.CHANGING,
+        "external gave up": State.CHANGING,
         "older group met": State.CHANGING,
     },
     State.CHANGING: {
