@@ -52,9 +52,9 @@ class Dtp(MovingSequencer):
     def _next(self, order: Order) -> NodeId:
         """LTM_m such that R[m] is the least (002 §3): of several, the first behind this member.
 
-        Never this member itself if there is another. Any fixed choice among equals gives what Fig. 1 shows;
-        this one lets the token of an idle group visit everybody, where the lowest number would leave it to
-        two members.
+        Never this member itself if there is another. The paper does not choose among equals. What it says of
+        Fig. 1 holds with this choice as with the lowest number, but here the token of an idle group visits
+        everybody, where the lowest number would leave it to two members.
         """
         core = order.core
         mine = core.index(self.me)

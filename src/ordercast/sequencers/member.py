@@ -94,8 +94,9 @@ class Member(ABC):
         except Malformed as bad:
             effects.append(Drop(str(bad)))
             return
-        if not self._take(order, sender, packet, effects):
-            effects.append(Drop("nothing new"))
+        unused = self._take(order, sender, packet, effects)
+        if unused:
+            effects.append(Drop(unused))
         self._go_on(order, effects)
 
     def timer(self, now_us: int, name: str, effects: list[Effect]) -> None:
@@ -194,8 +195,8 @@ class Member(ABC):
         return self._decode(data)
 
     @abstractmethod
-    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> bool:
-        """A packet arrived. Whether it said anything new."""
+    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
+        """A packet arrived. Why it is of no use, if it is of none."""
 
     @abstractmethod
     def _expired(self, order: Order, name: str, effects: list[Effect]) -> None:

@@ -94,7 +94,10 @@ class MovingSequencer(Member):
         """What this member has told the others that it has."""
         self._pause = (0, False)
         """During which hop this member waits for something to place, and whether in a hurry."""
+        self._giver: NodeId = NOBODY
+        """Who passed the token to the holder."""
         self._asked: NodeId = NOBODY
+        """Who was asked by name for what is missing."""
         self._msg_patience = Patience("msg", config.retry_us, config.retry_us)
         self._ack_patience = Patience("ack", config.retry_us, config.retry_us)
         self._req_patience = Patience("req", config.retry_us // LATE, config.retry_us)
@@ -118,6 +121,7 @@ class MovingSequencer(Member):
         """The first in the token list holds the token, and everybody knows (002 §4.1, "Initially")."""
         self.hop = 0
         self.holder = order.core[0]
+        self._giver = self._asked = NOBODY
         self.S_TOKEN = Token.HOLD if self.holder == self.me else Token.EMPT
         self._notified = 0
         self._pause = (-1, False)
@@ -136,7 +140,7 @@ class MovingSequencer(Member):
 
     # --- packets --------------------------------------------------------------------------------
 
-    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> bool:
+    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
         match packet:
             case Msg():
                 return self._on_msg(order, sender, packet, effects)
@@ -144,25 +148,25 @@ class MovingSequencer(Member):
                 return self._on_ack(order, sender, packet, effects)
             case Req():
                 self._on_req(order, sender, packet, effects)
-                return True
             case Copy():
                 return self._on_copy(order, packet)
             case Gone(floor):
                 self._cut_off = self._cut_off or order.hgsn < floor
-                return True
-        return False
+            case _:
+                return "unknown kind"
+        return ""
 
-    def _on_msg(self, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> bool:
+    def _on_msg(self, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> str:
         """002 §4.2, "Receiving MSG message"; 004 Fig. 16, lines 18–23."""
         if msg.origin not in order.R:
-            return False
+            return "not a member's"
         if self.NOTIFIES:
             order.learn(msg.origin, msg.hgsn)
         if order.receive(msg):
-            return True
+            return ""
         if self.S_TOKEN is Token.HOLD and sender == msg.origin and msg.key not in order.pending:
             self._answer_old_message(order, sender, msg, effects)
-        return False
+        return "duplicate"
 
     def _answer_old_message(self, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> None:
         """Its source has not heard that it has a place (004 Fig. 14)."""
@@ -172,35 +176,36 @@ class MovingSequencer(Member):
         elif msg.lsn <= order.floors[msg.origin]:
             effects.append(Unicast(sender, encode_numbers(self._head(order, GONE), order.floor)))
 
-    def _on_ack(self, order: Order, sender: NodeId, ack: Ack, effects: list[Effect]) -> bool:
+    def _on_ack(self, order: Order, sender: NodeId, ack: Ack, effects: list[Effect]) -> str:
         """002 §4.2, "Receiving ACK message"; 004 Fig. 16, lines 25–49."""
         if ack.turn != order.view.turn:
-            return False
+            return "other turn"
         news = [order.place(place, key, sender) for place, key in enumerate(ack.keys, ack.first)]
         order.learn(sender, ack.last)
         if ack.hop > self.hop:
-            self._token_moved(ack.hop, ack.next)
-            return True
+            self._token_moved(ack.hop, ack.next, sender)
+            return ""
         if self.S_TOKEN is Token.HOLD:  # its sender does not know that the token went on (004 Fig. 15)
             self._copy(order, sender, range(ack.last + 1, order.hgsn + 1), effects)
-        return any(news)
+        return "" if any(news) else "duplicate"
 
-    def _token_moved(self, hop: int, holder: NodeId) -> None:
+    def _token_moved(self, hop: int, holder: NodeId, giver: NodeId) -> None:
         self.hop = hop
         self.holder = holder
+        self._giver = giver
         self.S_TOKEN = Token.HOLD if holder == self.me else Token.EMPT
 
-    def _on_copy(self, order: Order, copy: Copy) -> bool:
+    def _on_copy(self, order: Order, copy: Copy) -> str:
         """Places that were asked for; and perhaps the sign that the token arrived."""
         if copy.turn != order.view.turn:
-            return False
+            return "other turn"
         for place, placed in copy.places:
             if placed.by in order.R:
                 order.place(place, (placed.node, placed.lsn), placed.by)
                 order.learn(placed.by, place)
         if self.S_TOKEN is Token.TRST and copy.hop >= self.hop:
             self.S_TOKEN = Token.EMPT
-        return True
+        return ""
 
     # --- ordering -------------------------------------------------------------------------------
 
@@ -247,7 +252,7 @@ class MovingSequencer(Member):
         ack = Ack(order.view.turn, self.hop + 1, first, following, tuple(keys))
         self._last_ack = encode_ack(self._head(order, ACK), ack)
         self._multicast(order, self._last_ack, effects)
-        self._token_moved(ack.hop, following)
+        self._token_moved(ack.hop, following, self.me)
         self._notified = ack.last
         if self.S_TOKEN is Token.EMPT:
             self.S_TOKEN = Token.TRST
@@ -263,11 +268,14 @@ class MovingSequencer(Member):
             self._notified = order.hgsn
 
     def _awaited(self, order: Order) -> NodeId | None:
-        """The next holder, until it answers; who was asked for what is missing; or who holds the token."""
+        """The next holder, until it answers (004 Fig. 18); the holder, while there is work for it (Fig. 20).
+
+        A holder waits for who passed it the token, or whom it asked, if it lacks something (Fig. 21).
+        """
         if self.S_TOKEN is Token.TRST:
             return self.holder
         if self.S_TOKEN is Token.HOLD:
-            return self._asked or None if order.known > order.hgsn else None
+            return self._asked or self._giver or None if order.known > order.hgsn else None
         busy = order.pending or order.known > order.hgsn or order.latest > min(order.stable, order.delivered)
         return self.holder if busy else None
 

@@ -9,6 +9,7 @@ when enough members are known to have it, and given up when all are (002 §4.1, 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 
 from ordercast.core.contract import Deliver, Effect, Stable
 from ordercast.core.identity import Batch, Guarantee, NodeId
@@ -156,11 +157,11 @@ class Order:
     # --- what is missing ------------------------------------------------------------------------
 
     @property
-    def missing(self) -> tuple[int, tuple[tuple[NodeId, int], ...]] | None:
-        """None if nothing is missing; else something that changes as soon as a part of it arrives."""
-        if self.known == self.hgsn and not self.gaps:
-            return None
-        return (self.hgsn, tuple(self.gaps.items()))
+    def missing(self) -> Hashable:
+        """None if nothing is missing; else something that changes as soon as the first of it arrives."""
+        if self.known > self.hgsn:
+            return self.hgsn
+        return tuple(self.gaps.items()) or None
 
     def wanted(self, limit: int) -> tuple[list[MessageKey], list[int]]:
         """The first messages and places that are missing, together at most ``limit``."""

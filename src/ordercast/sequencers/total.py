@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ordercast.core.contract import CancelTimer, Drop, Effect, SetTimer, Unicast
+from ordercast.core.contract import CancelTimer, Effect, SetTimer, Unicast
 from ordercast.core.identity import NodeId
 from ordercast.sequencers.member import BURST_BYTES, Member
 from ordercast.sequencers.order import Order
@@ -98,7 +98,7 @@ class Total(Member):
 
     def _begin(self, order: Order, effects: list[Effect]) -> None:
         """The first listed member is the sequencer: all members have chosen alike (003, "Sequencer")."""
-        self.holder = order.core[0]
+        self.holder = order.view.members[0]
         self.sequencing = self.holder == self.me
         self._acknowledged = 0
         self._own.clear()
@@ -134,7 +134,7 @@ class Total(Member):
                 return Bcast(seq, stable, msg)
         return self._decode(data)
 
-    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> bool:
+    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
         self._unaware.discard(sender)
         match packet:
             case Bcast(seq, stable, msg):
@@ -144,10 +144,10 @@ class Total(Member):
             case CumSeqAck(seq, stable):
                 self._on_cum_seq_ack(order, sender, seq, stable, effects)
             case Resend(seqs):
-                self._on_resend(order, sender, seqs, effects)
+                return self._on_resend(order, sender, seqs, effects)
             case NewView(first):
-                if first != FIRST:
-                    return False
+                if first != FIRST or sender != self.holder:
+                    return "other sequencer"
                 effects.append(Unicast(sender, self._head(order, TOTAL_NEW_VIEW_ACK)))
             case SeqAck(seq):
                 if seq == order.R[sender] + 1:
@@ -157,30 +157,30 @@ class Total(Member):
             case NewViewAck():
                 pass
             case _:
-                effects.append(Drop("not TOTAL's"))
-        return True
+                return "unknown kind"
+        return ""
 
-    def _on_bcast(self, order: Order, sender: NodeId, seq: int, stable: int, msg: Msg) -> bool:
+    def _on_bcast(self, order: Order, sender: NodeId, seq: int, stable: int, msg: Msg) -> str:
         """003, "Members": kept until it is the next one."""
         if sender != self.holder or msg.origin not in order.R:
-            return False
+            return "other sequencer" if sender != self.holder else "not a member's"
         order.receive(msg)
         fresh = order.place(seq, msg.key, sender)
         order.learn(sender, seq)
         order.learn(msg.origin, msg.hgsn)
         self._all_have(order, stable)
-        return fresh
+        return "" if fresh else "duplicate"
 
-    def _on_request(self, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> bool:
+    def _on_request(self, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> str:
         """003, "Sequencer": it gets the next sequence id, but only once."""
         if not self.sequencing or sender != msg.origin:
-            return False
+            return "other sequencer" if not self.sequencing else "not its sender's"
         order.learn(sender, msg.hgsn)
         if order.receive(msg):
-            return True
+            return ""
         if msg.key not in order.pending:  # it was broadcast, and has not come back to its sender
             self._tell(order, effects, sender)
-        return False
+        return "duplicate"
 
     def _on_cum_seq_ack(
         self, order: Order, sender: NodeId, seq: int, stable: int, effects: list[Effect]
@@ -200,16 +200,19 @@ class Total(Member):
             for member in order.R:
                 order.learn(member, stable)
 
-    def _on_resend(self, order: Order, sender: NodeId, seqs: tuple[int, ...], effects: list[Effect]) -> None:
+    def _on_resend(self, order: Order, sender: NodeId, seqs: tuple[int, ...], effects: list[Effect]) -> str:
         """003, "Retransmission"."""
+        if not self.sequencing:
+            return "other sequencer"
         room = BURST_BYTES
         for seq in seqs:
             placed = order.places.get(seq)
-            if placed is not None and room > 0 and self.sequencing:
+            if placed is not None and room > 0:
                 data = self._bcast(order, seq, order.BUF[placed.node, placed.lsn])
                 room -= len(data)
                 self._stats["retransmissions"] += 1
                 effects.append(Unicast(sender, data))
+        return ""
 
     # --- ordering -------------------------------------------------------------------------------
 
