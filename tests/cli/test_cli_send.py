@@ -156,7 +156,7 @@ def test_a_group_that_is_not_there() -> None:
     said = process("send", "orders", "x", "--seed", address, "--timeout", 0.5)
     assert said.code == 3
     port = int(address.rpartition(":")[2])
-    assert f"nobody at {address} shared a ring with this node within 0.5 s" in said.sentence
+    assert f"nobody at {address} shared a group with this node within 0.5 s" in said.sentence
     assert f"to the ports {port} and {port + 1} and back" in said.sentence
 
 

@@ -41,6 +41,7 @@ class _Real(Commands):
     modules: ClassVar = {
         "demo": "group_demo",
         **{name: name for name in ("node", "send", "listen", "status", "config", "keygen", "bench", "audit")},
+        "protocols": "protocols",
     }
 
 

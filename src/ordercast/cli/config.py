@@ -9,19 +9,17 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from ordercast.cli.options import Json
-from ordercast.cli.screen import SAY, Code, answer, verdict
+from ordercast.cli.options import Json, ProtocolName
+from ordercast.cli.screen import SAY, Code, answer, blaming, verdict
 from ordercast.errors import ConfigProblem
-from ordercast.protocols import protocol
+from ordercast.protocols import PROTOCOLS
+from ordercast.protocols import protocol as protocol_called
 from ordercast.runtime.config import NodeConfig, load
 from ordercast.runtime.explain import Explained, annotated, explain
-from ordercast.totem.config import TotemConfig
-
-SETTINGS: dict[str, type[msgspec.Struct]] = {"totem": TotemConfig}
-"""The settings of each protocol that a node can run."""
 
 
 def config(
+    protocol: ProtocolName = "totem",
     check: Annotated[
         Path | None, typer.Option("--check", metavar="FILE", help="Say whether this file is right.")
     ] = None,
@@ -30,17 +28,19 @@ def config(
     """Print a configuration file with every field, its meaning and its default; or check one.
 
     The file that is printed changes nothing as it is: put it into ring.toml, change what you need, and run
-    `ordercast node -c ring.toml`. Exit code of --check: 1 if the file has a mistake.
+    `ordercast node -c ring.toml`. With --protocol, it has the settings of that one. Exit code of --check: 1
+    if the file has a mistake.
     """
     if check is not None:
         _check(check, json)
     elif json:
-        settings = {name: _table(explain(struct)) for name, struct in SETTINGS.items()}
+        settings = {name: _table(explain(each.settings)) for name, each in PROTOCOLS.items()}
         fields = [field for field in explain(NodeConfig) if field.name != "protocol_settings"]
         answer({"fields": _table(fields), "protocols": settings})
     else:
-        ((name, struct),) = SETTINGS.items()
-        print(annotated(name, struct), end="")
+        with blaming("--protocol"):
+            chosen = protocol_called(protocol)
+        print(annotated(chosen.name, chosen.settings), end="")
 
 
 def _check(file: Path, json: bool) -> None:
@@ -66,7 +66,7 @@ def checked(found: NodeConfig) -> NodeConfig:
     """The configuration, if a node could be started with it as far as it alone can tell."""
     found.place()
     try:
-        protocol(found.protocol).make(found.protocol_settings)
+        protocol_called(found.protocol).make(found.protocol_settings)
     except ValueError as error:
         raise ConfigProblem(f"[{found.protocol}]: {error}") from error
     return found

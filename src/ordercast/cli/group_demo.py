@@ -23,8 +23,8 @@ from rich.text import Text
 
 from ordercast.cli.audit import show_violations, verdict_of
 from ordercast.cli.member import fail
-from ordercast.cli.options import Json
-from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse, verdict
+from ordercast.cli.options import Json, ProtocolName
+from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
 from ordercast.core.identity import NodeId
 from ordercast.demo.crew import Process, State
 from ordercast.demo.play import Act, Plan, Play, Result, counted, written
@@ -32,9 +32,12 @@ from ordercast.demo.proof import Entry, Page, Standing
 from ordercast.draw.words import duration
 from ordercast.draw.words import nodes as listed
 from ordercast.errors import OrdercastError
+from ordercast.protocols import protocol as protocol_called
 
 MOST_NODES = 9
 """A laptop has no more to give: each node is a process, and has to be scheduled in time."""
+FEWEST_OF_A_VIEW = 3
+"""Of two nodes one is no majority: a group that needs one would not go on without the other."""
 MOST_MESSAGES = 200_000
 """More would take the audit at the end too long."""
 REDRAW_S = 0.12
@@ -65,6 +68,7 @@ def demo(
             "--dir", file_okay=False, help="Where data, logs and trace go. [default: a temporary directory]"
         ),
     ] = None,
+    protocol: ProtocolName = "totem",
     json: Json = False,
 ) -> None:
     """Run a group of real processes on this machine; kill one, stop one, and prove the order.
@@ -78,9 +82,16 @@ def demo(
             f"{nodes * rate * seconds:,.0f} messages are too many to be audited at the end: choose --seconds "
             f"and --rate so that the nodes send at most {MOST_MESSAGES:,} together"
         )
+    with blaming("--protocol"):
+        chosen = protocol_called(protocol)
+    if chosen.primary_partition and nodes < FEWEST_OF_A_VIEW:
+        refuse(
+            f"{protocol} goes on with a majority only, which one of {nodes} nodes is not: choose --nodes "
+            f"{FEWEST_OF_A_VIEW} or more"
+        )
     place = _place(directory)
-    stage = Stage(ASIDE if json else SAY, nodes)
-    play = Play(Plan(nodes=nodes, seconds=seconds, rate=rate), place, stage)
+    stage = Stage(ASIDE if json else SAY, nodes, protocol)
+    play = Play(Plan(nodes=nodes, seconds=seconds, rate=rate, protocol=protocol), place, stage)
     try:
         with _interruptible(), stage:
             play.perform()
@@ -132,7 +143,7 @@ def _interruptible() -> Iterator[None]:
 class Stage:
     """What people see meanwhile: acts as they come, and on a terminal the nodes below them, live."""
 
-    def __init__(self, console: Console, nodes: int) -> None:
+    def __init__(self, console: Console, nodes: int, protocol: str) -> None:
         self._console = console
         self._acts = 0
         self._play: Play | None = None
@@ -140,7 +151,10 @@ class Stage:
         self._live: Live | None = None
         if console.is_terminal and not console.is_dumb_terminal:
             self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._say(f"[bold]{counted(nodes)} nodes[/] on this machine, a process each, sealed with a new key.")
+        self._say(
+            f"[bold]{counted(nodes)} nodes[/] on this machine, a process each, sealed with a new key; "
+            f"[bold]{protocol}[/] orders their messages."
+        )
 
     def _say(self, text: str, indent: int = 0) -> None:
         if self._live is None:

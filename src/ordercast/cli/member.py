@@ -40,6 +40,12 @@ KeyFile = Annotated[
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Allow other machines to be reached without a key.")
 ]
+OfProtocol = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol", metavar="NAME", help="What orders messages, as at all nodes; see `ordercast protocols`."
+    ),
+]
 TracedTo = Annotated[
     Path | None,
     typer.Option(
@@ -68,10 +74,15 @@ def configured(file: Path | None, **changes: Any) -> NodeConfig:
 
 
 def passing(
-    file: Path | None, seeds: Sequence[str] | None, key: Path | None, insecure: bool, trace: Path | None
+    file: Path | None,
+    seeds: Sequence[str] | None,
+    key: Path | None,
+    insecure: bool,
+    protocol: str | None,
+    trace: Path | None,
 ) -> NodeConfig:
     """For a member that comes and goes: the file tells how to reach the group, and where traces go."""
-    base = configured(file, key=key, insecure=insecure or None, trace=trace)
+    base = configured(file, key=key, insecure=insecure or None, protocol=protocol, trace=trace)
     if base.peers is not None and not seeds:
         refuse(
             f"{file} lists all peers, so that no further member is let in: use the API in one of them, or "
@@ -107,7 +118,7 @@ def _any_port(base: NodeConfig, seeds: Sequence[str]) -> str:
 
 @asynccontextmanager
 async def among_others(config: NodeConfig, timeout: float) -> AsyncIterator[Node]:
-    """A member that shares a ring with at least one other, and with all it knows unless that takes long."""
+    """A member that shares a group with at least one other, and with all it knows unless that takes long."""
     async with Node(config=config) as node:
         try:
             await node.wait_for(2, timeout)
@@ -136,7 +147,7 @@ def _not_reached(config: NodeConfig, node: Node, timeout: float) -> NotReached:
     seen = ", ".join(f"{count:,} {reason}" for reason, count in sorted(drops.items()))
     heard = f" Packets came but could not be used: {seen}." if seen else ""
     return NotReached(
-        f"nobody at {addresses} shared a ring with this node within {timeout:g} s.{heard} "
+        f"nobody at {addresses} shared a group with this node within {timeout:g} s.{heard} "
         f"Check {'; '.join(checks)}"
     )
 

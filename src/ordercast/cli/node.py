@@ -14,6 +14,7 @@ from ordercast.cli.member import (
     ConfigFile,
     Insecure,
     KeyFile,
+    OfProtocol,
     Seeds,
     TracedTo,
     configured,
@@ -41,6 +42,7 @@ def node(
     key: KeyFile = None,
     insecure: Insecure = False,
     trace: TracedTo = None,
+    protocol: OfProtocol = None,
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics there.")
     ] = None,
@@ -62,6 +64,7 @@ def node(
         key=key,
         insecure=insecure or None,
         trace=trace,
+        protocol=protocol,
         metrics=metrics,
         log=log,
     )

@@ -100,7 +100,9 @@ def faults(lines: Iterable[str], members: Iterable[NodeId], where: str = "") -> 
     return tuple(found)
 
 
-ProtocolName = Annotated[str, typer.Option("--protocol", help="Which protocol.", metavar="NAME")]
+ProtocolName = Annotated[
+    str, typer.Option("--protocol", help="Which protocol; see `ordercast protocols`.", metavar="NAME")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", help="Everything random follows from it.", min=0)]
 NodeRange = Annotated[

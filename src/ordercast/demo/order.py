@@ -4,7 +4,7 @@ The messages of a configuration are cut into *blocks* of so many packets. A node
 over everything about its messages: who sent them, in which life, their numbers, places and bytes. So what a
 node delivered until it was killed, or since it came, can be compared with what the others delivered.
 
-What may be compared is what extended virtual synchrony promises:
+What may be compared is what extended virtual synchrony promises, and view synchrony:
 
 - blocks that were delivered whole within the regular configuration are the same at all its members;
 - members that leave a configuration together, into the same next one, deliver the same to its very end.
@@ -47,7 +47,7 @@ class End(NamedTuple):
     ring: Ring
     members: tuple[NodeId, ...]
     together: tuple[NodeId, ...]
-    """Who leaves it together with this node; all, if it is not left but looked at."""
+    """Who leaves it together with this node, as far as it is told; all, if it is not left but looked at."""
     into: Ring | None
     """The next regular configuration."""
     messages: int
@@ -117,6 +117,8 @@ class Ledger:
 
     def close(self) -> None:
         """Nothing more comes: tell how the configuration stands, as if all left it together."""
+        if self.closed:
+            return
         self.closed = True
         if self._now is not None:
             self._end(None)

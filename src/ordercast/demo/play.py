@@ -40,6 +40,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How long messages flow, beside what the changes take."""
     rate: float = 200.0
     """Messages/s that each node sends."""
+    protocol: str = "totem"
 
     @property
     def killed(self) -> NodeId:
@@ -59,7 +60,7 @@ class Act(msgspec.Struct):
     caption: str
     outcome: str = ""
     took_s: float = 0.0
-    """From the blow until the ring is as it should be."""
+    """From the blow until the group is as it should be."""
     gap_s: float = 0.0
     """The longest time that a node which was left in peace was without a delivery."""
 
@@ -123,6 +124,7 @@ class Result(msgspec.Struct, kw_only=True):
             ],
             "order_equal": self.order_equal,
             "audit": self.audit.as_dict(),
+            "protocol": self.plan.protocol,
             "rate": self.plan.rate,
             "seconds": self.plan.seconds,
             "took_s": round(self.took_s, 1),
@@ -175,7 +177,7 @@ class Play:
             self._start(node, early=True)
         self._together(self.crew.nodes)
         act.took_s = self._since(self._begun, self.crew.nodes)
-        self._end(act, f"they form a ring after {written(act.took_s)}")
+        self._end(act, f"they form a group after {written(act.took_s)}")
 
     def _flow(self) -> None:
         rate = f"{self.plan.rate:,g} messages a second"
@@ -228,11 +230,15 @@ class Play:
         victim = self.plan.stopped
         act = self._begin("resume", f"Node {victim} goes on, as if nothing had happened", spared=victim)
         blow = time.monotonic()
-        self.crew.processes[victim].resume()
+        process = self.crew.processes[victim]
+        before = process.life
+        process.resume()
         self._together(self.crew.nodes)
         act.took_s = self._since(blow, self.crew.nodes)
         self._dwell(act)
-        self._end(act, f"it finds out, and is back in the ring after {written(act.took_s)}")
+        life = process.life
+        back = "back" if life is None or life == before else f"back as incarnation {life.incarnation}"
+        self._end(act, f"it finds out, and is {back} after {written(act.took_s)}")
 
     def _leave(self) -> None:
         act = self._begin("leave", "Nobody sends any more, and when all has arrived, everyone leaves")
@@ -279,6 +285,7 @@ class Play:
                 seeds=tuple(address for other, address in self._addresses.items() if other != node),
                 key=str(self.directory / "group.key"),
                 trace=str(self.trace),
+                protocol=self.plan.protocol,
                 rate=self.plan.rate,
                 early=early,
             )
@@ -316,7 +323,7 @@ class Play:
                 and len({report.ring for report in reports if report is not None}) == 1
             )
 
-        self._until(together, nodes, f"nodes {', '.join(map(str, nodes))} to share a ring")
+        self._until(together, nodes, f"nodes {', '.join(map(str, nodes))} to share a configuration")
         report = self.crew.processes[nodes[0]].last
         assert report is not None
         return report.ring
@@ -327,7 +334,7 @@ class Play:
         return max(report.installed_s for report in reports if report is not None) - blow
 
     def _drained(self) -> bool:
-        """Everyone has delivered its own messages, all are in one ring and equally far in it."""
+        """Everyone has delivered its own messages, all are in one configuration and equally far in it."""
         reports = [process.last for process in self.crew.processes.values()]
         told = [report for report in reports if report is not None and not report.flowing]
         return (

@@ -18,6 +18,7 @@ class Job(msgspec.Struct, kw_only=True):
     key: str
     """File of the group key."""
     trace: str
+    protocol: str
     rate: float
     """Messages/s that it sends while messages flow."""
     early: bool
@@ -60,6 +61,7 @@ class Report(msgspec.Struct, kw_only=True):
     flowing: bool
     """Whether it sends."""
     sent: int
+    """Messages of this life."""
     own: int
     """How many of these it has delivered itself."""
     place: Place

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from typing import BinaryIO
 
 import msgspec
@@ -20,7 +21,7 @@ from ordercast.core.identity import Kind
 from ordercast.demo.order import Ledger
 from ordercast.demo.words import SAFE_EVERY, Close, Flow, Hush, Job, Leave, Report, Word
 from ordercast.groups.api import Group, Node
-from ordercast.groups.events import Delivery
+from ordercast.groups.events import Delivery, Rejoined
 
 GROUP = "demo"
 EVERY_S = 0.15
@@ -35,7 +36,12 @@ class Worker:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._ledger = Ledger(job.early)
-        self._sent = self._own = self._delivered = self._safe = 0
+        self._life = 0
+        """Which life the ledger and the counts are of; the node itself may be further."""
+        self._sent: Counter[int] = Counter()
+        """Messages by the life that sent them; and how many of these came back."""
+        self._own: Counter[int] = Counter()
+        self._delivered = self._safe = 0
         self._installed_s = 0.0
         self._last_s = 0.0
         self._gap_s = 0.0
@@ -44,8 +50,16 @@ class Worker:
     async def run(self, words: asyncio.Queue[Word]) -> None:
         """A life, until it is told to leave."""
         job = self._job
-        node = Node(listen="127.0.0.1:0", seeds=job.seeds, data=job.data, key=job.key, trace=job.trace)
+        node = Node(
+            listen="127.0.0.1:0",
+            seeds=job.seeds,
+            data=job.data,
+            key=job.key,
+            trace=job.trace,
+            protocol=job.protocol,
+        )
         async with node:
+            self._life = node.incarnation
             group = await node.join(GROUP)
             reading = asyncio.create_task(self._read(node, group))
             reporting = asyncio.create_task(self._report_on(node))
@@ -84,14 +98,16 @@ class Worker:
             last = now
             while due >= 1.0:
                 due -= 1.0
-                number = self._sent + 1
+                number = self._sent[node.incarnation] + 1
                 payload = f"message {number} of node {node.id}, life {node.incarnation}".encode()
                 await group.send(payload, safe=number % SAFE_EVERY == 0)
-                self._sent = number
+                self._sent[node.incarnation] += 1
 
     async def _read(self, node: Node, group: Group) -> None:
         async for entry in group.batches():
             if not isinstance(entry, Delivery):
+                if isinstance(entry, Rejoined):
+                    self._begin_life(node)
                 self._ledger.install(entry)
                 if entry.kind is Kind.REGULAR:
                     self._installed_s = time.monotonic()
@@ -103,8 +119,18 @@ class Worker:
             self._ledger.add(entry)
             self._delivered += len(entry.payloads)
             self._safe += len(entry.payloads) if entry.safe else 0
-            if entry.sender == node.id and entry.incarnation == node.incarnation:
-                self._own += len(entry.payloads)
+            if entry.sender == node.id:
+                self._own[entry.incarnation] += len(entry.payloads)
+
+    def _begin_life(self, node: Node) -> None:
+        """The group had gone on without this node: what it delivered until then stands as it is."""
+        closed = self._ledger.closed
+        self._ledger.close()
+        self._report(node)
+        self._ledger = Ledger(early=False)
+        self._ledger.closed = closed
+        self._life = node.incarnation
+        self._delivered = self._safe = 0
 
     # --- reporting ------------------------------------------------------------------------------
 
@@ -122,15 +148,15 @@ class Worker:
             Report(
                 at_s=time.monotonic(),
                 node=node.id,
-                incarnation=node.incarnation,
+                incarnation=self._life,
                 address=node.address,
                 ring=configuration.id,
                 members=configuration.members,
                 regular=configuration.kind is Kind.REGULAR,
                 installed_s=self._installed_s,
                 flowing=self._sending is not None,
-                sent=self._sent,
-                own=self._own,
+                sent=self._sent[self._life],
+                own=self._own[self._life],
                 place=self._ledger.place,
                 closed=self._ledger.closed,
                 delivered=self._delivered,

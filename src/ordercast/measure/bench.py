@@ -152,7 +152,7 @@ def _conduct(plan: Plan, crew: Crew, tell: Tell) -> Result:
     for worker in workers:
         worker.hear(Ready, STARTING_S)
     load = "flat out" if plan.rate is None else f"at {plan.rate:g} messages/s a node"
-    tell(f"the ring has formed; {plan.size} bytes a message, {load}, for {plan.seconds:g} s")
+    tell(f"the group has formed; {plan.size} bytes a message, {load}, for {plan.seconds:g} s")
     begin_ns = time.monotonic_ns() + int(HEAD_START_S * 1e9)
     for worker in workers:
         worker.say(Begin(begin_ns))

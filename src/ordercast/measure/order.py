@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from ordercast.core.identity import Configuration
-from ordercast.groups.events import Delivery
+from ordercast.groups.events import Delivery, Rejoined
 
 Mark = tuple[int, int]
 """A number of messages, and the digest over them."""
@@ -64,8 +64,11 @@ class Ledger:
         self._next = every
 
     def install(self, configuration: Configuration) -> None:
-        """A new configuration begins a new chapter."""
+        """A new configuration begins a new chapter; where the group had gone on without this node, there is
+        one without a name in between: nobody else came to the new one as it did."""
         self.mark()
+        if isinstance(configuration, Rejoined):
+            self.chapters.append(Chapter("", []))
         name = f"{configuration.kind} {configuration.id}"
         self.chapters.append(Chapter(name, list(configuration.members)))
         self._here = self._digest = 0
@@ -152,7 +155,7 @@ def _shared(
     """
     followed = dict(_followed(theirs))
     for name, (chapter, following) in _followed(mine):
-        if name in followed:
+        if name and name in followed:
             yield chapter, following, *followed[name]
 
 

@@ -50,6 +50,8 @@ class Worker:
         self.sent = 0
         self._stamps: deque[tuple[int, int]] = deque()
         """Numbers of own messages under way, and when they were sent; in order."""
+        self._life = self._sent_before = 0
+        """The life that these are of, and how many messages earlier ones had sent."""
         self._last_ns = 0
         self._gap_ns = 0
         self._under_load = False
@@ -74,7 +76,7 @@ class Worker:
             await node.wait_for(job.nodes, MEETING_S)
             say(Ready(node.address, job.nodes))
             begin = await hear(Begin)
-            del self.ledger.chapters[:-1]  # how the ring was formed
+            del self.ledger.chapters[:-1]  # how the group was formed
             load = asyncio.create_task(self._load(node, group, begin.at_ns))
             await asyncio.wait((load, reading), return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
@@ -104,7 +106,7 @@ class Worker:
                     self._gap_ns = now - self._last_ns
                 self._last_ns = now
                 add(entry)
-                if entry.sender == me:
+                if entry.sender == me and entry.incarnation == self._life:
                     after = entry.numbers.stop
                     while stamps and stamps[0][0] < after:
                         took(now - stamps.popleft()[1])
@@ -134,9 +136,9 @@ class Worker:
         self._last_ns, self._under_load = before[0], True
         end_ns = begin_ns + int(job.seconds * 1e9)
         sending = asyncio.create_task(
-            self._send_flat_out(group, end_ns)
+            self._send_flat_out(node, group, end_ns)
             if job.rate is None
-            else self._send_paced(group, begin_ns, end_ns)
+            else self._send_paced(node, group, begin_ns, end_ns)
         )
         await asyncio.sleep((end_ns - time.monotonic_ns()) / 1e9)
         now, cpu_s, count, memory = time.monotonic_ns(), time.process_time(), self.ledger.count, _memory_mb()
@@ -159,28 +161,35 @@ class Worker:
         )
         return figures, status
 
-    async def _send_flat_out(self, group: Group, end_ns: int) -> None:
+    def _stamp(self, node: Node, now_ns: int) -> None:
+        """The next message is timed. Its number is that of a life: a node may begin another meanwhile."""
+        if node.incarnation != self._life:
+            self._life, self._sent_before = node.incarnation, self.sent
+            self._stamps.clear()
+        self._stamps.append((self.sent - self._sent_before + 1, now_ns))
+
+    async def _send_flat_out(self, node: Node, group: Group, end_ns: int) -> None:
         """As much as is taken. The first message of each batch is timed."""
         size, safe = self.job.size, self.job.safe
         payloads = [os.urandom(size)] * max(1, min(LARGEST_BATCH, BATCH_BYTES // max(1, size)))
-        stamps, now = self._stamps, time.monotonic_ns
+        now = time.monotonic_ns
         while (begun := now()) < end_ns:
-            stamps.append((self.sent + 1, begun))
+            self._stamp(node, begun)
             await group.send_many(payloads, safe=safe)
             self.sent += len(payloads)
 
-    async def _send_paced(self, group: Group, begin_ns: int, end_ns: int) -> None:
+    async def _send_paced(self, node: Node, group: Group, begin_ns: int, end_ns: int) -> None:
         """On a schedule that does not drift; every message is timed from its own `send`."""
         rate, size, safe = self.job.rate, self.job.size, self.job.safe
         if not rate:
             return
         payload, every_ns = os.urandom(size), 1e9 / rate
-        stamps, now = self._stamps, time.monotonic_ns
+        now = time.monotonic_ns
         while (due_ns := begin_ns + int(self.sent * every_ns)) < end_ns:
             if (early_ns := due_ns - now()) > 0:
                 await asyncio.sleep(max(TICK_S, early_ns / 1e9))
                 continue
-            stamps.append((self.sent + 1, now()))
+            self._stamp(node, now())
             await group.send(payload, safe=safe)
             self.sent += 1
 

@@ -55,7 +55,9 @@ def annotated(protocol: str, settings: type[msgspec.Struct]) -> str:
         "",
     ]
     for field in fields:
-        if field is not own:
+        if field.name == "protocol" and protocol != field.default:  # without it the table is not known
+            lines += [*_comment(field.meaning), f"protocol = {toml_value(protocol)}", ""]
+        elif field is not own:
             lines += _setting(field)
     lines += [*_comment(own.meaning), f"[{protocol}]", ""]
     for field in explain(settings):
