@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from ordercast.core.identity import ConfigurationId, NodeId
-from ordercast.core.wire import Malformed, check_count, check_node, kind_of, prefix
+from ordercast.core.wire import MAX_PACKET, Malformed, check_count, check_node, kind_of, prefix
 
 _HEADER = struct.Struct("<4sqiii")
 HEADER_SIZE = _HEADER.size
@@ -32,10 +33,17 @@ def header(kind: int, view: ConfigurationId, sender: NodeId, incarnation: int) -
 
 def read_header(data: bytes) -> Header:
     """The beginning of a packet, or why it is none."""
-    kind = kind_of(data)
-    if len(data) < HEADER_SIZE:
+    if len(data) > MAX_PACKET:
+        raise Malformed("too long")
+    return _read(data[:HEADER_SIZE])
+
+
+@lru_cache(maxsize=4096)  # a member's packets of one kind and view all begin alike
+def _read(beginning: bytes) -> Header:
+    kind = kind_of(beginning)
+    if len(beginning) < HEADER_SIZE:
         raise Malformed("too short")
-    _, seq, rep, sender, incarnation = _HEADER.unpack_from(data)
+    _, seq, rep, sender, incarnation = _HEADER.unpack(beginning)
     if (seq, rep) != NO_VIEW:
         check_count(seq, 1)
         check_node(rep)
