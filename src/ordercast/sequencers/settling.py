@@ -36,7 +36,10 @@ def unsettled(order: Order) -> Unsettled:
 
 
 def settle(order: Order, settled: Settled, effects: list[Effect]) -> bool:
-    """Deliver in the old view what is left of it. False if what others had reached cannot be had here."""
+    """Deliver in the old view what is left of it. False if what others had reached cannot be had here.
+
+    Then nothing behind the gap is delivered: the others deliver it later in their order.
+    """
     told = _messages(order, settled.items)
     places = _places(settled.items)
     sequenced = _delivered(order)
@@ -50,13 +53,14 @@ def settle(order: Order, settled: Settled, effects: list[Effect]) -> bool:
             sequenced[node] = lsn
             order.hand_over(reached + 1, msg, effects)
         reached += 1
-    whole = reached >= settled.upto
+    if reached < settled.upto:
+        return False
     for node, lsn in sorted(told):
         if lsn == sequenced[node] + 1:
             sequenced[node] = lsn
             reached += 1
             order.hand_over(reached, told[node, lsn], effects)
-    return whole
+    return True
 
 
 def _delivered(order: Order) -> dict[NodeId, int]:
