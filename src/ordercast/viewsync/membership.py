@@ -185,6 +185,10 @@ class Membership(Joining):
         if change is None or change.decision is None or self.halted:
             return
         decision = decode_decision(change.decision)
+        stays = self.view is None or not decision.full or self._is_in(decision)
+        if not stays and decision.group == self.group:
+            self._halt("left" if self.leaving else "excluded", effects)  # and needs nothing any more
+            return
         settled = change.settled(decision, effects)
         if settled is None:
             return
@@ -198,10 +202,8 @@ class Membership(Joining):
         elif self._is_in(decision):
             self._last = last
             self._install(now_us, decision, settled, "view agreed", effects)
-        elif decision.group != self.group:
-            self._give_up(now_us, decision.group, settled, effects)
         else:
-            self._halt("left" if self.leaving else "excluded", effects)
+            self._give_up(now_us, decision.group, settled, effects)
 
     def _on_heartbeat_timer(self, now_us: int, effects: list[Effect]) -> None:
         if self.view is None or self.halted:
