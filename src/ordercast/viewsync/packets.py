@@ -454,6 +454,8 @@ def decode_decision(value: bytes) -> Decision:
             raise Malformed("members not ascending")
         previous = node
         members.append(Member(node, check_count(incarnation), bool(core)))
+    if members and not any(member.core for member in members):
+        raise Malformed("no token list")
     (site,) = body.some(struct.Struct("<i"))
     ranges = body.ranges()
     body.end()
