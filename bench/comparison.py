@@ -1,9 +1,11 @@
 """ordercast beside its peers: the same load, the same kind of namespaces, one after the other.
 
     sudo bench/compare --sizes 100,1024,8192 --seconds 5 --repeat 3 --rate-too --json
+    sudo bench/compare --sizes 100 --protocols total,cm,rbp,irbp,pinwheel,dtp --no-pysyncobj
 
 Every node sends as fast as it may. All systems take their turn in every repeat, so that whatever else the
-machine does hits them alike, and the figures are medians over the repeats: only their ratios count.
+machine does hits them alike, and the figures are medians over the repeats: only their ratios count. What is
+called ordercast and no more runs its default protocol, Totem.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from rich.table import Table
 import ordercast
 from ordercast.measure import netns
 from ordercast.measure.bench import Plan, WorkerFailed, measure
+from ordercast.protocols import protocol
 
 ASIDE = Console(stderr=True, highlight=False)
 PACED_SIZE, PACED_RATE = 1024, 1000.0
@@ -61,7 +64,7 @@ def ours(system: str, mode: str, plan: Plan) -> Row:
 def runs(asked: argparse.Namespace) -> Iterator[tuple[str, Run]]:
     """All runs of one repeat, each with what to say of it."""
     nodes, seconds = asked.nodes, asked.seconds
-    variants: list[tuple[str, dict[str, Any]]] = [("ordercast", {})]
+    variants: list[tuple[str, dict[str, Any]]] = [("ordercast", {}), *_protocols(asked)]
     if asked.sealed:
         variants.append(("ordercast sealed", {"sealed": True}))
     for size in asked.sizes:
@@ -80,10 +83,14 @@ def runs(asked: argparse.Namespace) -> Iterator[tuple[str, Run]]:
         yield from _killing(asked)
 
 
+def _protocols(asked: argparse.Namespace) -> list[tuple[str, dict[str, Any]]]:
+    return [(f"ordercast {name}", {"protocol": name}) for name in asked.protocols]
+
+
 def _paced(asked: argparse.Namespace) -> Iterator[tuple[str, Run]]:
     told = {"size": PACED_SIZE, "seconds": asked.seconds, "rate": PACED_RATE, "nodes": asked.nodes}
-    for system, safe in (("ordercast", False), ("ordercast safe", True)):
-        plan = Plan(netns=True, safe=safe, **told)
+    for system, more in (("ordercast", {}), ("ordercast safe", {"safe": True}), *_protocols(asked)):
+        plan = Plan(netns=True, **told, **more)
         yield f"{system}, {PACED_RATE:g} messages/s a node", _bound(ours, system, "rate", plan)
     for transport in asked.transports:
         say = f"corosync over {transport}, {PACED_RATE:g} messages/s a node"
@@ -94,7 +101,9 @@ def _paced(asked: argparse.Namespace) -> Iterator[tuple[str, Run]]:
 
 def _killing(asked: argparse.Namespace) -> Iterator[tuple[str, Run]]:
     told = {"size": PACED_SIZE, "seconds": KILL_SECONDS, "nodes": asked.nodes, "kill_one": True}
-    yield "ordercast, a node killed", _bound(ours, "ordercast", "kill", Plan(netns=True, **told))
+    for system, more in (("ordercast", {}), *_protocols(asked)):
+        plan = Plan(netns=True, **told, **more)
+        yield f"{system}, a node killed", _bound(ours, system, "kill", plan)
     for transport in asked.transports:
         run = _bound(_killed, transport=transport, token_ms=TOKEN_MS, **told)
         yield f"corosync over {transport}, a node killed", run
@@ -130,9 +139,11 @@ def _better(row: Row, other: Row) -> bool:
     return bool(row["delivered_per_s"] > other["delivered_per_s"])
 
 
-def ratios(rows: Sequence[Row], of: str, mode: str = "flat") -> dict[str, dict[str, float]]:
-    """By peer and size, how many times ordercast's figure is the other's."""
-    mine = {row["size"]: row[of] for row in rows if row["system"] == "ordercast" and row["mode"] == mode}
+def ratios(
+    rows: Sequence[Row], of: str, mode: str = "flat", ours: str = "ordercast"
+) -> dict[str, dict[str, float]]:
+    """By peer and size, how many times ordercast's figure, or that of another protocol, is the other's."""
+    mine = {row["size"]: row[of] for row in rows if row["system"] == ours and row["mode"] == mode}
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for row in rows:
         system, size = row["system"], row["size"]
@@ -163,6 +174,14 @@ def document(asked: argparse.Namespace, taken: Sequence[Row]) -> dict[str, Any]:
         "gap_ratios": ratios(chosen, "longest_gap_ms", "kill"),
         "sealed": price(chosen, "ordercast sealed", "delivered_per_s", "flat"),
         "safe_p50": price(chosen, "ordercast safe", "p50_us", "rate"),
+        "protocols": {
+            name: {
+                "ratios": ratios(chosen, "delivered_per_s", "flat", f"ordercast {name}"),
+                "latency_ratios": ratios(chosen, "p50_us", "rate", f"ordercast {name}"),
+                "gap_ratios": ratios(chosen, "longest_gap_ms", "kill", f"ordercast {name}"),
+            }
+            for name in asked.protocols
+        },
         "order_equal": all(equal) if equal else None,
         "nodes": asked.nodes,
         "seconds": asked.seconds,
@@ -224,6 +243,10 @@ def show(answer: dict[str, Any]) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print("[bright_black]×: ordercast's delivered/s, p50 or longest gap, by the other's[/]")
+    for name, found in answer["protocols"].items():
+        for peer, by_size in found["ratios"].items():
+            times = ", ".join(f"{ratio:.2f}× at {size} B" for size, ratio in by_size.items())
+            console.print(f"{name}: delivered/s {times}, of {peer}'s")
     if answer["order_equal"]:
         console.print("[bold green]✓[/] ordercast delivered in the same order at every node, in every run")
     elif answer["order_equal"] is False:
@@ -235,6 +258,13 @@ def show(answer: dict[str, Any]) -> None:
 
 def _sizes(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
+
+
+def _names(text: str) -> list[str]:
+    try:
+        return [protocol(name).name for name in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def parser() -> argparse.ArgumentParser:
@@ -250,6 +280,12 @@ def parser() -> argparse.ArgumentParser:
         "--rate-too", action="store_true", help="also at 1000 messages/s a node of 1 KB: latency"
     )
     told.add_argument("--kill-too", action="store_true", help="also with a node killed halfway: the gap")
+    told.add_argument(
+        "--protocols",
+        type=_names,
+        default=[],
+        help="also ordercast with these protocols: total,cm,rbp,irbp,pinwheel,dtp",
+    )
     told.add_argument("--sealed", action="store_true", help="also ordercast with a group key")
     told.add_argument("--no-pysyncobj", dest="pysyncobj", action="store_false", help="leave PySyncObj out")
     told.add_argument("--no-corosync", dest="corosync", action="store_false", help="leave corosync out")

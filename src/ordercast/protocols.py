@@ -181,7 +181,7 @@ def _draw_group(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
         "found_us": heartbeat_us * stream.choice((2, 4)),
         "retry_us": hop_us * stream.choice((3, 5, 8)),
         "silence_us": hop_us * stream.choice((3, 10, 40)),
-        "hurry_us": hop_us * stream.choice((1, 1, 2)) // 2,
+        "hurry_us": max(1, hop_us * stream.choice((1, 1, 2)) // 2),
         "packet_size": stream.choice((256, 500, 1_400)),
         "window": stream.choice((1, 4, 8)),
         "batch": stream.choice((1, 4, 64)),
@@ -219,6 +219,7 @@ def sequenced(
     ordered: str = "",
     hops: str = "",
     choose: str = "",
+    token: bool = True,
     reformation: bool = False,
     i_views: bool = False,
     **defaults: Any,
@@ -226,8 +227,8 @@ def sequenced(
     """The protocol that an orderer makes, inside views that its members agree on.
 
     They do so by consensus, or by Reformation (004 §3.2.3); with `i_views`, who is slow leaves the token list
-    first (004 §4.4.3). `defaults` are settings that differ from those of `GroupConfig`. The words are for
-    `ordercast protocols`.
+    first (004 §4.4.3). Without `token`, the same member orders for as long as a view lasts. `defaults` are
+    settings that differ from those of `GroupConfig`. The words are for `ordercast protocols`.
     """
     name = orderer.NAME
     procedure: type[ViewChange] = Reformation if reformation else ViewChange
@@ -271,8 +272,8 @@ def sequenced(
         token_on_unicast=False,
         hits=(
             *(lost for role, lost in LOST.items() if i_views or role != "external"),
-            "token lost",
             WRONG_SUSPICION,
+            *(("token lost",) if token else ()),
             *(("several originators",) if reformation else ()),
             *(("external returned", "external gave up") if i_views else ()),
         ),
@@ -297,6 +298,7 @@ PROTOCOLS: dict[str, Protocol] = {
         TOTEM,
         sequenced(
             Total,
+            token=False,
             ordered="a fixed sequencer: the first member",
             hops="2 in groups of three, 3 in larger ones",
             choose="low latency in small groups, and few senders",

@@ -86,7 +86,7 @@ class Running:
 
         def there() -> dict[str, Any] | None:
             found = self.status()
-            return found if found and found["state"] == "operational" else None
+            return found if found and found["settled"] else None
 
         found: dict[str, Any] = until(there, "a node in a ring")
         return found

@@ -44,6 +44,24 @@ def performed(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
 # --- whole performances -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("protocol", ["total", "irbp"])
+def test_any_protocol_may_order_the_messages(protocol: str, tmp_path: Path) -> None:
+    """The one that is stopped finds the others gone on without it, and comes back as another life."""
+    done = performed(
+        tmp_path, "--nodes", 3, *SHORT, "--dir", tmp_path / "run", "--protocol", protocol, "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["protocol"] == protocol
+    assert document["order_equal"] is True
+    assert document["audit"]["clean"] is True
+    assert [node["lives"] for node in document["nodes"]] == [1, 2, 2], (
+        "the second was stopped, the last killed"
+    )
+    outcomes = {act["act"]: act["outcome"] for act in document["acts"]}
+    assert "back as incarnation 1" in outcomes["resume"]
+
+
 def test_a_node_is_killed_another_stopped_and_the_order_is_the_same(tmp_path: Path) -> None:
     done = performed(tmp_path, "--nodes", 3, *SHORT, "--dir", tmp_path / "run", "--json")
     assert done.returncode == 0, done.stderr

@@ -95,6 +95,39 @@ def test_every_system_takes_its_turn_in_each_repeat() -> None:
     assert said[-1] == "corosync over udpu, a node killed"
 
 
+def test_further_protocols_take_their_turns_and_are_compared_by_themselves() -> None:
+    words = ["--sizes", "100", "--rate-too", "--kill-too", "--protocols", "total,dtp", "--no-pysyncobj"]
+    asked = comparison.parser().parse_args(words)
+    said = [say for say, _ in comparison.runs(asked)]
+    assert said[:4] == [
+        "ordercast, 100 B",
+        "ordercast total, 100 B",
+        "ordercast dtp, 100 B",
+        "corosync over udp, 100 B",
+    ]
+    assert "ordercast total, 1000 messages/s a node" in said
+    assert "ordercast dtp, a node killed" in said
+    rows = [
+        row("ordercast", 900.0),
+        row("ordercast total", 800.0),
+        row("ordercast dtp", 150.0),
+        row("corosync", 100.0, transport="udp"),
+        row("ordercast total", 3000.0, 1024, "rate", p50_us=100.0),
+        row("corosync", 3000.0, 1024, "rate", p50_us=200.0, transport="udp"),
+    ]
+    told = comparison.document(asked, rows)
+    assert told["ratios"] == {"corosync": {"100": 9.0}}
+    assert told["protocols"]["total"]["ratios"] == {"corosync": {"100": 8.0}}
+    assert told["protocols"]["total"]["latency_ratios"] == {"corosync": {"1024": 0.5}}
+    assert told["protocols"]["dtp"]["ratios"] == {"corosync": {"100": 1.5}}
+
+
+def test_a_protocol_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        comparison.parser().parse_args(["--protocols", "total,paxos"])
+    assert "no protocol 'paxos'; there are totem" in capsys.readouterr().err
+
+
 def test_a_system_that_is_not_installed_is_named_with_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

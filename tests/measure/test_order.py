@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from ordercast.core.identity import Configuration, ConfigurationId, Kind
-from ordercast.groups.events import Delivery
+from ordercast.groups.events import Delivery, Rejoined
 from ordercast.measure.order import MOST_MARKS, Chapter, Ledger, compare
 
 ALL = Configuration(ConfigurationId(4, 1), Kind.REGULAR, (1, 2, 3))
@@ -109,3 +109,21 @@ def test_a_long_run_keeps_a_bounded_number_of_marks_and_can_still_be_compared() 
     assert len(one[0].marks) <= MOST_MARKS
     assert compare({1: one, 2: long(b"x")}).messages == 3 * MOST_MARKS
     assert not compare({1: one, 2: long(b"y")}).equal
+
+
+# --- a node that the group went on without ------------------------------------------------------
+
+BACK = Configuration(ConfigurationId(9, 1), Kind.REGULAR, (1, 2, 3))
+
+
+def test_what_a_node_delivered_until_it_was_excluded_is_compared_with_the_others() -> None:
+    """It came to the next view by itself: that it delivered less before that is no difference."""
+    others = chapters(A1, B1, BACK, A2)
+    assert compare({1: others, 2: others, 3: chapters(A1, Rejoined(*BACK), A2)}).equal
+    assert not compare({1: others, 2: others, 3: chapters(A1, BACK, A2)}).equal
+    assert not compare({1: others, 2: others, 3: chapters(B1, Rejoined(*BACK), A2)}).equal
+    assert not compare({1: others, 2: others, 3: chapters(A1, Rejoined(*BACK))}).equal, "after that, all"
+
+
+def test_two_nodes_that_were_excluded_have_nothing_in_common_by_that() -> None:
+    assert compare({2: chapters(A1, B1, Rejoined(*BACK)), 3: chapters(A1, Rejoined(*BACK))}).equal

@@ -414,3 +414,34 @@ def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "is not a directory" in refusal(tmp_path / "file")
     DataDirectory.open(tmp_path)  # and a refusal keeps nothing locked
+
+
+# --- lives in one process -----------------------------------------------------------------------
+
+
+def test_the_next_life_in_the_same_process_has_the_next_incarnation_and_it_is_durable(tmp_path: Path) -> None:
+    directory = DataDirectory.open(tmp_path, None)
+    directory.persist(b"kept")
+    assert directory.begin_next_life() == directory.incarnation == 1
+    assert directory.stored == b"kept"
+    directory.close()
+    again = DataDirectory.open(tmp_path)
+    assert (again.incarnation, again.stored, again.crashed) == (2, b"kept", True)
+
+
+def test_a_disk_that_fails_begins_no_life(tmp_path: Path) -> None:
+    directory = DataDirectory.open(tmp_path, None)
+    directory.close()
+    with pytest.raises(StorageProblem):
+        directory.begin_next_life()
+    assert directory.incarnation == 0
+
+
+def test_a_life_without_a_directory_follows_the_last_or_the_clock(clock: list[float]) -> None:
+    told, made = Memory(7), Memory()
+    told.persist(b"kept")
+    first = told.incarnation
+    assert told.begin_next_life() > first
+    assert told.stored == b"kept"
+    assert made.begin_next_life() == 1
+    assert Memory(7).incarnation > told.incarnation, "a later process has another one still"

@@ -6,9 +6,14 @@ from collections.abc import Mapping
 
 from rich.table import Table
 
-GROUPS = ("nodes", "configurations", "changes of state")
+from ordercast.protocols import PROTOCOLS
+
+GROUPS = ("nodes", "kinds of failure", "configurations", "changes of state")
 _ARROW = " -> "
 FAILED_RECOVERY = "recovery that failed"
+
+
+_HITS = frozenset(hit for protocol in PROTOCOLS.values() for hit in protocol.hits)
 
 
 def with_sums(coverage: Mapping[str, int]) -> dict[str, int]:
@@ -40,6 +45,8 @@ def coverage_table(coverage: Mapping[str, int]) -> Table:
 def _group(name: str) -> str:
     if _ARROW in name:
         return "changes of state"
+    if name in _HITS:
+        return "kinds of failure"
     if name.startswith(("crash", "restart", "halt")):
         return "nodes"
     return "configurations"

@@ -1,4 +1,4 @@
-"""``ordercast sim demo``: a ring of five through a crash, a partition and a remerge."""
+"""``ordercast sim demo``: a group of five through a crash, a partition and a remerge."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from rich.markup import escape
 from ordercast.audit.properties import audit
 from ordercast.cli import options
 from ordercast.cli.audit import show_violations, verdict_of
-from ordercast.cli.screen import SAY, Code, counting, refuse
+from ordercast.cli.options import ProtocolName
+from ordercast.cli.screen import SAY, Code, blaming, counting, refuse
 from ordercast.draw import svg
 from ordercast.draw.spacetime import tell
 from ordercast.draw.terminal import Drawing
-from ordercast.protocols import TOTEM
+from ordercast.protocols import Protocol
+from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.experiment import WARM_UP_US, Experiment, conduct
 from ordercast.sim.network import preset
 from ordercast.sim.notes import notes
@@ -35,7 +37,7 @@ NEXT = """\
   ordercast audit {trace}
       check the trace again; it is Parquet, one row an event, for any tool to read
   ordercast sim run --nodes 5 --network ethernet10 --arrivals saturating --size 1024
-      measure a ring: throughput, latency, token rotation
+      measure a group: throughput, latency, token rotation
   ordercast sim fuzz --seeds 0:200
       two hundred groups, tortured and audited
   ordercast sim replay --seed 7
@@ -47,8 +49,11 @@ def demo(
         Path, typer.Option("--dir", file_okay=False, help="Where the trace and the drawing go.")
     ] = Path("build/demo"),
     seed: Annotated[int, typer.Option(min=0, help="Another seed, another run.")] = 7,
+    protocol: ProtocolName = "totem",
 ) -> None:
-    """Simulate a ring of five through a crash, a partition and a remerge; draw it and audit it."""
+    """Simulate a group of five through a crash, a partition and a remerge; draw it and audit it."""
+    with blaming("--protocol"):
+        chosen = protocol_called(protocol)
     experiment = Experiment(
         nodes=NODES,
         seconds=3.0,
@@ -59,11 +64,11 @@ def demo(
         audited=False,
     )
     SAY.print(
-        "Five nodes form a Totem ring on a network that loses 1% of its packets. From "
+        f"Five nodes form a group, ordered by {protocol}, on a network that loses 1% of its packets. From "
         f"{WARM_UP_US // 1000:,} ms on they send 400 messages a second in all, 30% of them safe."
     )
     try:
-        files = _simulate(experiment, directory / "trace")
+        files = _simulate(chosen, experiment, directory / "trace")
     except OSError as error:
         refuse(f"{directory} cannot be written ({error.strerror}): name another place with --dir")
     (_, rows), *_ = read_runs(files[0])
@@ -71,9 +76,9 @@ def demo(
     SAY.print()
     SAY.print(Drawing(story, told))
     drawing = directory / "demo.svg"
-    drawn = svg.draw(story, told, title="A ring of five: a crash, a partition and a remerge")
+    drawn = svg.draw(story, told, title="A group of five: a crash, a partition and a remerge")
     drawing.write_text(drawn, encoding="utf-8")
-    report = audit(rows)
+    report = audit(rows, None, chosen.checks)
     SAY.print()
     show_violations(report.violations)
     SAY.print(verdict_of(report, f"{report.events:,} events, read back from the trace,"))
@@ -85,11 +90,11 @@ def demo(
     raise typer.Exit(Code.OK if report.clean else Code.FAILED)
 
 
-def _simulate(experiment: Experiment, directory: Path) -> list[Path]:
+def _simulate(protocol: Protocol, experiment: Experiment, directory: Path) -> list[Path]:
     """Run it and write its trace; answers with the files."""
     with (
-        TraceWriter(directory, "demo", TOTEM.heading) as writer,
+        TraceWriter(directory, "demo", protocol.heading) as writer,
         counting("simulating ms", experiment.end_us // 1000) as bar,
     ):
-        conduct(TOTEM, experiment, trace=writer, step=lambda now_us: bar.at(now_us // 1000))
+        conduct(protocol, experiment, trace=writer, step=lambda now_us: bar.at(now_us // 1000))
     return writer.paths

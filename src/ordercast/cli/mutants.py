@@ -30,6 +30,10 @@ class Hunt(NamedTuple):
 
 
 def mutants(
+    protocol: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only those of this protocol; of all, if it is left out."),
+    ] = None,
     seeds: SeedRange = "0:500",
     nodes: NodeRange = NODES,
     jobs: Jobs = CORES,
@@ -46,8 +50,10 @@ def mutants(
         chosen = options.seeds(seeds)
     with blaming("--nodes"):
         between = options.nodes(nodes)
+    with blaming("--protocol"):
+        of = None if protocol is None else protocol_called(protocol).name
     with blaming("--only"):
-        names = _names(only)
+        names = _names(only, of)
     hunts = _hunt_all(chosen, between, names, jobs)
     alive = [name for name in names if hunts[name].failure is None]
     if json:
@@ -69,8 +75,11 @@ def _planted() -> dict[str, Mutant]:
     return MUTANTS
 
 
-def _names(only: list[str] | None) -> list[str]:
-    known = _planted()
+def _names(only: list[str] | None, of: str | None) -> list[str]:
+    known = {name: mutant for name, mutant in _planted().items() if of in (None, mutant.protocol)}
+    if not known:
+        there = ", ".join(dict.fromkeys(mutant.protocol for mutant in _planted().values()))
+        raise ValueError(f"there are no mutants of {of}; there are some of {there}")
     for name in only or ():
         if name not in known:
             raise ValueError(f"no mutant is called {name!r}; there are {', '.join(known)}")

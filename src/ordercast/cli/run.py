@@ -52,6 +52,9 @@ def run(
         str, typer.Option(metavar="NAME", help="lan, lossy, ethernet10 or ethernet100.")
     ] = "lan",
     safe: Annotated[float, typer.Option(min=0, max=1, help="Share of messages sent as safe.")] = 0.0,
+    levels: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of messages sent at random levels of resilience.")
+    ] = 0.0,
     seed: Seed = 0,
     trace: TraceDirectory = None,
     packets: Packets = False,
@@ -80,6 +83,8 @@ def run(
     """
     with blaming("--protocol"):
         chosen = protocol_called(protocol)
+    if levels and not chosen.levels:
+        raise typer.BadParameter(f"{protocol} has no levels of resilience", param_hint="--levels")
     with blaming("--set"):
         values = options.fields(settings or ())
         chosen.make(values)
@@ -87,7 +92,7 @@ def run(
         nodes=nodes,
         seconds=_positive("--seconds", seconds),
         network=_network(network, net or (), loss),
-        workload=_workload(str(arrivals), rate, size, safe),
+        workload=_workload(str(arrivals), rate, size, safe, levels),
         settings=values,
         seed=seed,
         faults=_faults(nodes, fault or (), faults),
@@ -124,12 +129,19 @@ def _network(name: str, changes: Iterable[str], loss: float | None) -> NetworkCo
         return preset(name, fields if loss is None else {**fields, "loss": loss})
 
 
-def _workload(arrivals: str, rate: float, size: str, safe: float) -> Workload:
+def _workload(arrivals: str, rate: float, size: str, safe: float, levels: float) -> Workload:
     with blaming("--size"):
         least, most = options.sizes(size)
         Workload(size=least, size_to=most)
     with blaming("--rate"):
-        return Workload(arrivals=arrivals, rate=rate, size=least, size_to=most, safe=safe)  # type: ignore[arg-type]
+        return Workload(
+            arrivals=arrivals,  # type: ignore[arg-type]
+            rate=rate,
+            size=least,
+            size_to=most,
+            safe=safe,
+            levels=levels,
+        )
 
 
 def _faults(nodes: int, lines: Iterable[str], file: Path | None) -> tuple[Fault, ...]:

@@ -26,6 +26,9 @@ EVERY = 5_000
 MOST_MARKS = 4_000
 """Of one configuration; then every other one is forgotten, and from there on half as many are made."""
 
+APART = "apart"
+"""Stands between two configurations where the group went on without a node: nobody went with it."""
+
 _HEAD = struct.Struct("<IIQI")
 
 
@@ -64,11 +67,10 @@ class Ledger:
         self._next = every
 
     def install(self, configuration: Configuration) -> None:
-        """A new configuration begins a new chapter; where the group had gone on without this node, there is
-        one without a name in between: nobody else came to the new one as it did."""
+        """A new configuration begins a new chapter."""
         self.mark()
         if isinstance(configuration, Rejoined):
-            self.chapters.append(Chapter("", []))
+            self.chapters.append(Chapter(APART, []))
         name = f"{configuration.kind} {configuration.id}"
         self.chapters.append(Chapter(name, list(configuration.members)))
         self._here = self._digest = 0
@@ -127,7 +129,7 @@ def _differences(ledgers: Mapping[int, Sequence[Chapter]]) -> Iterator[str]:
     for one, other in combinations(sorted(ledgers), 2):
         for mine, my_next, theirs, their_next in _shared(ledgers[one], ledgers[other]):
             told = _difference(mine, theirs)
-            if told is None and my_next == their_next and mine.count != theirs.count:
+            if told is None and APART != my_next == their_next and mine.count != theirs.count:
                 told = f"delivered {mine.count:,} and {theirs.count:,} messages"
             if told is not None:
                 yield f"nodes {one} and {other} {told} in the {mine.configuration} configuration"
@@ -155,7 +157,7 @@ def _shared(
     """
     followed = dict(_followed(theirs))
     for name, (chapter, following) in _followed(mine):
-        if name and name in followed:
+        if name != APART and name in followed:
             yield chapter, following, *followed[name]
 
 

@@ -170,6 +170,8 @@ class DataDirectory:
 
     def begin_next_life(self) -> int:
         """Count the incarnation up, durably."""
+        if self._failed is not None:
+            raise StorageProblem(self._failed)
         self._write_identity(_Identity(self.id, self.incarnation + 1))
         self.incarnation += 1
         return self.incarnation

@@ -1,0 +1,162 @@
+"""The list of protocols: each can be drawn, built, named and refused; and what a new one takes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+
+from ordercast.audit.properties import PROMISES
+from ordercast.core.contract import Drop, Install, Packet, Start, Submit
+from ordercast.core.identity import Guarantee
+from ordercast.protocols import PROTOCOLS, TOTEM, Protocol, protocol, sequenced
+from ordercast.sequencers.cm import Cm
+from ordercast.sequencers.packets import MSG
+from ordercast.sim.fuzz import plan, run
+from ordercast.sim.network import Lan
+from ordercast.viewsync.header import NO_VIEW, header
+from ordercast.viewsync.machine import GroupMachine
+
+FAMILY = [each for each in PROTOCOLS.values() if each is not TOTEM]
+ALL = pytest.mark.parametrize("each", PROTOCOLS.values(), ids=list(PROTOCOLS))
+OF_THE_FAMILY = pytest.mark.parametrize("each", FAMILY, ids=[each.name for each in FAMILY])
+
+
+def test_they_are_found_by_name_and_totem_is_the_first() -> None:
+    assert list(PROTOCOLS) == ["totem", "total", "cm", "rbp", "irbp", "pinwheel", "dtp"]
+    assert protocol("dtp") is PROTOCOLS["dtp"]
+    with pytest.raises(
+        ValueError, match="no protocol 'paxos'; there are totem, total, cm, rbp, irbp, pinwheel, dtp"
+    ):
+        protocol("paxos")
+
+
+@ALL
+def test_each_says_what_it_is(each: Protocol) -> None:
+    assert each.summary.endswith(".")
+    assert all(each.about), "every word of the comparison"
+    assert each.settled in each.states
+    assert each.checks is PROMISES[each.promises]
+
+
+@ALL
+def test_wrong_settings_are_refused_with_those_there_are(each: Protocol) -> None:
+    fields = each.settings.__struct_fields__
+    for wrong in ({"speed": 1}, {"packet_size": "large"}, {"packet_size": 1}):
+        for make in (each.make, lambda settings: each.build(settings, 1, 64)):
+            with pytest.raises(ValueError, match=rf"{each.name}: .*; its settings are {', '.join(fields)}"):
+                make(wrong)
+
+
+@ALL
+@pytest.mark.parametrize(
+    "lan", [Lan(base_us=1, tail_us=0), Lan(base_us=1_000, tail_us=1_500)], ids=["quick", "slow"]
+)
+def test_settings_that_are_drawn_are_right_whatever_the_network(each: Protocol, lan: Lan) -> None:
+    seen: dict[str, set[object]] = {}
+    for seed in range(200):
+        drawn = each.draw_settings(random.Random(seed), 5, lan)
+        each.make(drawn)
+        for name, value in drawn.items():
+            seen.setdefault(name, set()).add(value)
+    assert len(seen["packet_size"]) >= 3
+
+
+@ALL
+@pytest.mark.parametrize("in_flight", [1, 12, 64, 10_000])
+def test_a_machine_for_a_real_node_can_be_started(each: Protocol, in_flight: int) -> None:
+    machine = each.build({"packet_size": 60_000}, 3, in_flight)
+    machine.handle(1_000_000, Start(0, None))
+    assert machine.room > 0
+
+
+@OF_THE_FAMILY
+def test_more_than_half_of_the_nodes_of_a_simulation_have_to_agree_to_begin(each: Protocol) -> None:
+    made: list[object] = []
+
+    def make(settings: Mapping[str, object]) -> Any:
+        made.append(settings["founders"])
+        return each.make(settings)
+
+    for nodes in (3, 4, 5):
+        each._replace(make=make).world({}, range(1, nodes + 1), Lan(), 0)
+    each._replace(make=make).world({"founders": 1}, range(1, 5), Lan(), 0)
+    assert made == [2, 3, 3, 1]
+
+
+@OF_THE_FAMILY
+def test_three_nodes_form_a_view_and_order_messages_of_every_guarantee(each: Protocol) -> None:
+    world = each.world({}, (1, 2, 3), Lan(), 1)
+    world.start()
+    world.run_until(1_000_000)
+    for guarantee in (Guarantee.AGREED, Guarantee.SAFE, Guarantee.of(1), Guarantee.of(7)):
+        assert world.submit(2, 100, guarantee)
+    world.run_until(2_000_000)
+    assert world.latest is not None
+    assert world.latest.members == (1, 2, 3)
+    for node in (1, 2, 3):
+        delivered = [row[11] for row in world.rows if row[0] == node and row[4] == "deliver"]
+        assert delivered == [1, 2, 3, 4]
+    roles = sorted(getattr(host.machine, "role", "") for host in world.hosts.values())
+    assert roles.count("sequencer") <= 1
+    assert not world.corrupt
+
+
+@OF_THE_FAMILY
+def test_packets_have_names(each: Protocol) -> None:
+    world = each.world({}, (1, 2, 3), Lan(), 1, packets=True)
+    world.start()
+    world.run_until(500_000)
+    world.submit(2, 100)
+    world.run_until(1_000_000)
+    names = {row[19] for row in world.rows if row[4] == "packet_sent"}
+    assert None not in names
+    assert len(names) > 4
+    assert each.kind_of(b"garbage") is None
+    assert each.kind_of(header(63, NO_VIEW, 1, 0)) is None
+
+
+@OF_THE_FAMILY
+def test_the_first_seeds_keep_every_property(each: Protocol) -> None:
+    for seed in range(3):
+        result, _ = run(each, plan(each, seed, (3, 4)))
+        assert result.failed is None, result.sentences
+        for hit in each.hits:
+            assert hit in result.coverage
+
+
+# --- a new one ----------------------------------------------------------------------------------
+
+
+class Newcomer(Cm):
+    """All that is needed: an orderer, and what it is called."""
+
+    NAME = "newcomer"
+    SUMMARY = "CM under another name."
+    KIND_NAMES: ClassVar[dict[int, str]] = {MSG: "hello"}
+
+
+def test_a_protocol_is_an_orderer_and_a_line() -> None:
+    newcomer = sequenced(Newcomer, window=3, retry_us=7_000)
+    assert (newcomer.name, newcomer.summary) == ("newcomer", "CM under another name.")
+    assert newcomer.kind_of(header(MSG, NO_VIEW, 1, 0)) == "hello"
+    machine = newcomer.make({"retry_us": 8_000})(1, random.Random(0))
+    assert isinstance(machine, GroupMachine)
+    config = machine.config
+    assert (config.window, config.retry_us) == (3, 8_000), "defaults of the protocol, then what is set"
+    result, _ = run(newcomer, plan(newcomer, 1, (3, 3)))
+    assert result.failed is None, result.sentences
+
+
+def test_a_machine_is_made_anew_for_each_life() -> None:
+    factory = sequenced(Newcomer).make({})
+    one, two = factory(1, random.Random(0)), factory(1, random.Random(0))
+    effects = one.handle(0, Start(0, None))
+    assert not any(isinstance(effect, Install) for effect in effects), "nobody is in a view at once"
+    for _ in range(2):
+        one.handle(1, Submit([bytes(one.room)], Guarantee.AGREED))
+    two.handle(0, Start(1, None))
+    assert two.handle(1, Packet(b"garbage")) == (Drop("not ordercast"),)
+    assert one.room < two.room
