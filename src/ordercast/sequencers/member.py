@@ -119,8 +119,9 @@ class Member(ABC):
         """Settle the old view and go on in the new one; or only change the token list."""
         old = self.order
         if old is not None and old.view.id == view.id:
-            if view.turn > old.view.turn:
-                self._turn(old, view, settled, effects)
+            if view.turn <= old.view.turn:
+                return
+            self._turn(old, view, settled, effects)
         else:
             if old is not None and not settle(old, settled, effects):
                 self._cut_off = True
@@ -131,8 +132,7 @@ class Member(ABC):
             effects.append(Install(Configuration(view.id, Kind.REGULAR, view.members)))
             self._begin(self.order, effects)
         self._told = None
-        assert self.order is not None
-        self._go_on(self.order, effects)
+        self.proceed(now_us, effects)
 
     @property
     def room(self) -> int:
