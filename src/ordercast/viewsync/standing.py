@@ -115,10 +115,12 @@ class Standing:
     def joiners(self, now_us: int) -> Mapping[NodeId, Joiner]:
         """Who asked lately to be let in."""
         since_us = now_us - REMEMBERED * self.config.join_us
+        view = self.view or self._past
+        members = dict(zip(view.members, view.incarnations, strict=True)) if view is not None else {}
         return {
             node: joiner
             for node, joiner in sorted(self._joiners.items())
-            if joiner.heard_us >= since_us and joiner.incarnation > self._lives.get(node, -1)
+            if joiner.heard_us >= since_us and joiner.incarnation > members.get(node, -1)
         }
 
     def _shift(self, because: str, effects: list[Effect]) -> None:
