@@ -29,20 +29,30 @@ from ordercast.core.contract import (
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind, NodeId
 from ordercast.viewsync.change import Joiner, ViewChange
 from ordercast.viewsync.config import GroupConfig
+from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.contract import Items, Settled, Stream, Unsettled, View
 from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW, header, read_header
 from ordercast.viewsync.machine import GroupMachine
 from ordercast.viewsync.packets import (
+    NO_ROUND,
+    Abort,
+    Accepted,
+    Collect,
     Decide,
     Decision,
+    Estimate,
+    Fetch,
     Group,
     Item,
     Member,
     MembershipPacket,
+    Propose,
     Range,
+    Refuse,
     Round,
     Summary,
     decode,
+    decode_decision,
     encode,
     encode_decision,
 )
@@ -312,9 +322,11 @@ class Node:
         return again
 
 
-def started(me: NodeId = 2, **settings: int) -> Node:
+def started(
+    me: NodeId = 2, *, procedure: type[ViewChange] = ViewChange, i_views: bool = False, **settings: int
+) -> Node:
     """A node that has just begun its first life."""
-    node = Node(me, **settings)
+    node = Node(me, procedure=procedure, i_views=i_views, **settings)
     node.starts()
     return node
 
@@ -416,3 +428,83 @@ def stored_before_sent(effects: Sequence[Effect], kind: type[P]) -> bool:
 def round_(attempt: int, coordinator: NodeId) -> Round:
     """A round, in short."""
     return Round(attempt, coordinator)
+
+
+# --- a change, driven by hand ------------------------------------------------------------------------
+
+
+class Part:
+    """One participant of a change of view, and the time at its place."""
+
+    def __init__(
+        self,
+        me: NodeId = 1,
+        *,
+        of: View | None = None,
+        holds: Items | None = None,
+        floor: int = 0,
+        upto: int = 0,
+        full: bool = True,
+        ghost: bool = False,
+        voter: Voter | None = None,
+        procedure: type[ViewChange] = ViewChange,
+    ) -> None:
+        """A participant that has not begun; a member, or with `ghost` a later life of one."""
+        self.around = Around(me, incarnation=int(ghost))
+        self.now_us = 0
+        unsettled = None if ghost else Unsettled(floor, upto, holds or {})
+        self.change = procedure(0, self.around, of or view(), voter or Voter(), CONFIG, unsettled, full)
+
+    def begins(self, detected: bool = True) -> list[Effect]:
+        effects: list[Effect] = []
+        self.change.begin(self.now_us, detected, effects)
+        return effects
+
+    def is_told(
+        self, told: Mapping[NodeId, Summary], lives: Mapping[NodeId, int] | None = None
+    ) -> list[Effect]:
+        """Others tell what they hold."""
+        effects: list[Effect] = []
+        for node, what in told.items():
+            life = (lives or {}).get(node, int(what.ghost))
+            self.change.on_summary(self.now_us, node, life, what, effects)
+        return effects
+
+    def hears(self, sender: NodeId, *packets: MembershipPacket) -> list[Effect]:
+        effects: list[Effect] = []
+        change, now_us = self.change, self.now_us
+        for packet in packets:
+            match packet:
+                case Collect():
+                    change.on_collect(now_us, sender, packet, effects)
+                case Estimate():
+                    change.on_estimate(now_us, sender, packet, effects)
+                case Propose():
+                    change.on_propose(now_us, sender, packet, effects)
+                case Accepted():
+                    change.on_accepted(now_us, sender, packet, effects)
+                case Refuse():
+                    change.on_refuse(now_us, sender, packet, effects)
+                case Abort():
+                    change.on_abort(now_us, sender, packet, effects)
+                case Fetch():
+                    change.on_fetch(sender, packet, effects)
+                case Item():
+                    change.on_item(now_us, packet, effects)
+        return effects
+
+    def waits(self, us: int) -> list[Effect]:
+        """Time passes, and the timer of the change runs out."""
+        self.now_us += us
+        effects: list[Effect] = []
+        self.change.on_timer(self.now_us, effects)
+        return effects
+
+    def answers_to(self, round_: Round, *nodes: NodeId) -> list[Effect]:
+        """Others take part in a round; they have adopted nothing before."""
+        return [e for node in nodes for e in self.hears(node, Estimate(0, round_, NO_ROUND, b""))]
+
+
+def proposal(effects: Iterable[Effect]) -> Decision:
+    """What was proposed."""
+    return decode_decision(one(effects, Propose).value)
