@@ -7,17 +7,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ordercast.protocols import TOTEM
+from ordercast.protocols import protocol
 from ordercast.sim.fuzz import Case, run
 
-FILES = sorted(Path(__file__).parent.glob("*.json"))
+FILES = sorted(Path(__file__).parent.glob("*/*.json"))
+"""In a folder by protocol."""
 
 
 def test_there_are_cases() -> None:
     assert FILES
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_what_was_mended_holds(file: Path) -> None:
-    result, _ = run(TOTEM, msgspec.json.decode(file.read_bytes(), type=Case))
+    result, _ = run(protocol(file.parent.name), msgspec.json.decode(file.read_bytes(), type=Case))
     assert result.failed is None, result.sentences
