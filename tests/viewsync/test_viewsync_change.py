@@ -68,7 +68,7 @@ def test_a_later_life_has_a_vote_and_nothing_else() -> None:
 
 def test_who_wants_to_go_says_so() -> None:
     part = Part(2)
-    part.around.leaving = True
+    part.around.goes = True
     assert one(part.begins(), Summary).leaving
 
 
@@ -186,7 +186,7 @@ def test_who_leaves_is_not_but_its_messages_are() -> None:
 
 def test_if_all_leave_nobody_is_left() -> None:
     part = Part(1)
-    part.around.leaving = True
+    part.around.goes = True
     part.begins()
     part.answers_to(MINE, 2, 3)
     made = proposal(part.is_told({2: summary(leaving=True), 3: summary(leaving=True)}))

@@ -217,7 +217,7 @@ class Around:
     def __init__(self, me: NodeId, incarnation: int = 0) -> None:
         self.me = me
         self.incarnation = incarnation
-        self.leaving = False
+        self.goes = False
         self.group = OURS
         self.into: Group | None = None
         self.suspected: set[NodeId] = set()

@@ -48,10 +48,13 @@ class Surroundings(Outside, Protocol):
     """What a change needs of the machine around it."""
 
     incarnation: int
-    leaving: bool
     group: Group
     into: Group | None
     """The older group that this one gives itself up to, if it met one."""
+
+    @property
+    def goes(self) -> bool:
+        """Whether this member leaves with this change: it wants to, and all it accepted is delivered."""
 
     def suspects(self, now_us: int, awaited: Collection[NodeId]) -> list[NodeId]:
         """Whom to suspect; those who are awaited after the aggressive timeout."""
@@ -117,12 +120,11 @@ class ViewChange(Participant):
         self._outside.tell(summary, effects)
 
     def _summary(self) -> Summary:
-        leaving = self._around.leaving
         if self._unsettled is None:
-            return Summary(self.turn, self.full, True, leaving, 0, 0, ())
+            return Summary(self.turn, self.full, True, False, 0, 0, ())
         floor, upto, items = self._unsettled
         ranges = ranges_of(items) if self.full else ()
-        return Summary(self.turn, self.full, False, leaving, floor, upto, ranges)
+        return Summary(self.turn, self.full, False, self._around.goes, floor, upto, ranges)
 
     def on_summary(
         self, now_us: int, sender: NodeId, incarnation: int, summary: Summary, effects: list[Effect]

@@ -107,6 +107,11 @@ class Standing:
         view = self.view or self._past
         effects.append(Persist(store(Stored(self._last_number, self.group, view, self._voter))))
 
+    @property
+    def goes(self) -> bool:
+        """Whether this member leaves with the next change: it wants to, and all it accepted is delivered."""
+        return self.leaving and self.orderer.idle
+
     def suspects(self, now_us: int, awaited: Collection[NodeId]) -> list[NodeId]:
         """Whom to suspect; those who are awaited after the aggressive timeout."""
         active = self._detector.active(now_us, awaited)
