@@ -53,7 +53,7 @@ from ordercast.runtime.sink import Sink
 from ordercast.runtime.storage import Storage
 from ordercast.runtime.timers import Timers
 from ordercast.runtime.udp import Address, Arrival, Channel
-from ordercast.runtime.watch import Sightings, Watch
+from ordercast.runtime.watch import Sightings, Signs, Watch
 from ordercast.runtime.wires import Wires
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
@@ -118,7 +118,9 @@ class Driver(Sender):
         self._timers = Timers(self.lag, self.now_us, self._on_alarm)
         self._guarded = 0
         self._watch: Watch | None = None
-        self._sightings = Sightings(self.now_us, token_on_unicast)
+        self._sightings = Sightings(self.now_us)
+        if not token_on_unicast:
+            self._sightings = Signs(self.now_us, lambda: self.delivered)
 
     # --- a life ---------------------------------------------------------------------------------
 

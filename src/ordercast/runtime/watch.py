@@ -19,16 +19,17 @@ MISSED_US, IDLE_MISSED_US = 40_000, 150_000
 
 UNHEARD_S = 0.15
 """Without a token, a peer that nothing came from for so long is looked after: it missed a heartbeat."""
+LATELY_US = 1_000_000
+"""Without a token, a group that delivered something within this time has something to do."""
 
 
 class Sightings:
-    """When the token came; or, where there is none to be seen, any packet."""
+    """When the token came."""
 
-    __slots__ = ("_now_us", "_token", "interval_us", "seen_us")
+    __slots__ = ("_now_us", "interval_us", "seen_us")
 
-    def __init__(self, now_us: Callable[[], int], token: bool = True) -> None:
+    def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
-        self._token = token
         self.seen_us = 0
         self.interval_us = 0
         """Between the last two."""
@@ -49,10 +50,32 @@ class Sightings:
         return self._now_us() - self.seen_us >= (MISSED_US if self.active else IDLE_MISSED_US)
 
     def suspects(self, links: Links) -> list[Peer]:
-        """Whose process may have ended: whoever is silent, once there is reason to look."""
-        if self.missed:
-            return links.targets
-        return [] if self._token else links.unheard(UNHEARD_S)
+        """Whose process may have ended: anybody's, once the token stays away."""
+        return links.targets if self.missed else []
+
+
+class Signs(Sightings):
+    """When anything came, where there is no token to be seen."""
+
+    __slots__ = ("_delivered", "_last", "_moved_us")
+
+    def __init__(self, now_us: Callable[[], int], delivered: Callable[[], int]) -> None:
+        """`delivered` tells how many messages were, so far."""
+        super().__init__(now_us)
+        self._delivered = delivered
+        self._last = 0
+        self._moved_us = 0
+
+    @property
+    def active(self) -> bool:
+        """Whether something was delivered lately: heartbeats come without."""
+        return self._now_us() - self._moved_us < LATELY_US
+
+    def suspects(self, links: Links) -> list[Peer]:
+        """Whose process may have ended: anybody's, once all are silent; else whoever is silent for long."""
+        if (delivered := self._delivered()) != self._last:
+            self._last, self._moved_us = delivered, self._now_us()
+        return super().suspects(links) or links.unheard(UNHEARD_S)
 
 
 class Watch:
