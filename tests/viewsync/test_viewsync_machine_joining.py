@@ -1,0 +1,414 @@
+"""A life begins in no view: it looks for a group, is let in, or founds one with others who hear of none."""
+
+from __future__ import annotations
+
+import pytest
+from viewsync_node import (
+    FIRST,
+    OURS,
+    YOUNGER,
+    Node,
+    decision,
+    drops,
+    halts,
+    installs,
+    member,
+    one,
+    receivers,
+    round_,
+    sent,
+    shifts,
+    started,
+    stored_before_sent,
+    summary,
+    timers,
+)
+
+from ordercast.core.contract import Accept, Drop, Persist
+from ordercast.core.identity import ConfigurationId
+from ordercast.viewsync.contract import NOTHING
+from ordercast.viewsync.header import NO_VIEW
+from ordercast.viewsync.packets import (
+    NO_GROUP,
+    NO_ROUND,
+    Accepted,
+    Collect,
+    Decide,
+    Estimate,
+    Fetch,
+    Heartbeat,
+    Join,
+    Propose,
+    Summary,
+    decode_decision,
+    encode_decision,
+)
+from ordercast.viewsync.states import State
+from ordercast.viewsync.storage import recall
+
+BEAT = Heartbeat(OURS, 0, False)
+
+
+# --- looking for a group -----------------------------------------------------------------------------------
+
+
+def test_a_life_begins_by_asking_to_be_let_in() -> None:
+    node = Node(2)
+    effects = node.starts(incarnation=3)
+    assert shifts(effects) == [("joining", "started")]
+    assert one(effects, Join) == Join(NO_GROUP, 0, ghost=False)
+    assert timers(effects) == {"join": node.config.join_us}
+    assert node.orderer.incarnation == 3
+
+
+def test_it_asks_again_and_again() -> None:
+    node = started(2)
+    effects = node.timeout("join", after_us=node.config.join_us)
+    assert one(effects, Join)
+    assert timers(effects) == {"join": node.config.join_us}
+
+
+def test_messages_may_be_submitted_and_wait() -> None:
+    node = started(2)
+    assert node.submits(b"a", b"b") == [Accept(1)]
+    assert node.orderer.submitted == [b"a", b"b"]
+
+
+def test_having_heard_a_group_it_asks_for_that_one() -> None:
+    node = started(2)
+    node.hears(1, BEAT, view_id=FIRST)
+    assert one(node.timeout("join"), Join).group == OURS
+
+
+def test_while_a_group_is_heard_none_is_founded() -> None:
+    node = started(2)
+    node.now_us = node.config.found_us - 1
+    node.hears(1, BEAT, view_id=FIRST)
+    assert installs(node.timeout("join", after_us=node.config.found_us - 1)) == []
+    assert installs(node.timeout("join", after_us=1)) != []
+
+
+# --- founding ----------------------------------------------------------------------------------------------
+
+
+def test_who_hears_of_no_group_founds_one_in_the_end() -> None:
+    node = started(2)
+    assert node.timeout("join", after_us=node.config.found_us - 1)
+    assert node.state is State.JOINING
+    effects = node.timeout("join", after_us=1)
+    assert shifts(effects) == [("member", "group founded")]
+    assert installs(effects) == [ConfigurationId(1, 2)]
+    assert node.machine.group == (node.config.found_us, 2)
+
+
+def test_one_that_needs_others_waits_for_them() -> None:
+    node = started(1, founders=2)
+    assert sent(node.timeout("join", after_us=node.config.found_us), Collect) == []
+    node.hears(3, Join(NO_GROUP, 0, ghost=False))
+    effects = node.timeout("join", after_us=node.config.join_us)
+    assert one(effects, Collect).round == round_(1, 1)
+    assert stored_before_sent(effects, Collect)
+
+
+def founded(node: Node) -> Node:
+    """Nodes 1 and 3 found a group; this is node 1."""
+    node.now_us = node.config.found_us
+    node.hears(3, Join(NO_GROUP, 0, ghost=False))
+    node.timeout("join")
+    node.hears(3, Estimate(0, round_(1, 1), NO_ROUND, b""))
+    return node
+
+
+def test_two_agree_on_a_first_view() -> None:
+    node = founded(started(1, founders=2))
+    effects = node.hears(3, Accepted(0, round_(1, 1)), view_id=NO_VIEW)
+    assert shifts(effects) == [("member", "group founded")]
+    (view, settled) = node.orderer.installed[0]
+    assert view.members == (1, 3)
+    assert settled == NOTHING
+    made = one(effects, Decide)
+    other = started(3, founders=2)
+    assert shifts(other.hears(1, made, view_id=NO_VIEW)) == [("member", "let in")]
+
+
+def test_no_group_is_founded_while_a_later_life_of_another_groups_member_is_heard() -> None:
+    """It may be that a majority of that group is on its way back: then that group goes on."""
+    node = started(1)
+    node.now_us = node.config.found_us - 1
+    node.hears(3, Join(OURS, 4, ghost=True))
+    assert installs(node.timeout("join", after_us=node.config.found_us - 1)) == []
+    node.now_us += 1
+    assert installs(node.timeout("join", after_us=5 * node.config.join_us)) != []
+
+
+def test_who_takes_part_in_a_founding_stores_its_vote() -> None:
+    node = started(3, founders=2)
+    effects = node.hears(1, Collect(0, round_(1, 1)))
+    assert stored_before_sent(effects, Estimate)
+    made = encode_decision(decision((1, 3)))
+    effects = node.hears(1, Propose(0, round_(1, 1), made))
+    assert stored_before_sent(effects, Accepted)
+    assert recall(3, node.disk).voter.value == made
+
+
+def test_a_first_view_that_one_is_not_in_is_not_ones_own() -> None:
+    """It was proposed before and had to be proposed again; its members will be heard."""
+    node = started(1, founders=2)
+    node.now_us = node.config.found_us
+    node.hears(3, Join(NO_GROUP, 0, ghost=False), Collect(0, round_(1, 3)))
+    node.timeout("join")
+    made = encode_decision(decision((2, 3), ConfigurationId(1, 2)))
+    node.hears(3, Estimate(0, round_(2, 1), round_(1, 2), made))
+    effects = node.hears(3, Accepted(0, round_(2, 1)))
+    assert one(effects, Decide).value == made
+    assert node.state is State.JOINING
+    assert one(node.timeout("join", after_us=node.config.join_us), Join)
+    assert drops(node.hears(3, Collect(0, round_(9, 3)))) == ["no group is being founded here"]
+
+
+def test_a_member_founds_nothing() -> None:
+    assert drops(member().hears(5, Collect(0, round_(1, 5)), view_id=NO_VIEW)) == [
+        "no group is being founded here"
+    ]
+
+
+# --- being let in ------------------------------------------------------------------------------------------
+
+
+def test_who_is_in_the_next_view_is_let_in() -> None:
+    node = started(4)
+    made = encode_decision(decision((1, 2, 4), ConfigurationId(8, 1), upto=5))
+    effects = node.hears(1, Decide(0, made), view_id=ConfigurationId(7, 1))
+    assert shifts(effects) == [("member", "let in")]
+    assert timers(effects)["join"] is None
+    (view, settled) = node.orderer.installed[0]
+    assert (view.id, settled) == (ConfigurationId(8, 1), NOTHING)
+    stored = recall(4, node.disk)
+    assert (stored.last, stored.group, stored.view) == (8, OURS, view)
+
+
+def test_view_and_vote_are_stored_before_the_view_is_shown() -> None:
+    node = started(4)
+    made = encode_decision(decision((1, 4)))
+    effects = node.hears(1, Decide(0, made), view_id=NO_VIEW)
+    kinds = [type(effect).__name__ for effect in effects]
+    assert kinds.index("Persist") < kinds.index("Install")
+
+
+def test_another_life_of_this_node_is_not_this_one() -> None:
+    node = Node(4)
+    node.starts(incarnation=2)
+    for life in (1, 3):
+        made = encode_decision(decision((1, 4), lives={4: life}))
+        node.hears(1, Decide(0, made), view_id=NO_VIEW)
+        assert node.orderer.installed == []
+
+
+def test_a_view_is_entered_once_over_all_lives() -> None:
+    again = member(2).dies_and_comes_back()
+    made = encode_decision(decision(lives={2: 1}))
+    assert installs(again.hears(1, Decide(0, made), view_id=NO_VIEW)) == []
+
+
+def test_a_member_lets_in_who_asks_for_its_group() -> None:
+    node = member(1)
+    effects = node.hears(9, Join(OURS, 0, ghost=False), view_id=NO_VIEW)
+    assert shifts(effects) == [("changing", "somebody joins")]
+    assert node.orderer.frozen
+    assert one(effects, Summary)
+
+
+def test_but_nobody_who_asks_for_another() -> None:
+    node = member(1)
+    for group in (NO_GROUP, YOUNGER):
+        effects = node.hears(9, Join(group, 0, ghost=False), view_id=NO_VIEW)
+        assert effects == [Drop("asks for another group")]
+
+
+def test_who_asks_while_a_change_is_on_its_way_is_let_in_with_it() -> None:
+    node = member(1)
+    node.is_told_gone(3)
+    effects = node.hears(9, Join(OURS, 0, ghost=False), view_id=NO_VIEW)
+    assert shifts(effects) == []
+    assert 9 in node.machine.joiners(node.now_us)
+
+
+def test_a_member_that_asks_missed_that_it_is_one() -> None:
+    node = member(1, (1, 2, 3))
+    effects = node.hears(3, Join(OURS, 0, ghost=False), view_id=NO_VIEW)
+    made = one(effects, Decide)
+    assert receivers(effects, Decide) == [3]
+    assert decode_decision(made.value).view == FIRST
+
+
+def test_a_later_life_of_a_member_joins_and_is_told_in_which_view_it_has_a_vote() -> None:
+    node = member(1, (1, 2, 3))
+    effects = node.hears(3, Join(OURS, 0, ghost=False), view_id=NO_VIEW, incarnation=1)
+    assert receivers(effects, Decide) == [3]
+    assert shifts(effects) == [("changing", "somebody joins")]
+
+
+def test_an_earlier_life_does_not_join() -> None:
+    node = Node(1)
+    node.starts()
+    node.hears(2, Decide(0, encode_decision(decision(lives={3: 5}))), view_id=NO_VIEW)
+    assert drops(node.hears(3, Join(OURS, 0, ghost=False), view_id=NO_VIEW, incarnation=4)) == [
+        "earlier life"
+    ]
+
+
+def test_not_more_are_remembered_than_may_be_members() -> None:
+    node = member(1, (1, 2), max_members=2)
+    node.is_told_gone(2)
+    for other in (7, 8):
+        node.hears(other, Join(OURS, 0, ghost=False), view_id=NO_VIEW)
+    assert drops(node.hears(9, Join(OURS, 0, ghost=False), view_id=NO_VIEW)) == ["too many want to join"]
+    assert drops(node.hears(7, Join(OURS, 0, ghost=False), view_id=NO_VIEW)) == []
+
+
+def test_who_has_not_asked_for_long_is_forgotten() -> None:
+    node = member(1)
+    node.is_told_gone(3)
+    node.hears(9, Join(OURS, 0, ghost=False), view_id=NO_VIEW)
+    node.now_us += 6 * node.config.join_us
+    assert node.machine.joiners(node.now_us) == {}
+
+
+def test_the_join_timer_of_a_member_means_nothing() -> None:
+    assert member().timeout("join") == []
+
+
+# --- a later life of a member ------------------------------------------------------------------------------
+
+
+def test_a_later_life_says_that_it_has_a_vote() -> None:
+    again = member(2).dies_and_comes_back()
+    effects = again.timeout("join", after_us=again.config.join_us)
+    assert one(effects, Join) == Join(OURS, 1, ghost=True)
+    assert again.machine.view is None
+
+
+def test_it_never_founds_a_group_but_goes_on_with_the_one_it_was_in() -> None:
+    again = member(2).dies_and_comes_back()
+    effects = again.timeout("join", after_us=again.config.found_us)
+    assert one(effects, Summary) == summary(ghost=True)
+    assert again.state is State.JOINING
+
+
+def test_it_keeps_its_vote_and_never_its_messages() -> None:
+    node = member(2)
+    made = encode_decision(decision((1, 2), ConfigurationId(2, 1)))
+    node.hears(1, summary(), Propose(0, round_(1, 1), made))
+    again = node.dies_and_comes_back()
+    effects = again.hears(3, Collect(0, round_(2, 3)), view_id=FIRST)
+    answer = one(effects, Estimate)
+    assert (answer.accepted, answer.value) == (round_(1, 1), made)
+    assert one(effects, Summary) == summary(ghost=True)
+
+
+def test_it_takes_part_in_no_round_that_an_earlier_life_had_left_behind() -> None:
+    node = member(2)
+    node.hears(3, summary(), Collect(0, round_(5, 3)))
+    again = node.dies_and_comes_back()
+    assert "old round" in drops(again.hears(1, Collect(0, round_(4, 1)), view_id=FIRST))
+
+
+def test_with_a_majority_of_later_lives_the_group_goes_on() -> None:
+    """A group that crashed as a whole goes on when a majority of its nodes is back."""
+    again = member(1).dies_and_comes_back()
+    effects = again.timeout("join", after_us=again.config.found_us)
+    assert one(effects, Collect).round == round_(1, 1)
+    again.hears(2, summary(ghost=True), Estimate(0, round_(1, 1), NO_ROUND, b""), incarnation=1)
+    again.now_us += again.config.aggressive_us + 1
+    effects = again.timeout("change")
+    made = decode_decision(sent(effects, Propose)[0].value)
+    assert [(m.node, m.incarnation) for m in made.members] == [(1, 1), (2, 1)]
+    effects = again.hears(2, Accepted(0, round_(1, 1)), incarnation=1)
+    assert shifts(effects) == [("member", "let in")]
+    assert installs(effects) == [ConfigurationId(2, 1)]
+
+
+def test_it_is_let_in_by_those_who_went_on_without_it() -> None:
+    again = member(2).dies_and_comes_back()
+    made = encode_decision(decision((1, 2, 3), ConfigurationId(2, 1), lives={2: 1}))
+    assert installs(again.hears(1, Decide(0, made), view_id=FIRST)) == [ConfigurationId(2, 1)]
+
+
+def test_a_group_that_went_on_is_not_voted_on_any_more() -> None:
+    again = member(2).dies_and_comes_back()
+    again.timeout("join", after_us=again.config.found_us)
+    again.hears(1, BEAT, view_id=ConfigurationId(2, 1))
+    assert again.timeout("change") == [], "nothing is being changed"
+    assert one(again.timeout("join"), Join).ghost
+
+
+def test_what_it_was_in_itself_is_no_group_to_ask() -> None:
+    again = member(2).dies_and_comes_back()
+    again.hears(1, BEAT, view_id=FIRST)
+    assert sent(again.timeout("join", after_us=again.config.found_us), Summary) != []
+
+
+def test_if_it_is_not_in_the_next_view_it_has_no_vote_any_more() -> None:
+    again = member(2).dies_and_comes_back()
+    made = encode_decision(decision((1, 3), ConfigurationId(2, 1)))
+    again.hears(1, Decide(0, made), view_id=FIRST)
+    assert one(again.timeout("join"), Join) == Join(OURS, 2, ghost=False)
+    stored = recall(2, again.disk)
+    assert (stored.last, stored.view) == (2, None)
+
+
+def test_it_inherits_the_vote_in_a_view_that_an_earlier_life_was_to_be_in() -> None:
+    """The life that was let in died before it knew: no life of this node can have voted in that view."""
+    again = member(2).dies_and_comes_back()
+    made = encode_decision(decision((1, 2, 3), ConfigurationId(4, 1)))
+    effects = again.hears(1, Decide(0, made), view_id=ConfigurationId(3, 1))
+    assert any(isinstance(effect, Persist) for effect in effects)
+    effects = again.hears(3, Collect(0, round_(1, 3)), view_id=ConfigurationId(4, 1))
+    assert one(effects, Estimate).accepted == NO_ROUND
+    assert one(again.timeout("join"), Join) == Join(OURS, 4, ghost=True)
+
+
+def test_it_inherits_the_vote_also_at_the_end_of_a_change_it_votes_in() -> None:
+    again = member(2).dies_and_comes_back()
+    again.hears(3, Collect(0, round_(1, 3)), view_id=FIRST)
+    made = encode_decision(decision((2, 3), ConfigurationId(2, 2)))
+    again.hears(3, Propose(0, round_(1, 3), made), view_id=FIRST)
+    again.hears(3, Decide(0, made), view_id=FIRST)
+    past = again.machine._past
+    assert past is not None
+    assert past.id == ConfigurationId(2, 2)
+
+
+def test_a_node_that_was_never_there_inherits_nothing() -> None:
+    node = Node(4)
+    node.starts(incarnation=1)
+    made = encode_decision(decision((1, 2)))
+    assert drops(node.hears(1, Decide(0, made), view_id=NO_VIEW)) == ["other view"]
+    assert node.machine._past is None
+
+
+def test_a_later_turn_than_it_knew_of_is_voted_on_afresh() -> None:
+    """It voted on no later turn than the one it stored."""
+    node = member(2, i_views=True)
+    node.hears(1, summary(full=False), Collect(0, round_(3, 1)))
+    again = node.dies_and_comes_back()
+    effects = again.hears(1, Collect(2, round_(1, 1)), view_id=FIRST)
+    assert one(effects, Estimate) == Estimate(2, round_(1, 1), NO_ROUND, b"")
+
+
+def test_what_a_later_life_is_asked_for_it_does_not_have() -> None:
+    again = member(2).dies_and_comes_back()
+    again.hears(1, summary(), view_id=FIRST)
+    assert sent(again.hears(1, Fetch(0, ()), view_id=FIRST), Decide) == []
+
+
+@pytest.mark.parametrize("incarnation", [0, 1])
+def test_a_summary_of_a_life_that_is_over_is_dropped(incarnation: int) -> None:
+    """A member's own life tells what it holds; a later one that it has nothing. Anything else is too old."""
+    node = Node(1)
+    node.starts()
+    node.hears(2, Decide(0, encode_decision(decision(lives={3: 1}))), view_id=NO_VIEW)
+    ghost = incarnation == 1
+    effects = node.hears(3, summary(ghost=ghost), incarnation=incarnation)
+    assert drops(effects) == ["earlier life"]
+    assert halts(effects) == []
