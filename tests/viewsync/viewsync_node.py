@@ -205,6 +205,7 @@ class Notes:
             effects.append(Install(Configuration(view.id, Kind.REGULAR, view.members)))
         self.installed.append((view, settled))
         self.frozen = False
+        self.waiting_for = None
         self.tells = Unsettled(0, 0, {})
 
 

@@ -20,6 +20,7 @@ from ordercast.viewsync.founding import Founding
 from ordercast.viewsync.header import NO_VIEW, Header
 from ordercast.viewsync.joining import Joining
 from ordercast.viewsync.packets import (
+    NO_ROUND,
     Abort,
     Accepted,
     Collect,
@@ -95,7 +96,7 @@ class Membership(Joining):
         effects: list[Effect],
     ) -> None:
         """A packet of the consensus: on the next view, or on a first one."""
-        if isinstance(packet, Estimate | Propose) and packet.value:
+        if isinstance(packet, Propose) or (isinstance(packet, Estimate) and packet.accepted != NO_ROUND):
             decode_decision(packet.value)  # or it is malformed
         part: ViewChange | Founding | None
         if head.view == NO_VIEW:

@@ -1,0 +1,197 @@
+"""A caller's mistakes raise, in words; packets never do, whatever is in them."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from viewsync_node import FIRST, OURS, Node, decision, drops, member, packet_from, round_, started, summary
+
+from ordercast.core.contract import Drop, Event, Packet, Start
+from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW, Header, header
+from ordercast.viewsync.packets import (
+    KIND_NAMES,
+    NO_ROUND,
+    Decide,
+    Estimate,
+    Heartbeat,
+    MembershipPacket,
+    Propose,
+    encode_decision,
+)
+from ordercast.viewsync.standing import Standing
+
+# --- a caller's mistakes -----------------------------------------------------------------------------------
+
+
+def test_a_message_before_the_start_is_refused() -> None:
+    node = Node(1)
+    assert node.machine.room == 0
+    with pytest.raises(
+        RuntimeError, match=r"^node 1 takes no messages: it is not started, or it is leaving$"
+    ):
+        node.submits(b"a")
+
+
+def test_a_node_starts_once() -> None:
+    node = started(1)
+    with pytest.raises(RuntimeError, match=r"^node 1 was started before; make a new machine$"):
+        node.does(Start(1, None))
+
+
+def test_a_message_that_is_too_large_is_refused_with_what_to_do() -> None:
+    node = member(1, max_message_size=1_000)
+    text = "a message of 1001 bytes is larger than max_message_size (1000); split it, or raise the limit"
+    with pytest.raises(ValueError, match=re.escape(text)):
+        node.submits(b"fits", b"x" * 1_001)
+    assert node.orderer.submitted == []
+
+
+def test_nothing_is_submitted_by_who_leaves() -> None:
+    node = member(1)
+    node.orderer.idle = False
+    node.stops()
+    with pytest.raises(RuntimeError, match="takes no messages"):
+        node.submits(b"a")
+
+
+def test_there_is_room_for_one_message_at_most_and_for_what_the_orderer_has() -> None:
+    node = member(1, max_message_size=1_000)
+    assert node.machine.room == 1_000
+    node.orderer.room = 10
+    assert node.machine.room == 10
+
+
+def test_a_stored_state_of_something_else_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^node 1: the stored state is not one that this protocol wrote"):
+        Node(1).starts(stored=b"something else")
+
+
+def test_a_machine_that_halted_takes_no_event_and_drops_packets() -> None:
+    node = started(2)
+    node.stops()
+    assert node.machine.room == 0
+    assert node.hears(1, summary(), view_id=FIRST) == [Drop("halted")]
+    with pytest.raises(AssertionError, match=r"^node 2 has halted; make a new machine and start it$"):
+        node.timeout("join")
+
+
+def test_what_is_not_an_event_is_a_mistake() -> None:
+    with pytest.raises(TypeError, match=r"^not an event: 'hello'$"):
+        member(1).does(cast(Event, "hello"))
+
+
+def test_a_state_is_left_only_for_a_reason_that_is_in_the_table() -> None:
+    node = member(1)
+    with pytest.raises(AssertionError, match=r"^node 1 cannot leave member because of 'a whim'$"):
+        node.machine._shift("a whim", [])
+
+
+def test_what_happens_in_a_change_is_told_only_of_a_change() -> None:
+    node = member(1)
+    node.machine.note("several originators", [])
+    effects: list[object] = []
+    node.is_told_gone(2)
+    node.machine.note("several originators", effects)  # type: ignore[arg-type]
+    assert len(effects) == 1
+
+
+def test_the_parts_of_a_membership_need_each_other() -> None:
+    node = Node(1)
+    bare = Standing(1, node.config, node.orderer, node.machine._procedure, False)
+    with pytest.raises(NotImplementedError):
+        bare._start(0, True, "started", [])
+    with pytest.raises(NotImplementedError):
+        bare._remind(Header(1, FIRST, 1, 0), 0, [])
+    with pytest.raises(NotImplementedError):
+        bare._on_heartbeat_timer(0, [])
+
+
+# --- packets ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Propose(0, round_(1, 1), b""),
+        Propose(0, round_(1, 1), b"no decision"),
+        Estimate(0, round_(1, 2), round_(1, 1), b""),
+        Estimate(0, round_(1, 2), round_(1, 1), b"no decision"),
+        Decide(0, b""),
+        Decide(0, b"no decision"),
+    ],
+    ids=str,
+)
+def test_a_vote_on_nothing_is_dropped_and_leaves_no_trace(packet: MembershipPacket) -> None:
+    node = member(2)
+    node.is_told_gone(1)
+    node.timeout("change", after_us=node.config.conservative_us)
+    for effects in (node.hears(3, packet), node.hears(1, packet)):
+        assert drops(effects) == ["truncated"]
+    for _ in range(20):
+        node.timeout("change", after_us=node.config.round_us)
+    assert drops(started(3).hears(1, packet, view_id=NO_VIEW)) == ["truncated"]
+
+
+states = st.sampled_from(["joining", "member", "changing", "ghost"])
+
+
+def in_state(state: str) -> Node:
+    if state == "joining":
+        return started(2)
+    node = member(2)
+    if state == "changing":
+        node.is_told_gone(1)
+    return node.dies_and_comes_back() if state == "ghost" else node
+
+
+@settings(max_examples=300)
+@given(states, st.binary(max_size=150))
+def test_garbage_is_dropped_and_counted(state: str, data: bytes) -> None:
+    (effect,) = in_state(state).does(Packet(data))
+    assert isinstance(effect, Drop)
+
+
+@settings(max_examples=500)
+@given(
+    states,
+    st.sampled_from([*KIND_NAMES, FIRST_ORDER_KIND]),
+    st.sampled_from([FIRST, NO_VIEW]),
+    st.integers(1, 4),
+    st.binary(max_size=90),
+)
+def test_garbage_behind_a_right_header_raises_nothing(
+    state: str, kind: int, view: object, sender: int, body: bytes
+) -> None:
+    node = in_state(state)
+    node.does(Packet(header(kind, view, sender, 0) + body))  # type: ignore[arg-type]
+
+
+PACKETS = [
+    packet_from(1, packet)
+    for packet in (
+        Heartbeat(OURS, 0, True),
+        summary(),
+        Propose(0, round_(3, 1), encode_decision(decision((1, 2, 3)))),
+        Estimate(0, round_(1, 2), NO_ROUND, b""),
+        Decide(0, encode_decision(decision((1, 2, 3)))),
+        Decide(0, encode_decision(decision((1, 2), full=False, turn=1))),
+    )
+]
+
+
+@settings(max_examples=600)
+@given(states, st.sampled_from(PACKETS), st.data())
+def test_a_damaged_packet_raises_nothing(state: str, packet: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(packet)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(3, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    node = in_state(state)
+    node.does(Packet(bytes(damaged)))
+    if not node.machine.halted:
+        for name in ("heartbeat", "change", "join"):
+            if not node.machine.halted:
+                node.timeout(name, after_us=node.config.change_us)
