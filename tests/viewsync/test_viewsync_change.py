@@ -38,6 +38,7 @@ from ordercast.viewsync.packets import (
     Member,
     Propose,
     Summary,
+    decode_decision,
     encode_decision,
 )
 
@@ -303,11 +304,30 @@ def test_a_coordinator_that_has_to_propose_what_others_hold_asks_them() -> None:
     part = coordinator()
     part.is_told({2: summary(), 3: summary(span(3))})
     effects = part.hears(2, Estimate(0, MINE, round_(1, 0), made))
-    assert one(effects, Propose).value == made
     assert receivers(effects, Fetch) == [3]
-    part.hears(2, Accepted(0, MINE))
-    assert part.change.decision is None
-    assert one(part.hears(3, item(3, 1)), Decide).value == made
+    assert sent(effects, Propose) == []
+    assert one(part.hears(3, item(3, 1)), Propose).value == made
+    assert one(part.hears(2, Accepted(0, MINE)), Decide).value == made
+
+
+def test_what_too_few_can_have_adopted_need_not_be_proposed_again() -> None:
+    """Only one of three did, and the other two say that they did not."""
+    made = encode_decision(decision((1, 2), SECOND, ranges=[span(3)]))
+    part = coordinator()
+    part.is_told({2: summary(), 3: summary()})
+    assert sent(part.hears(2, Estimate(0, MINE, round_(1, 0), made)), Propose) == []
+    assert one(part.answers_to(MINE, 3), Propose).value != made
+
+
+def test_what_is_lost_for_good_is_left_out_of_what_is_proposed_again() -> None:
+    """A majority adopted it and crashed; all are back, and nobody has what it names."""
+    made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(2), span(3)]))
+    part = coordinator()
+    part.is_told({2: summary(span(2), ghost=False), 3: summary(ghost=True)})
+    part.hears(3, Estimate(0, MINE, round_(1, 0), made))
+    part.hears(2, Estimate(0, MINE, round_(1, 0), made))
+    proposed = decode_decision(one(part.hears(2, item(2, 1)), Propose).value)
+    assert proposed == decision((1, 2, 3), SECOND, ranges=[span(2)])
 
 
 def test_what_all_who_had_it_have_lost_holds_up_no_later_life() -> None:

@@ -37,6 +37,7 @@ from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW
 from ordercast.viewsync.membership import STUCK
 from ordercast.viewsync.packets import (
     NO_ROUND,
+    Abort,
     Accepted,
     Collect,
     Decide,
@@ -48,9 +49,11 @@ from ordercast.viewsync.packets import (
     Item,
     Join,
     Propose,
+    Refuse,
     Summary,
     encode_decision,
 )
+from ordercast.viewsync.reformation import Reformation
 from ordercast.viewsync.states import State
 from ordercast.viewsync.storage import recall
 
@@ -344,6 +347,19 @@ def test_a_member_far_behind_is_told_the_last_decision() -> None:
     assert receivers(node.hears(3, BEAT, view_id=FIRST), Decide) == [3]
 
 
+def test_who_never_was_in_a_view_is_not_excluded_from_one() -> None:
+    node = member(2)
+    assert drops(node.hears(9, BEAT, view_id=NO_VIEW)) == []
+    node.machine._last = None
+    assert drops(node.hears(9, Collect(0, round_(1, 9)), view_id=FIRST)) == []
+    assert drops(node.hears(3, BEAT, view_id=NO_VIEW)) == ["other view"]
+
+
+def test_who_arrived_is_not_waited_for_again() -> None:
+    node = settled_into_second(arrived=(1, 1))
+    assert node.machine._awaited == set()
+
+
 def test_who_is_behind_asks_to_be_told() -> None:
     """It hears of a later view than its own, and lets its sender know where it stands."""
     node = member(2)
@@ -581,6 +597,24 @@ def test_the_laggard_is_who_brakes_or_else_who_is_waited_for() -> None:
     assert node.machine.laggard == 2
     node.is_told_gone(1)
     assert node.machine.laggard is None
+
+
+def test_nobody_refuses_or_aborts_in_a_consensus() -> None:
+    node = member(2)
+    assert "no Reformation" in drops(node.hears(1, Refuse(0, round_(1, 2), round_(2, 1))))
+    assert "no Reformation" in drops(node.hears(1, Abort(0, round_(1, 1))))
+
+
+def test_an_originator_is_refused_and_begins_again() -> None:
+    """Two members noticed a failure; one of them is first with the others (004 §3.2.3)."""
+    node = member(2, procedure=Reformation)
+    assert one(node.is_told_gone(1), Collect).round == round_(1, 2)
+    effects = node.hears(3, Collect(0, round_(1, 3)))
+    assert one(effects, Refuse).joined == round_(1, 2)
+    assert shifts(effects) == [("changing", "several originators")]
+    assert one(node.hears(3, Refuse(0, round_(1, 2), round_(1, 3))), Abort).round == round_(1, 2)
+    assert one(node.hears(3, Collect(0, round_(2, 3))), Estimate).round == round_(2, 3)
+    assert drops(node.hears(3, Abort(0, round_(2, 3)))) == []
 
 
 def test_packets_that_no_member_understands_are_counted() -> None:

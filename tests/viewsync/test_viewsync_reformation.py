@@ -239,7 +239,6 @@ def test_a_list_that_was_announced_before_stands_with_a_majority() -> None:
     part = reforming(1)
     part.is_told({2: summary(), 3: summary()})
     part.hears(2, Estimate(0, MINE, round_(1, 0), before))
-    part.answers_to(MINE, 3)
     assert one(part.hears(2, Accepted(0, MINE)), Decide).value == before
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from ordercast.core.contract import Effect
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.viewsync.config import GroupConfig
-from ordercast.viewsync.consensus import Outside, Participant, Voter, after
+from ordercast.viewsync.consensus import Ballot, Outside, Participant, Voter, after
 from ordercast.viewsync.contract import Settled, Unsettled, View
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.header import NO_VIEW
@@ -29,6 +29,7 @@ from ordercast.viewsync.packets import (
     encode_decision,
     ranges_of,
     union,
+    without,
 )
 
 LONGEST_ROUND = 8
@@ -79,7 +80,7 @@ class ViewChange(Participant):
         unsettled: Unsettled | None,
         full: bool,
     ) -> None:
-        super().__init__(outside, view.turn, voter, len(view.members) // 2 + 1)
+        super().__init__(outside, view.turn, voter, len(view.members) // 2 + 1, len(view.members))
         self._around = outside
         self.view = view
         self._config = config
@@ -233,6 +234,24 @@ class ViewChange(Participant):
         return encode_decision(
             Decision(False, self._around.group, self.view.id, self.turn + 1, members, site, upto, ())
         )
+
+    def _recover(self, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+        """A proposal of an earlier round is made again once all that it names is here.
+
+        Those who had adopted it may have lost what it names with the lives that held it. If everybody is
+        there to say so, it is proposed without; and if there are only later lives, nobody needs any of it.
+        """
+        decision = decode_decision(value)
+        if self._fetch(decision, self._others, 0, effects):
+            return value
+        told = self.exchange.summaries
+        if all(summary.ghost for summary in told.values()):
+            return value
+        if not ballot.complete or len(told) < len(self.view.members):
+            return None
+        lost = self.exchange.lost(decision.ranges)
+        kept = without(decision.ranges, lost)
+        return encode_decision(decision._replace(ranges=kept)) if not self.exchange.missing(kept) else None
 
     def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
         """Whether all that a proposal names is here; who proposes it has it, if it is not a later life.

@@ -59,10 +59,12 @@ class Voter:
 class Ballot:
     """One round, as its coordinator sees it."""
 
-    __slots__ = ("_accepted", "_estimates", "_quorum", "round", "value")
+    __slots__ = ("_accepted", "_estimates", "_quorum", "_voters", "round", "value")
 
-    def __init__(self, round_: Round, quorum: int) -> None:
+    def __init__(self, round_: Round, quorum: int, voters: int = 0) -> None:
+        """A round of so many voters; 0 if nobody knows how many there are."""
         self.round = round_
+        self._voters = voters
         self._quorum = quorum
         self._estimates: dict[NodeId, tuple[Round, bytes]] = {}
         self._accepted: set[NodeId] = set()
@@ -84,10 +86,23 @@ class Ballot:
         return len(self._estimates) >= self._quorum
 
     @property
+    def complete(self) -> bool:
+        """Whether everybody takes part."""
+        return len(self._estimates) == self._voters
+
+    @property
     def locked(self) -> bytes | None:
-        """The proposal that may have been decided before and has to be made again, if there is one."""
+        """The proposal that may have been decided before and has to be made again, if there is one.
+
+        It was not decided if too few can have adopted it, those who have not been heard included; nor was,
+        then, any earlier one, or the later one would not have been made.
+        """
         accepted, value = max(self._estimates.values(), default=(NO_ROUND, b""))
-        return value if accepted != NO_ROUND else None
+        if accepted == NO_ROUND:
+            return None
+        adopted = sum(estimate[0] == accepted for estimate in self._estimates.values())
+        unheard = max(0, self._voters - len(self._estimates)) if self._voters else self._quorum
+        return value if adopted + unheard >= self._quorum else None
 
     def accept(self, node: NodeId) -> None:
         """A participant adopted the proposal (phase 3)."""
@@ -113,12 +128,13 @@ class Outside(Protocol):
 class Participant:
     """One consensus, from the side of one who takes part. What it is about is up to who inherits."""
 
-    def __init__(self, outside: Outside, turn: int, voter: Voter, quorum: int) -> None:
+    def __init__(self, outside: Outside, turn: int, voter: Voter, quorum: int, voters: int = 0) -> None:
         self._outside = outside
         self._me = outside.me
         self.turn = turn
         self.voter = voter
         self._quorum = quorum
+        self._voters = voters
         self._round = voter.promised
         self._ballot: Ballot | None = None
         self._proposal: tuple[Round, bytes] | None = None
@@ -130,6 +146,10 @@ class Participant:
     def _initial(self, now_us: int, effects: list[Effect]) -> bytes | None:
         """As coordinator: what to propose if nothing was before; None while that cannot be said."""
         raise NotImplementedError
+
+    def _recover(self, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+        """As coordinator: what to propose if this was before; None while what belongs to it is not here."""
+        return value
 
     def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
         """Whether all that belongs to a proposal is here; if not, ask for it."""
@@ -147,7 +167,7 @@ class Participant:
     def coordinate(self, now_us: int, effects: list[Effect]) -> None:
         """Begin a round of my own, later than any I know of."""
         self._enter(now_us, Round(max(self._round.attempt, self.voter.promised.attempt) + 1, self._me))
-        self._ballot = Ballot(self._round, self._quorum)
+        self._ballot = Ballot(self._round, self._quorum, self._voters)
         self.voter.promise(self._round)
         self._outside.keep(effects)
         self._ballot.estimate(self._me, self.voter.accepted, self.voter.value)
@@ -164,9 +184,8 @@ class Participant:
         ballot = self._ballot
         if ballot is None or ballot.value is not None or not ballot.collected:
             return
-        value = ballot.locked
-        if value is None:
-            value = self._initial(now_us, effects)
+        locked = ballot.locked
+        value = self._initial(now_us, effects) if locked is None else self._recover(locked, ballot, effects)
         if value is None:
             return
         ballot.value = value

@@ -40,6 +40,11 @@ class Exchange:
         items = self._items
         return [(stream, number) for stream, number in names(ranges) if number not in items.get(stream, ())]
 
+    def lost(self, ranges: Iterable[Range]) -> frozenset[tuple[Stream, int]]:
+        """What of this is neither here nor with anybody who told what it holds."""
+        held = frozenset[tuple[Stream, int]]().union(*self._holdings.values())
+        return frozenset(name for name in self.missing(ranges) if name not in held)
+
     def requests(
         self, wanted: Collection[tuple[Stream, int]], sources: Iterable[NodeId], has_all: NodeId = 0
     ) -> list[tuple[NodeId, tuple[Range, ...]]]:

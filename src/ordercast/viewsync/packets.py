@@ -18,7 +18,7 @@ being founded). `decode` is total: it returns a packet within bounds or raises `
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ordercast.core.identity import ConfigurationId, NodeId
@@ -275,6 +275,11 @@ def union(several: Iterable[Iterable[Range]]) -> tuple[Range, ...]:
         for stream, number in names(ranges):
             numbers.setdefault(stream, {})[number] = b""
     return ranges_of(numbers)
+
+
+def without(ranges: Iterable[Range], lost: Collection[tuple[Stream, int]]) -> tuple[Range, ...]:
+    """The names of everything that is named but for these."""
+    return union([[Range(*name, 1)] for name in names(ranges) if name not in lost])
 
 
 def _pack_ranges(ranges: Sequence[Range]) -> bytes:
