@@ -112,8 +112,9 @@ class Seat:
         sender: NodeId,
         keys: tuple[MessageKey, ...] = (),
         places: tuple[int, ...] = (),
+        *,
         hgsn: int = 0,
-        asked: NodeId = 0,
+        asked: NodeId,
     ) -> list[Sent]:
         return self.hear(sender, packets.REQ, encode_req(b"", Req(hgsn, asked, keys, places)))
 

@@ -9,7 +9,7 @@ from ordercast.core.contract import Originate
 from ordercast.core.identity import ConfigurationId, Guarantee
 from ordercast.sequencers.cm import Cm
 from ordercast.sequencers.moving import PASS, MovingSequencer, Token
-from ordercast.sequencers.packets import NOBODY, NULL, Ack, Copy, Msg, Placed, Req
+from ordercast.sequencers.packets import NULL, Ack, Copy, Msg, Placed, Req
 from ordercast.viewsync.config import GroupConfig
 
 MSG_TIMER, ACK_TIMER, REQ_TIMER = "order msg", "order ack", "order req"
@@ -100,7 +100,7 @@ def test_a_message_that_is_missing_is_requested_by_its_name() -> None:
     seat = Seat(Cm, 3)
     seat.ack(1, 1, (2, 1), following=2)
     assert seat.delivered == []
-    assert seat.expire(REQ_TIMER) == [Sent(ALL, Req(0, NOBODY, ((2, 1),), ()))]
+    assert seat.expire(REQ_TIMER) == [Sent(ALL, Req(0, 1, ((2, 1),), ()))]
 
 
 def test_places_that_are_missing_are_requested_by_their_numbers() -> None:
@@ -109,7 +109,7 @@ def test_places_that_are_missing_are_requested_by_their_numbers() -> None:
     seat.msg(2, 1)
     seat.msg(2, 2)
     seat.ack(2, 2, (2, 2), following=3)
-    assert seat.expire(REQ_TIMER) == [Sent(ALL, Req(0, NOBODY, (), (1,)))]
+    assert seat.expire(REQ_TIMER) == [Sent(ALL, Req(0, 2, (), (1,)))]
     seat.copy(2, (1, Placed(2, 1, 1)))
     assert [batch.seq for batch in seat.delivered] == [1]
     seat.null(3, 3, following=4)
@@ -141,29 +141,44 @@ def test_the_next_holder_accepts_the_token_only_when_it_has_everything() -> None
     expect_ack(seat.msg(3, 1), 2, (3, 2), following=3)
 
 
-def test_only_the_holder_answers_a_request_and_the_last_one_its_next() -> None:
-    """002 §4.2, "Receiving REQ message"."""
-    seat = Seat(Cm, 1, members=4)
-    seat.msg(3, 1)  # placed: the token goes to 2
-    assert seat.req(3, keys=((3, 1),)) == []
-    sent = seat.req(2, keys=((3, 1),), places=(1,))
+def test_the_last_holder_answers_its_next() -> None:
+    """002 §4.2, "Receiving REQ message": who is in TRST is asked by who got the token from it."""
+    next_one = Seat(Cm, 2)
+    next_one.ack(1, 1, (3, 1), following=2)
+    ((_, req),) = next_one.expire(REQ_TIMER)
+    assert req == Req(0, 1, ((3, 1),), ())
+    last = Seat(Cm, 1)
+    last.msg(3, 1)
+    assert token_of(last) is Token.TRST
+    sent = last.req(2, keys=((3, 1),), places=(1,), asked=1)
     assert [(to, type(packet)) for to, packet in sent] == [(2, Msg), (2, Copy)]
-    seat.null(2, 2, following=3)
-    assert token_of(seat) is Token.EMPT
-    assert seat.req(2, keys=((3, 1),)) == []
-    seat.null(3, 3, following=1)
-    sent = seat.req(2, keys=((3, 1),), places=(1, 2))
-    copy = sent[1].packet
-    assert isinstance(copy, Copy)
-    assert copy.places == ((1, Placed(3, 1, 1)), (2, Placed(*NULL, 2)))
 
 
 def test_who_is_asked_by_name_answers_whether_it_holds_the_token_or_not() -> None:
-    seat = Seat(Cm, 3)
+    seat = Seat(Cm, 3, members=4)
     seat.msg(2, 1)
     seat.ack(1, 1, (2, 1), following=2)
-    assert seat.req(1, keys=((2, 1),)) == []
-    assert [to for to, _ in seat.req(1, keys=((2, 1),), asked=3)] == [1]
+    seat.null(2, 2, following=3)
+    for token in (Token.HOLD, Token.TRST):
+        assert token_of(seat) is token
+        assert seat.req(1, keys=((2, 1),), asked=4) == []
+        msg, copy = seat.req(1, keys=((2, 1),), places=(1, 2), asked=3)
+        assert isinstance(msg.packet, Msg)
+        assert isinstance(copy.packet, Copy)
+        assert copy.packet.places == ((1, Placed(2, 1, 1)), (2, Placed(*NULL, 2)))
+        seat.expire(PASS)
+
+
+def test_a_token_brings_a_new_request_for_what_its_holder_lacks() -> None:
+    """All wait for it: it does not wait out the pause of earlier requests."""
+    seat = Seat(Cm, 3, config=GroupConfig(retry_us=8_000))
+    seat.ack(1, 1, (2, 1), following=2)
+    for _ in range(5):
+        seat.expire(REQ_TIMER)
+    assert seat.timers[REQ_TIMER] == 64_000
+    seat.null(2, 2, following=3)
+    assert seat.timers[REQ_TIMER] == 1_000
+    assert seat.expire(REQ_TIMER) == [Sent(ALL, Req(0, 2, ((2, 1),), ()))]
 
 
 def test_an_old_message_brings_its_source_the_place_again() -> None:
@@ -258,7 +273,7 @@ def test_the_silence_is_not_begun_anew_by_what_arrives_meanwhile() -> None:
     seat = Seat(Cm, 2)
     seat.null(1, 1, following=2)
     assert PASS in seat.timers
-    seat.req(3, places=(1,))
+    seat.req(3, places=(1,), asked=2)
     assert PASS not in seat.timers
 
 

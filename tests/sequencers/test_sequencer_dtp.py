@@ -82,7 +82,7 @@ def test_delivery_status_comes_with_every_message() -> None:
     seat.msg(3, 1, hgsn=1)
     assert order_of(seat).R == {1: 1, 2: 0, 3: 1, 4: 0}
     assert order_of(seat).N[3] == 2
-    seat.req(4, hgsn=1)
+    seat.req(4, hgsn=1, asked=2)
     assert order_of(seat).R[4] == 1
 
 
@@ -90,7 +90,7 @@ def test_a_gap_in_lsns_is_requested() -> None:
     """002 §4.2: "If l > N_i[j], it recognizes that it lost messages from LTM_j"."""
     seat = Seat(Dtp, 3)
     seat.msg(2, 3)
-    assert seat.expire("order req") == [Sent(ALL, Req(0, NOBODY, ((2, 1), (2, 2)), ()))]
+    assert seat.expire("order req") == [Sent(ALL, Req(0, 1, ((2, 1), (2, 2)), ()))]
     seat.msg(2, 1)
     assert order_of(seat).gaps == {2: 2}
     seat.msg(2, 2)
@@ -102,7 +102,7 @@ def test_a_gap_in_lsns_is_requested() -> None:
 def test_the_origin_answers_for_a_message_that_has_no_place() -> None:
     seat = Seat(Dtp, 2)
     seat.submit(b"U")
-    (sent,) = seat.req(3, keys=((2, 1), (1, 1)))
+    (sent,) = seat.req(3, keys=((2, 1), (1, 1)), asked=1)
     assert sent.to == 3
     assert isinstance(sent.packet, Msg)
 
@@ -122,7 +122,7 @@ def test_a_null_ack_that_tells_of_more_shows_what_was_lost() -> None:
     """002 §4.2: "If g > R_i[i], LTM_i recognizes that it lost ACKs"."""
     seat = Seat(Dtp, 3)
     seat.ack(2, 2, hop=2, following=1)
-    assert seat.expire("order req") == [Sent(ALL, Req(0, NOBODY, (), (1,)))]
+    assert seat.expire("order req") == [Sent(ALL, Req(0, 2, (), (1,)))]
 
 
 def test_tokens_that_place_nothing_are_told_apart() -> None:

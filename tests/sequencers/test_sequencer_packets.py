@@ -126,7 +126,7 @@ def test_an_ack_is_read_as_it_was_written(
 
 
 @quick
-@given(statuses, some.integers(0, 2**31 - 1), some.lists(keys, max_size=40), some.lists(counts, max_size=40))
+@given(statuses, nodes, some.lists(keys, max_size=40), some.lists(counts, max_size=40))
 def test_a_req_is_read_as_it_was_written(
     hgsn: int, asked: int, wanted: list[tuple[int, int]], places: list[int]
 ) -> None:
@@ -173,7 +173,7 @@ def test_garbage_is_read_within_bounds_or_refused(kind: int, rest: bytes) -> Non
 WHOLE = [
     msg().raw,
     encode_ack(head(packets.ACK), Ack(0, 1, 1, 3, ((2, 1), NULL))),
-    encode_req(head(packets.REQ), Req(4, 0, ((2, 1),), (5,))),
+    encode_req(head(packets.REQ), Req(4, 1, ((2, 1),), (5,))),
     encode_copy(head(packets.COPY), Copy(0, 3, ((1, Placed(2, 1, 1)),))),
     encode_numbers(head(packets.GONE), 4),
     encode_bcast(head(packets.TOTAL_BCAST), 1, 0, msg()),
@@ -214,9 +214,9 @@ def test_a_packet_that_is_cut_short_or_too_long_is_refused(data: bytes) -> None:
         (encode_ack(head(packets.ACK), Ack(0, 1, 1, 0, ())), "bad node id"),
         (encode_ack(head(packets.ACK), Ack(0, 1, 1, 2, ((0, 7),))), "bad node id"),
         (encode_ack(head(packets.ACK), Ack(0, 1, 1, 2, (NULL,) * (MAX_ENTRIES + 1))), "too many entries"),
-        (encode_req(head(packets.REQ), Req(0, -1, (), ())), "bad node id"),
-        (encode_req(head(packets.REQ), Req(0, 0, (NULL,), ())), "bad node id"),
-        (encode_req(head(packets.REQ), Req(0, 0, (), (0,))), "bad number"),
+        (encode_req(head(packets.REQ), Req(0, 0, (), ())), "bad node id"),
+        (encode_req(head(packets.REQ), Req(0, 1, (NULL,), ())), "bad node id"),
+        (encode_req(head(packets.REQ), Req(0, 1, (), (0,))), "bad number"),
         (encode_copy(head(packets.COPY), Copy(0, 0, ((0, Placed(2, 1, 1)),))), "bad number"),
         (encode_numbers(head(packets.GONE), 0), "bad number"),
         (encode_numbers(head(packets.TOTAL_CUM_SEQ_ACK), -1, 0), "bad number"),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import ClassVar
 
-from ordercast.core.contract import Effect, SetTimer, Unicast
+from ordercast.core.contract import Effect, Multicast, SetTimer, Unicast
 from ordercast.core.identity import NodeId
 from ordercast.sequencers.member import BURST_BYTES, Member
 from ordercast.sequencers.order import Order
@@ -184,6 +184,8 @@ class MovingSequencer(Member):
         order.learn(sender, ack.last)
         if ack.hop > self.hop:
             self._token_moved(ack.hop, ack.next, sender)
+            if self.S_TOKEN is Token.HOLD:
+                self._req_patience.forget(effects)  # all wait for what this member lacks: it asks anew
             return ""
         if self.S_TOKEN is Token.HOLD:  # its sender does not know that the token went on (004 Fig. 15)
             self._copy(order, sender, range(ack.last + 1, order.hgsn + 1), effects)
@@ -318,39 +320,32 @@ class MovingSequencer(Member):
     # --- requests (002 §4.2, "Receiving REQ message"; 004 Fig. 16, lines 51–57) -----------------
 
     def _ask(self, order: Order, effects: list[Effect]) -> None:
-        """Ask for what is missing: first who holds the token; if that brings nothing, one member at a time.
+        """Ask for what is missing: first, before all, who was last heard to order; it has everything.
 
-        At the beginning of a turn there is no last holder who could have everything: then the holder asks
-        whoever is known to have most.
+        If that brings nothing, one member after the other is asked, beginning with who is known to have most.
+        So does a member at once that begins a turn, before which nobody ordered. The paper's REQ names nobody
+        and is answered by who holds the token, or by who just passed it to the sender of the REQ. The latter
+        is the same here; the former is not enough: while there is work, nobody holds the token for long.
         """
         keys, places = order.wanted(min(self.config.max_requests, MAX_ENTRIES))
         if not keys and not places:
             return
         attempt = self._req_patience.attempts - 1
-        others = sorted((node for node in order.R if node != self.me), key=lambda node: -order.R[node])
-        if attempt == 0 and not (self.S_TOKEN is Token.HOLD and self.hop == 0):
-            self._asked = NOBODY
+        publicly = attempt == 0 and not (self.S_TOKEN is Token.HOLD and self.hop == 0)
+        if publicly:
+            self._asked = self.holder if self._giver in (NOBODY, self.me) else self._giver
         else:
+            others = sorted((node for node in order.R if node != self.me), key=lambda node: -order.R[node])
             self._asked = others[attempt % len(others)]
         req = encode_req(self._head(order, REQ), Req(order.hgsn, self._asked, tuple(keys), tuple(places)))
         self._stats["requests"] += 1
-        if self._asked:
-            effects.append(Unicast(self._asked, req))
-        else:
-            self._multicast(order, req, effects)
+        effects.append(Multicast(req) if publicly else Unicast(self._asked, req))
 
     def _on_req(self, order: Order, sender: NodeId, req: Req, effects: list[Effect]) -> None:
-        """Who holds the token answers; who passed it on answers its next holder; who is named answers.
-
-        A message without a place is answered by its origin: nobody else needs to have it.
-        """
+        """Who is named answers; and for a message that has no place, its origin: nobody else may have it."""
         if self.NOTIFIES:
             order.learn(sender, req.hgsn)
-        asked = req.asked == self.me or (
-            req.asked == NOBODY
-            and (self.S_TOKEN is Token.HOLD or (self.S_TOKEN is Token.TRST and sender == self.holder))
-        )
-        if asked:
+        if req.asked == self.me:
             self._answer(order, sender, req.keys, req.places, effects)
         else:
             own = [key for key in req.keys if key in order.pending and key[0] == self.me]

@@ -4,7 +4,7 @@
 |---|---|---|
 | `Msg` | MSG (002 §4.2), (m, B) in 004 | multicast; to who asked for it |
 | `Ack` | ACK: its four functions are in 004 §3.1.3; null if it places nothing | multicast |
-| `Req` | REQ (002 §4.2): by message and by number, Figs 9 and 11 in 004 | multicast, then to one member |
+| `Req` | REQ (002 §4.2): by message and by number, Figs 9 and 11 in 004 | multicast, then to one |
 | `Copy` | "(B, seqnum)" or "ACK(B, seqnum, ⊥)" (004 Figs 16, 25): places, but not the token | to one member |
 | `Gone` | "no more in the buffers" (004 §4.4.3) | to one member |
 | `Request`, `Bcast`, … | TOTAL's headers (003, appendix) | see `total` |
@@ -54,7 +54,7 @@ MAX_ENTRIES = 1_024
 """Most places or requests in one packet; a configuration may allow fewer."""
 
 NOBODY = 0
-"""Stands for the null message ⊥ where a place names its message, and for "who holds the token" in `Req`."""
+"""Stands for the null message ⊥ where a place names its message; not the id of any node."""
 
 CONTINUES, CONTINUED = 1, 2
 """Flags of a packet of messages."""
@@ -133,7 +133,7 @@ class Req(NamedTuple):
 
     hgsn: int
     asked: NodeId
-    """Who is to answer: a member, or `NOBODY` for who holds the token."""
+    """Who is to answer."""
     keys: tuple[MessageKey, ...]
     """('msg', U_id): these messages."""
     places: tuple[int, ...]
@@ -381,7 +381,7 @@ def _decode_req(data: bytes) -> Req:
     at += 12 * messages
     numbers = tuple(check_count(place, 1) for (place,) in _entries(data, at, "q", places))
     _ends(data, at + 8 * places)
-    return Req(check_count(hgsn), asked and check_node(asked), keys, numbers)
+    return Req(check_count(hgsn), check_node(asked), keys, numbers)
 
 
 def _decode_copy(data: bytes) -> Copy:
