@@ -189,6 +189,10 @@ def test_pinwheel_repeats_a_few_of_its_messages_at_a_time() -> None:
     for n in range(8):
         seat.submit(b"%d" % n)
     assert len(seat.expire("order msg")) == 4
+    large = Seat(Pinwheel, 2, config=GroupConfig(window=8, packet_size=60_000))
+    for _ in range(8):
+        large.submit(bytes(50_000))
+    assert len(large.expire("order msg")) == 1
 
 
 def test_pinwheel_is_stable_by_the_minimum() -> None:

@@ -30,6 +30,10 @@ BURST_BYTES = 256 * 1024
 """Most that is sent at a time to who asked for something, so that it is not lost again for being too much."""
 
 
+AGAIN, AGAIN_BYTES = 4, 64 * 1024
+"""Most packets, and most bytes, of its own that a member sends again at a time; one in any case."""
+
+
 class Member(ABC):
     """One member's part of an orderer; what is particular to a protocol is in the methods without a body."""
 
@@ -223,6 +227,24 @@ class Member(ABC):
     def _unplaced(self, order: Order) -> int:
         """How many packets this member has sent whose places it does not know."""
         return order.N[self.me] - 1 - order.sequenced[self.me]
+
+    def _oldest_own(self, order: Order) -> int | None:
+        """The lsn of the first of them, if there is one."""
+        lsn = order.sequenced[self.me] + 1
+        return lsn if lsn < order.N[self.me] else None
+
+    def _first_unplaced(self, order: Order) -> list[Msg]:
+        """The first few of them: enough to go on with, not enough to be lost again for being too much."""
+        found: list[Msg] = []
+        room = AGAIN_BYTES
+        for lsn in range(order.sequenced[self.me] + 1, order.N[self.me]):
+            msg = order.BUF[self.me, lsn]
+            room -= len(msg.raw)
+            if found and (room < 0 or len(found) == AGAIN):
+                break
+            if msg.key not in order.place_of:
+                found.append(msg)
+        return found
 
     def _originate(self, order: Order, effects: list[Effect]) -> None:
         """Send what waits, as far as flow control allows."""

@@ -49,8 +49,6 @@ from ordercast.viewsync.contract import ORDER_TIMER, Settled, View
 PASS = ORDER_TIMER + "pass"
 LATE = 8
 """What is missing may only be late: it is asked for after this fraction of `retry_us`."""
-AGAIN = 4
-"""Most packets of its own that a member sends again at a time."""
 
 
 class Token(StrEnum):
@@ -293,6 +291,7 @@ class MovingSequencer(Member):
             waiting = self.hop if self.S_TOKEN is Token.TRST else None
             if self._ack_patience.due(waiting, effects):
                 self._stats["retransmissions"] += 1
+                effects.append(Unicast(self.holder, self._last_ack))  # it may drown in what goes to all
                 self._multicast(order, self._last_ack, effects)
         elif name == self._req_patience.name and self._req_patience.due(order.missing, effects):
             self._ask(order, effects)
@@ -304,18 +303,11 @@ class MovingSequencer(Member):
             self._pass_token(order, [NULL] if self.NULL_TAKES_PLACE else [], effects)
             self._go_on(order, effects)
 
-    def _oldest_own(self, order: Order) -> int | None:
-        """The lsn of the first message of one's own without a place."""
-        lsn = order.sequenced[self.me] + 1
-        return lsn if lsn < order.N[self.me] else None
-
     def _repeat_messages(self, order: Order, effects: list[Effect]) -> None:
         """The same MSG is sent at every timeout until it is acknowledged (002 §4.2, "Timeout")."""
-        first = order.sequenced[self.me] + 1
-        for lsn in range(first, min(first + AGAIN, order.N[self.me])):
-            if (self.me, lsn) not in order.place_of:
-                self._stats["retransmissions"] += 1
-                self._multicast(order, order.BUF[self.me, lsn].raw, effects)
+        for msg in self._first_unplaced(order):
+            self._stats["retransmissions"] += 1
+            self._multicast(order, msg.raw, effects)
 
     # --- requests (002 §4.2, "Receiving REQ message"; 004 Fig. 16, lines 51–57) -----------------
 

@@ -58,8 +58,6 @@ ACK_TIMER = ORDER_TIMER + "cum-seq-ack"
 IDLE = ORDER_TIMER + "idle"
 LATE = 8
 """What is missing may only be late: it is asked for after this fraction of `retry_us`."""
-AGAIN = 4
-"""Most requests that a member sends again at a time."""
 
 
 class Total(Member):
@@ -317,17 +315,10 @@ class Total(Member):
         ):
             self._announce_view(order, effects)
 
-    def _oldest_own(self, order: Order) -> int | None:
-        """The lsn of the first message of one's own that has not come back."""
-        lsn = order.sequenced[self.me] + 1
-        return lsn if lsn < order.N[self.me] else None
-
     def _repeat_requests(self, order: Order, effects: list[Effect]) -> None:
-        first = order.sequenced[self.me] + 1
-        for lsn in range(first, min(first + AGAIN, order.N[self.me])):
-            if (self.me, lsn) not in order.place_of:
-                self._stats["retransmissions"] += 1
-                effects.append(Unicast(self.holder, order.BUF[self.me, lsn].raw))
+        for msg in self._first_unplaced(order):
+            self._stats["retransmissions"] += 1
+            effects.append(Unicast(self.holder, msg.raw))
 
     def _ask(self, order: Order, effects: list[Effect]) -> None:
         """Ask for the first that are missing; what came in the meantime out of order is not asked for."""
