@@ -124,6 +124,16 @@ def test_who_lives_and_does_not_answer_is_left_out_in_the_end() -> None:
     assert [member.node for member in made.members] == [1, 2]
 
 
+def test_who_tells_and_never_answers_is_deaf_and_left_out_with_all_it_tells_of() -> None:
+    part = coordinator()
+    part.answers_to(MINE, 2)
+    assert sent(part.is_told({2: summary(), 3: summary(span(3))}), Propose) == []
+    assert one(part.waits(CONFIG.change_us), Collect), "its answer may have been lost"
+    made = proposal(part.waits(CONFIG.aggressive_us))
+    assert [member.node for member in made.members] == [1, 2]
+    assert made.ranges == ()
+
+
 def test_without_a_majority_of_the_view_nothing_is_proposed() -> None:
     part = coordinator(of=view((1, 2, 3, 4, 5)))
     part.around.suspected = {3, 4, 5}
@@ -356,6 +366,16 @@ def test_a_coordinator_that_is_suspected_is_followed_by_the_next() -> None:
     part = Part(2)
     part.around.slow = {1}
     assert one(part.begins(), Collect).round == round_(1, 2)
+
+
+def test_who_hears_too_few_does_not_coordinate() -> None:
+    """The others would answer it in vain, and wait."""
+    part = Part(1)
+    part.around.suspected = {2, 3}
+    assert sent(part.begins(), Collect) == []
+    assert sent(part.waits(CONFIG.change_us), Collect) == []
+    part.around.suspected = {3}
+    assert sent(part.waits(CONFIG.change_us), Collect)[0].round == MINE
 
 
 def test_a_coordinator_that_is_slow_is_followed_by_the_next() -> None:

@@ -320,6 +320,12 @@ def test_who_was_never_invited_becomes_an_originator() -> None:
     assert sent(restarted(part), Collect)[0].round == round_(1, 2)
 
 
+def test_but_not_if_it_hears_too_few() -> None:
+    part = reforming(2, detected=False)
+    part.around.suspected = {1, 3}
+    assert sent(restarted(part), Collect) == []
+
+
 def test_no_two_members_wait_equally_long() -> None:
     waits = set()
     for node in (1, 2, 3):

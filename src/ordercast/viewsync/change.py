@@ -1,9 +1,9 @@
 """A change of view by consensus (004 Figs 29, 30 and 32), and the light one of i-views (Fig. 34).
 
 Who begins a change, or hears of one, freezes its orderer and tells all what it holds (`Summary`). A
-coordinator waits until everybody has told it or is suspected, fetches what it lacks of all that, and proposes
-the next view and everything that is to be delivered in this one. A light change exchanges no messages: only
-the token list is agreed on, and the place behind which the order goes on.
+coordinator waits until everybody has told it that and answered it, or is suspected; it fetches what it lacks
+of all that, and proposes the next view and everything that is to be delivered in this one. A light change
+exchanges no messages: only the token list is agreed on, and the place behind which the order goes on.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class ViewChange(Participant):
         self.exchange = Exchange(unsettled.items if unsettled is not None else {})
         self._lives: dict[NodeId, int] = {}
         """The life that told each summary."""
-        self._began_us = now_us
+        self._entered_us = now_us
+        """When the current round began here."""
         self._coordinator: NodeId = 0
         """Who is expected to coordinate."""
         self._deadline_us = 0
@@ -162,12 +163,14 @@ class ViewChange(Participant):
     # --- the value ------------------------------------------------------------------------------
 
     def _initial(self, now_us: int, effects: list[Effect]) -> bytes | None:
-        summaries = self.exchange.summaries
+        assert self._ballot is not None, "it is the coordinator's to say"
         members = self.view.members
+        summaries = self.exchange.summaries
+        heard = summaries.keys() & self._ballot.answered
         joining = self._around.joiners(now_us)  # their earlier lives have nothing more to tell
-        awaited = [node for node in members if node not in summaries and node not in joining]
+        awaited = [node for node in members if node not in heard and node not in joining]
         suspected = self._around.suspects(now_us, awaited)
-        if now_us - self._began_us > self._config.aggressive_us:  # who does not answer may live and be deaf
+        if now_us - self._entered_us > self._config.aggressive_us:  # who tells and never answers is deaf
             suspected = [*suspected, *awaited]
         present = [node for node in members if node in summaries and node not in suspected]
         if any(node not in suspected for node in awaited) or len(present) < self._quorum:
@@ -182,7 +185,7 @@ class ViewChange(Participant):
         return self._next_list(lives)
 
     def _agreed(self, present: Sequence[NodeId]) -> bool:
-        """As coordinator: whether those who are here have said all that they have to."""
+        """As coordinator: whether the next view may be one of those who are here."""
         return True
 
     def _site(self, able: Sequence[NodeId]) -> NodeId:
@@ -269,6 +272,7 @@ class ViewChange(Participant):
     # --- rounds ---------------------------------------------------------------------------------
 
     def _joined_round(self, now_us: int) -> None:
+        self._entered_us = now_us
         self._await(now_us, self._round.coordinator)
 
     def _await(self, now_us: int, coordinator: NodeId) -> None:
@@ -285,10 +289,14 @@ class ViewChange(Participant):
         if current and now_us < self._deadline_us and current not in suspected:
             return
         following = after(self.view.members, current, suspected)
-        if following == self._me:
-            self.coordinate(now_us, effects)
-        else:
+        if following != self._me:
             self._await(now_us, following)
+        elif self._hears_enough(suspected):
+            self.coordinate(now_us, effects)
+
+    def _hears_enough(self, suspected: Sequence[NodeId]) -> bool:
+        """Whether this member may coordinate: if it hears too few, the others would answer in vain."""
+        return len(self.view.members) - len(suspected) >= self._quorum
 
     def on_timer(self, now_us: int, effects: list[Effect]) -> None:
         """Send again what may have been lost, and see whether a coordinator has to be replaced."""

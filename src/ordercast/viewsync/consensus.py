@@ -282,9 +282,8 @@ class Participant:
         ballot = self._ballot
         if ballot is None or self.decision is not None:
             return
-        if not ballot.collected:
+        if ballot.value is None:
             self._outside.tell(Collect(self.turn, self._round), effects)
-        elif ballot.value is None:
             self._propose(now_us, effects)
         else:
             self._outside.tell(Propose(self.turn, self._round, ballot.value), effects)

@@ -35,6 +35,7 @@ from ordercast.viewsync.packets import (
     Heartbeat,
     Item,
     Join,
+    MembershipPacket,
     Summary,
     decode,
 )
@@ -198,12 +199,23 @@ class GroupMachine(Membership):
         else:
             effects.append(Drop("view is changing"))
 
+    def _is_sign_of_life(self, head: Header, packet: MembershipPacket) -> bool:
+        """Whether a packet shows that a member takes part, or is about to.
+
+        One that stays behind in an earlier view, and does not even fetch what it lacks, hears nothing.
+        """
+        if self.view is None:
+            return True
+        known = self._lives.get(head.sender, 0)
+        here = head.view == self.view.id or isinstance(packet, Fetch)
+        return head.incarnation > known or (head.incarnation == known and here)
+
     def _on_membership(self, now_us: int, head: Header, data: bytes, effects: list[Effect]) -> None:
         packet = decode(head, data)
         if head.sender == self.me:
             effects.append(Drop("mine, of an earlier life"))
             return
-        if head.incarnation >= self._lives.get(head.sender, 0):
+        if self._is_sign_of_life(head, packet):
             self._detector.heard(now_us, head.sender)
         match packet:
             case Heartbeat():

@@ -108,11 +108,7 @@ class Reformation(ViewChange):
         self._restart_us -= self._config.aggressive_us  # nobody else need be waited for to notice
 
     def _agreed(self, present: Sequence[NodeId]) -> bool:
-        """Phase II: all have answered the invitation or are suspected, and the tests are passed."""
-        assert self._ballot is not None, "only an originator asks"
-        answered = self._ballot.answered
-        if any(node not in answered for node in present):
-            return False
+        """Phase II: all have answered the invitation or are suspected; is the Resiliency test passed?"""
         summaries = self.exchange.summaries
         known = [summaries[node] for node in present if not summaries[node].ghost]
         return max((told.upto for told in known), default=0) >= max((told.floor for told in known), default=0)
@@ -138,7 +134,8 @@ class Reformation(ViewChange):
     def _rotate(self, now_us: int, effects: list[Effect]) -> None:
         """TIMEOUT: leave the list, or give the Reformation up; after a while, originate one."""
         if self._joined == NO_ROUND:
-            if now_us >= self._restart_us:
+            suspected = self._around.suspects(now_us, self.view.members)
+            if now_us >= self._restart_us and self._hears_enough(suspected):
                 self._originate(now_us, effects)
             return
         originator = self._joined.coordinator
