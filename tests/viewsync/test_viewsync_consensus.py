@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from viewsync_node import Around, drops, one, receivers, round_, sent, stored_before_sent
 
@@ -121,6 +121,7 @@ def test_a_ballot_is_decided_by_a_quorum_and_by_all_who_are_needed() -> None:
     assert ballot.decided(needed=(1, 3))
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_two_quorums_never_decide_differently(data: st.DataObject) -> None:
     """A quorum adopted a value in some round; every later round with any quorum is bound to it."""

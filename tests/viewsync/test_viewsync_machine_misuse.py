@@ -148,14 +148,14 @@ def in_state(state: str) -> Node:
     return node.dies_and_comes_back() if state == "ghost" else node
 
 
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=300)
 @given(states, st.binary(max_size=150))
 def test_garbage_is_dropped_and_counted(state: str, data: bytes) -> None:
     (effect,) = in_state(state).does(Packet(data))
     assert isinstance(effect, Drop)
 
 
-@settings(max_examples=500)
+@settings(deadline=None, max_examples=500)
 @given(
     states,
     st.sampled_from([*KIND_NAMES, FIRST_ORDER_KIND]),
@@ -183,7 +183,7 @@ PACKETS = [
 ]
 
 
-@settings(max_examples=600)
+@settings(deadline=None, max_examples=600)
 @given(states, st.sampled_from(PACKETS), st.data())
 def test_a_damaged_packet_raises_nothing(state: str, packet: bytes, data: st.DataObject) -> None:
     damaged = bytearray(packet)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from viewsync_node import FIRST, decision, items, span, stream, summary
 
@@ -109,16 +109,19 @@ def read(data: bytes) -> MembershipPacket:
 # --- round trips ----------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(packets)
 def test_what_is_sent_is_what_arrives(packet: MembershipPacket) -> None:
     assert read(wire(packet)) == packet
 
 
+@settings(deadline=None)
 @given(decisions())
 def test_a_decision_is_read_as_it_was_made(made: Decision) -> None:
     assert decode_decision(encode_decision(made)) == made
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(KIND_NAMES)), views, node_ids, lives)
 def test_a_header_says_kind_view_sender_and_life(
     kind: int, view: ConfigurationId, sender: int, life: int
@@ -140,12 +143,14 @@ def test_every_kind_has_a_name_and_is_the_memberships() -> None:
 # --- nothing else gets in -------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_garbage_is_malformed_and_nothing_worse(data: bytes) -> None:
     with pytest.raises(Malformed):
         read(data)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(KIND_NAMES)), st.binary(max_size=200))
 def test_garbage_behind_a_right_header_is_malformed_or_a_packet(kind: int, body: bytes) -> None:
     data = header(kind, FIRST, 3, 0) + body
@@ -156,6 +161,7 @@ def test_garbage_behind_a_right_header_is_malformed_or_a_packet(kind: int, body:
     assert read(wire(packet)) == packet
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_garbage_is_no_decision(value: bytes) -> None:
     try:
@@ -165,6 +171,7 @@ def test_garbage_is_no_decision(value: bytes) -> None:
     assert decode_decision(encode_decision(made)) == made
 
 
+@settings(deadline=None)
 @given(packets, st.data())
 def test_a_packet_that_is_cut_short_or_goes_on_is_malformed(
     packet: MembershipPacket, data: st.DataObject
@@ -270,6 +277,7 @@ def test_consecutive_items_are_named_together() -> None:
     assert ranges_of({stream(1): {}}) == ()
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.integers(1, 4), st.sets(st.integers(1, 40), max_size=20), max_size=4))
 def test_ranges_name_exactly_what_there_is(held: dict[int, set[int]]) -> None:
     named = list(names(ranges_of({stream(node): dict.fromkeys(some, b"") for node, some in held.items()})))
@@ -282,6 +290,7 @@ def test_a_list_of_ranges_is_bounded() -> None:
     assert len(ranges_of(scattered)) == MAX_RANGES
 
 
+@settings(deadline=None)
 @given(st.lists(ranges, max_size=4))
 def test_a_union_names_what_any_of_them_names(several: list[tuple[Range, ...]]) -> None:
     assert set(names(union(several))) == {name for some in several for name in names(some)}

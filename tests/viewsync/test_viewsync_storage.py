@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from viewsync_node import FIRST, OURS, decision, round_, view
 
@@ -56,6 +56,7 @@ def test_a_disk_that_holds_something_else_is_refused_with_what_to_do(data: bytes
         recall(3, data)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=120))
 def test_no_disk_raises_anything_else(data: bytes) -> None:
     try:
@@ -78,3 +79,9 @@ def test_a_view_is_stored_as_a_decision_with_nothing_to_settle() -> None:
 
 def test_a_view_without_a_token_list_has_nobody_to_begin() -> None:
     assert decision_of(OURS, view((1, 2), core=())).site == 0
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_whether_a_node_may_found_a_group_survives_its_lives(free: bool) -> None:
+    """Who was in a group founds no other, or a cut-off minority of it could become two groups."""
+    assert recall(1, store(Stored(7, free=free))).free is free

@@ -39,7 +39,7 @@ class Joining(Standing):
     def _begin(self, now_us: int, incarnation: int, stored: bytes | None, effects: list[Effect]) -> None:
         self.incarnation = incarnation
         self.orderer.begin(incarnation)
-        self._last_number, self.group, self._past, self._voter = recall(self.me, stored)
+        self._last_number, self.group, self._past, self._voter, self._free = recall(self.me, stored)
         self._shift("started", effects)
         self._look(now_us, effects)
 
@@ -48,7 +48,8 @@ class Joining(Standing):
         self._began_us = self._group_us = self._ghosts_us = now_us
         self._founding = None
         if self._past is None:
-            self._founding = Founding(self, self._voter, self.config, self._last_number)
+            if self._free:
+                self._founding = Founding(self, self._voter, self.config, self._last_number)
         else:
             self._detector.watch(now_us, (node for node in self._past.members if node != self.me))
         self._on_join_timer(now_us, effects)
@@ -130,8 +131,10 @@ class Joining(Standing):
             return
         self._past = None
         self._last_number = max(self._last_number, decision.view.seq)
+        self._free = not decision.members and decision.group == self.group  # all had left: the group is over
         self._voter = Voter()
         self.keep(effects)
+        self._look(now_us, effects)
 
     def _inherits(self, decision: Decision) -> bool:
         """Whether an earlier life is meant by a view that is later than the one this life has a vote in."""

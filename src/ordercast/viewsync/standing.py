@@ -75,6 +75,8 @@ class Standing:
         """What was settled of a view whose group gave itself up: delivered when there is a next view."""
         self._voter = Voter()
         self._last_number = 0
+        self._free = True
+        """Whether this node may found a group: it never was in one, or that one is over."""
         self._last: Last | None = None
         self._turns: dict[int, bytes] = {}
         """What was decided on at the end of each turn of the view."""
@@ -105,7 +107,7 @@ class Standing:
     def keep(self, effects: list[Effect]) -> None:
         """Store view and vote."""
         view = self.view or self._past
-        effects.append(Persist(store(Stored(self._last_number, self.group, view, self._voter))))
+        effects.append(Persist(store(Stored(self._last_number, self.group, view, self._voter, self._free))))
 
     @property
     def goes(self) -> bool:
@@ -156,6 +158,7 @@ class Standing:
         self.view, self._past = view, None
         self._lives = dict(zip(view.members, view.incarnations, strict=True))
         self._last_number = view.id.seq
+        self._free = False
         self._founding = None
         self._brakes &= set(view.members)
         self._joiners = {node: joiner for node, joiner in self._joiners.items() if node not in self._lives}

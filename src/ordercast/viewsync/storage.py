@@ -20,7 +20,7 @@ from ordercast.viewsync.packets import (
     encode_decision,
 )
 
-_STORED = struct.Struct("<2sBqHqiqi")
+_STORED = struct.Struct("<2sBq?Hqiqi")
 _MAGIC = (b"OC", 2)
 
 
@@ -33,13 +33,17 @@ class Stored(NamedTuple):
     view: View | None = None
     """The view whose members' votes decide on the next one, if this node is one of them."""
     voter: Voter = Voter()
+    free: bool = True
+    """Whether the node may found a group: it never was in one, or that one is over."""
 
 
 def store(stored: Stored) -> bytes:
     """The stored state, for the disk."""
-    last, group, view, voter = stored
+    last, group, view, voter, free = stored
     known = b"" if view is None else encode_decision(decision_of(group, view))
-    return _STORED.pack(*_MAGIC, last, len(known), *voter.promised, *voter.accepted) + known + voter.value
+    return (
+        _STORED.pack(*_MAGIC, last, free, len(known), *voter.promised, *voter.accepted) + known + voter.value
+    )
 
 
 def recall(me: NodeId, data: bytes | None) -> Stored:
@@ -47,7 +51,7 @@ def recall(me: NodeId, data: bytes | None) -> Stored:
     if data is None:
         return Stored(voter=Voter())
     try:
-        magic, version, last, size, *rounds = _STORED.unpack_from(data)
+        magic, version, last, free, size, *rounds = _STORED.unpack_from(data)
         if (magic, version) != _MAGIC:
             raise Malformed("not this protocol's")
         known = data[_STORED.size : _STORED.size + size]
@@ -55,14 +59,14 @@ def recall(me: NodeId, data: bytes | None) -> Stored:
         if voter.accepted != NO_ROUND:
             decode_decision(voter.value)
         if not known:
-            return Stored(last, voter=voter)
+            return Stored(last, voter=voter, free=free)
         decision = decode_decision(known)
     except (struct.error, Malformed) as error:
         raise ValueError(
             f"node {me}: the stored state is not one that this protocol wrote ({error}); restore the file, "
             "or remove it to start as a new node"
         ) from error
-    return Stored(last, decision.group, view_of(decision), voter)
+    return Stored(last, decision.group, view_of(decision), voter, free)
 
 
 def view_of(decision: Decision) -> View:
