@@ -237,6 +237,15 @@ def test_a_copy_that_tells_how_far_the_token_came_ends_the_repetition() -> None:
     assert seat.expire(ACK_TIMER) == []
 
 
+def test_that_another_one_heard_of_the_pass_does_not_mean_that_the_token_arrived() -> None:
+    seat = Seat(Cm, 1)
+    seat.msg(3, 1)
+    seat.copy(3, hop=1)
+    assert token_of(seat) is Token.TRST
+    seat.copy(3, hop=2)
+    assert token_of(seat) is Token.EMPT
+
+
 def test_a_token_is_not_accepted_twice() -> None:
     seat = Seat(Cm, 2)
     seat.null(1, 1, following=2)

@@ -147,7 +147,7 @@ class MovingSequencer(Member):
             case Req():
                 self._on_req(order, sender, packet, effects)
             case Copy():
-                return self._on_copy(order, packet)
+                return self._on_copy(order, sender, packet)
             case Gone(floor):
                 self._cut_off = self._cut_off or order.hgsn < floor
             case _:
@@ -195,15 +195,18 @@ class MovingSequencer(Member):
         self._giver = giver
         self.S_TOKEN = Token.HOLD if holder == self.me else Token.EMPT
 
-    def _on_copy(self, order: Order, copy: Copy) -> str:
-        """Places that were asked for; and perhaps the sign that the token arrived."""
+    def _on_copy(self, order: Order, sender: NodeId, copy: Copy) -> str:
+        """Places that were asked for; and perhaps the sign that the token arrived.
+
+        That is so if it went on from the next holder, or if the next holder says that it has seen it.
+        """
         if copy.turn != order.view.turn:
             return "other turn"
         for place, placed in copy.places:
             if placed.by in order.R:
                 order.place(place, (placed.node, placed.lsn), placed.by)
                 order.learn(placed.by, place)
-        if self.S_TOKEN is Token.TRST and copy.hop >= self.hop:
+        if self.S_TOKEN is Token.TRST and copy.hop >= self.hop + (sender != self.holder):
             self.S_TOKEN = Token.EMPT
         return ""
 
