@@ -14,7 +14,7 @@ from ordercast.core.contract import (
     Effect,
     SetTimer,
 )
-from ordercast.core.identity import ConfigurationId
+from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.viewsync.change import Joiner
 from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.contract import NOTHING, Settled, View
@@ -27,10 +27,11 @@ from ordercast.viewsync.packets import (
     Group,
     Join,
     decode_decision,
+    encode_decision,
 )
 from ordercast.viewsync.standing import CHANGE_TIMER, JOIN_TIMER, Last, Standing
 from ordercast.viewsync.states import State
-from ordercast.viewsync.storage import recall, view_of
+from ordercast.viewsync.storage import decision_of, recall, view_of
 
 
 class Joining(Standing):
@@ -80,6 +81,7 @@ class Joining(Standing):
             if join.ghost:
                 self._ghosts_us = now_us
             self._joiners[node] = Joiner(life, join.last, now_us)
+            self._hand_down(node, join.last, effects)
             return
         if join.group != self.group or self.view is None:
             effects.append(Drop("asks for another group"))
@@ -151,6 +153,17 @@ class Joining(Standing):
         self.group, self._voter, self._change, self._founding = decision.group, Voter(), None, None
         self._detector.watch(now_us, (node for node in self._past.members if node != self.me))
         self.keep(effects)
+
+    def _hand_down(self, node: NodeId, last: int, effects: list[Effect]) -> None:
+        """Tell another one that is in no view of the view that an earlier life saw and it did not.
+
+        It has a vote in it, or is a member of it even. What was settled before is not here any more: who is
+        in the view before needs that, and is told nothing.
+        """
+        past = self._past
+        if past is not None and node in past.members and last < past.id.seq:
+            value = encode_decision(decision_of(self.group, past))
+            self._send(Decide(past.turn, value), NO_VIEW, effects, to=node)
 
     def _give_up(self, now_us: int, into: Group, settled: Settled, effects: list[Effect]) -> None:
         """Two groups met: all of this one ask to be let into the other (003, "Future Improvements")."""

@@ -306,6 +306,8 @@ class Membership(Joining):
         last, view = self._last, self.view
         if view is None or head.view.seq > view.id.seq:
             effects.append(Drop("other view"))
+            if view is None and head.view != NO_VIEW:
+                self._hand_down(head.sender, head.view.seq, effects)
         elif head.view == view.id and turn in self._turns:
             self._send(Decide(turn, self._turns[turn]), view.id, effects, to=head.sender)
         elif last is not None and (
