@@ -8,12 +8,16 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from ordercast.cli.flights import Naming, flights, marks, watched
 from ordercast.cli.options import Json
-from ordercast.cli.screen import SAY, Code, answer, refuse, verdict
+from ordercast.cli.screen import SAY, Code, answer, blaming, refuse, verdict
+from ordercast.draw import ladder
+from ordercast.draw import svg as svg_drawing
 from ordercast.draw.spacetime import tell
 from ordercast.draw.terminal import Drawing
 from ordercast.protocols import PROTOCOLS
 from ordercast.sim.notes import notes
+from ordercast.sim.reading import parse_time
 from ordercast.sim.scenario import Report, Scenario, ScenarioError, parse
 from ordercast.sim.scenario import run as run_scenario
 
@@ -21,15 +25,27 @@ from ordercast.sim.scenario import run as run_scenario
 def scenario(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Scenario files.")],
     draw: Annotated[bool, typer.Option("--draw", help="Draw what happened.")] = False,
+    svg: Annotated[
+        Path | None, typer.Option(dir_okay=False, metavar="FILE", help="Draw it as SVG, of one scenario.")
+    ] = None,
+    packets: Annotated[
+        str | None,
+        typer.Option(metavar="FROM:TO", help="Let --svg show every packet between two times: 300ms:310ms."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run scenario files: what happens to a group, and what must come of it.
 
     Exit code 1 if something expected does not come true; 2 if a file cannot be read.
     """
+    span = _span(files, svg, packets)
     results = []
     for file in files:
-        story, report = _run(file)
+        story, report = _run(file, span is not None)
+        if svg is not None:
+            with blaming("--svg"):
+                svg.parent.mkdir(parents=True, exist_ok=True)
+                svg.write_text(_drawing(file, story, report, span), encoding="utf-8")
         results.append({"file": str(file), "ok": report.ok, "expectations": _outcomes(report)})
         if not json:
             _show(file, story, report, draw)
@@ -42,10 +58,36 @@ def scenario(
     raise typer.Exit(Code.FAILED if failed else Code.OK)
 
 
-def _run(file: Path) -> tuple[Scenario, Report]:
+def _span(files: list[Path], svg: Path | None, packets: str | None) -> tuple[int, int] | None:
+    """Between which times packets are to be drawn."""
+    if svg is not None and len(files) > 1:
+        raise typer.BadParameter("draws one scenario: name one file", param_hint="--svg")
+    if packets is None:
+        return None
+    if svg is None:
+        raise typer.BadParameter("is for --svg FILE", param_hint="--packets")
+    with blaming("--packets"):
+        start_us, end_us = map(parse_time, packets.split(":", 1)) if ":" in packets else (0, 0)
+        if start_us >= end_us:
+            raise ValueError(f"{packets!r}: write two times, as in 300ms:310ms")
+    return start_us, end_us
+
+
+def _drawing(file: Path, story: Scenario, report: Report, span: tuple[int, int] | None) -> str:
+    title = file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip() or file.stem
+    rows = report.world.rows
+    if span is None:
+        return svg_drawing.draw(tell(rows), notes(story.faults, report.world.changes, rows), title=title)
+    names = Naming(story.nodes, report.world.names, story.protocol in ("pinwheel", "dtp"))
+    lanes = [ladder.Lane(node, name) for name, node in story.nodes.items()]
+    return ladder.draw(flights(rows, names), marks(rows, names), lanes, span, title)
+
+
+def _run(file: Path, packets: bool) -> tuple[Scenario, Report]:
+    known = {name: watched(protocol) for name, protocol in PROTOCOLS.items()} if packets else PROTOCOLS
     try:
         story = parse(file.read_text(encoding="utf-8"))
-        return story, run_scenario(story, PROTOCOLS)
+        return story, run_scenario(story, known, packets=packets)
     except OSError as error:
         refuse(f"{file} cannot be read: {error.strerror}")
     except UnicodeDecodeError:

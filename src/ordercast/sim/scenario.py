@@ -275,10 +275,13 @@ def _check(scenario: Scenario) -> None:
 # --- running ---------------------------------------------------------------------------------------
 
 
-def run(scenario: Scenario, protocols: Mapping[str, Protocol]) -> Report:
-    """Run a scenario with the machines of one of `protocols`, and see whether it goes as expected."""
+def run(scenario: Scenario, protocols: Mapping[str, Protocol], *, packets: bool = False) -> Report:
+    """Run a scenario with the machines of one of `protocols`, and see whether it goes as expected.
+
+    With `packets`, packets are traced, too; where the scenario speaks of some, they are in any case.
+    """
     protocol = _chosen(scenario, protocols)
-    world = _world(scenario, protocol)
+    world = _world(scenario, protocol, packets or _speaks_of_packets(scenario))
     schedule(world, scenario.faults)  # first: what is wrong from the start is wrong before it
     world.at(0, partial(world.start, *scenario.start))
     if scenario.load is not None:
@@ -301,7 +304,7 @@ def _chosen(scenario: Scenario, protocols: Mapping[str, Protocol]) -> Protocol:
     return protocols[name]
 
 
-def _world(scenario: Scenario, protocol: Protocol) -> World:
+def _world(scenario: Scenario, protocol: Protocol, packets: bool) -> World:
     try:
         return protocol.world(
             scenario.settings,
@@ -310,7 +313,7 @@ def _world(scenario: Scenario, protocol: Protocol) -> World:
             scenario.seed,
             history=_CHANGES,
             application_queue=_APPLICATION_QUEUE,
-            packets=_speaks_of_packets(scenario),
+            packets=packets,
         )
     except ValueError as error:
         raise ScenarioError(str(error)) from error
