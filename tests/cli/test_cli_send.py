@@ -143,7 +143,7 @@ def test_a_listener_that_nobody_reads_leaves_quietly(ring: Ring) -> None:
         listener.stdout.readline()
         listener.stdout.close()
         with sending(ring, "x"):
-            assert listener.wait(LONG_S) == 0
+            assert listener.wait(LONG_S) == 0, listener.stderr.read()
         assert listener.stderr.read() == ""
         listener.stdout = None
 

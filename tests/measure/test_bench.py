@@ -63,6 +63,13 @@ def test_the_survivors_of_a_killed_node_agree_and_lose_nothing() -> None:
     assert result.configurations[1][-1] == result.configurations[2][-1] == [1, 2]
 
 
+@pytest.mark.parametrize("protocol", ["total", "dtp"])
+def test_so_do_those_of_another_protocol(protocol: str) -> None:
+    result = checked(measure(Plan(nodes=3, seconds=2.0, rate=300, kill_one=True, protocol=protocol)), 2)
+    assert result.configurations[1][-1] == result.configurations[2][-1] == [1, 2]
+    assert result.statuses[1]["protocol"] == protocol
+
+
 @pytest.mark.skipif(netns.missing() is not None, reason=netns.missing() or "")
 def test_a_group_in_namespaces() -> None:
     checked(measure(Plan(nodes=2, size=2000, seconds=0.5, netns=True, uvloop=False)), 2)
@@ -109,6 +116,7 @@ def test_the_command_shows_people_a_table_and_the_verdict() -> None:
 def test_the_command_says_what_is_wrong_with_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "at least 2 nodes" in ask("--nodes", "1", "--kill-one").err
     assert ask("--protocol", "paxos").code == 2
+    assert "a majority only" in ask("--protocol", "total", "--nodes", "2", "--kill-one").err
     monkeypatch.setattr(netns, "missing", lambda: "network namespaces need root")
     answer = ask("--netns")
     assert answer.code == 2

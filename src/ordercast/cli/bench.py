@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from ordercast.cli import options
-from ordercast.cli.options import Json, ProtocolName, Settings
+from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProtocolName, Settings
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
 from ordercast.measure.bench import MOST_NODES, Plan, Result, WorkerFailed, measure
 from ordercast.measure.netns import NoNamespaces
@@ -52,6 +52,11 @@ def bench(
     with blaming("--set"):
         values = options.fields(settings or ())
         chosen.make(values)
+    if kill_one and chosen.primary_partition and nodes < FEWEST_OF_A_VIEW:
+        refuse(
+            f"{protocol} goes on with a majority only, which one of {nodes} nodes is not: choose --nodes "
+            f"{FEWEST_OF_A_VIEW} or more"
+        )
     try:
         plan = Plan(
             nodes=nodes,

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from ordercast.cli.audit import show_violations, verdict_of
 from ordercast.cli.member import fail
-from ordercast.cli.options import Json, ProtocolName
+from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProtocolName
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
 from ordercast.core.identity import NodeId
 from ordercast.demo.crew import Process, State
@@ -36,8 +36,6 @@ from ordercast.protocols import protocol as protocol_called
 
 MOST_NODES = 9
 """A laptop has no more to give: each node is a process, and has to be scheduled in time."""
-FEWEST_OF_A_VIEW = 3
-"""Of two nodes one is no majority: a group that needs one would not go on without the other."""
 MOST_MESSAGES = 200_000
 """More would take the audit at the end too long."""
 REDRAW_S = 0.12

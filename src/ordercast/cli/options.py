@@ -122,5 +122,7 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="A setting of the protocol; may be repeated."),
 ]
 CORES = os.cpu_count() or 1
+FEWEST_OF_A_VIEW = 3
+"""Of two nodes one is no majority: a group that needs one would not go on without the other."""
 NODES = "2:7"
 """How many nodes a fuzzed run has unless something else is asked for."""

@@ -19,6 +19,9 @@ EVERYDAY = frozenset(
         *("redundant commit token", "commit token of another ring", "commit token for another"),
         *("commit token not agreed to", "outdated join", "join of a failed node", "join of a stranger"),
         *("announce of a member", "outdated announce", "greeting: earlier life"),
+        *("other view", "view is changing", "nothing new", "no order now", "old round", "earlier life"),
+        *("asks for another group", "no group is being founded here", "mine, of an earlier life"),
+        *("not started yet", "halted"),
     }
 )
 """Reasons for drops that belong to the life of a healthy group: `status` counts them, a log need not."""
