@@ -112,7 +112,7 @@ class Lowest(Member):
         for lsn in range(order.sequenced[self.me] + 1, order.N[self.me]):
             if (self.me, lsn) in order.pending:
                 self._multicast(order, order.BUF[self.me, lsn].raw, effects)
-        if order.pending or order.missing or order.unstable:
+        if order.pending or order.unstable or order.missing is not None:
             keys, places = order.wanted(self.config.max_requests)
             req = Req(order.hgsn, self.holder, tuple(keys), tuple(places))
             self._multicast(order, encode_req(self._head(order, REQ), req), effects)
