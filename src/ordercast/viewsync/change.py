@@ -202,10 +202,10 @@ class ViewChange(Participant):
                 if known is None or known.incarnation < self._lives[node]:
                     joiners[node] = Joiner(self._lives[node], self.view.id.seq, now_us)
         lives = [node for node in lives if node not in joiners]  # else that life is over
-        floor = min((summaries[node].floor for node in lives), default=0)
-        able = [node for node in lives if summaries[node].upto >= floor]
+        upto = max((summaries[node].upto for node in lives), default=0)
+        floor = min((summaries[node].floor for node in lives if summaries[node].upto == upto), default=0)
+        able = [node for node in lives if summaries[node].upto >= floor]  # the others lack what is given up
         ranges = union(summaries[node].ranges for node in able)
-        upto = max((summaries[node].upto for node in able), default=0)
         members = {node: self._lives[node] for node in able if not summaries[node].leaving}
         if around.into is None:
             members |= {node: joiner.incarnation for node, joiner in joiners.items()}
