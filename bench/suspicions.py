@@ -91,7 +91,9 @@ def measure(seeds: int) -> list[dict[str, float | str | int]]:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=10, help="runs for each protocol and length")
     parser.add_argument("--json", action="store_true", help="for machines")
     options = parser.parse_args()
