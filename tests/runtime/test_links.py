@@ -405,6 +405,19 @@ def test_a_process_that_ended_is_parted_with_and_may_come_back() -> None:
     assert again.targets == [1]
 
 
+@SEALED
+def test_nodes_that_come_at_the_same_time_learn_of_each_other_at_once(sealed: bool) -> None:
+    """No time passes: whoever makes a link tells right away who else is here."""
+    net = Net()
+    hosts = [
+        Host(net, 1, 100, sealed=sealed),
+        *(Host(net, n, 100 * n, [100], sealed=sealed) for n in (2, 3, 4)),
+    ]
+    net.run()
+    for host in hosts:
+        assert len(host.targets) == 3
+
+
 # --- one identifier, one node -------------------------------------------------------------------
 
 

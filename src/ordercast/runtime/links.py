@@ -310,9 +310,10 @@ class Links:
             peer = self._meet(greeting, source, peer)
         peer.greeted = greeting.number
         peer.heard = self._clock()
-        if not peer.linked:
+        fresh = not peer.linked
+        if fresh:
             self._link(peer)
-        if not greeting.linked:
+        if fresh or not greeting.linked:  # it is told at once who else is here
             self._send(source, peer)
         if not self._closed:
             self._hear_of(greeting.peers, source)
