@@ -266,6 +266,13 @@ def test_not_more_are_remembered_than_may_be_members() -> None:
     assert drops(node.hears(7, Join(OURS, 0, ghost=False), view_id=NO_VIEW)) == []
 
 
+def test_nor_by_who_looks_for_a_group_itself() -> None:
+    node = started(1, max_members=2)
+    for other in (7, 8, 7):
+        assert drops(node.hears(other, Join(NO_GROUP, 0, ghost=False))) == []
+    assert drops(node.hears(9, Join(NO_GROUP, 0, ghost=False))) == ["too many want to join"]
+
+
 def test_who_has_not_asked_for_long_is_forgotten() -> None:
     node = member(1)
     node.is_told_gone(3)
@@ -379,6 +386,34 @@ def test_it_inherits_the_vote_also_at_the_end_of_a_change_it_votes_in() -> None:
     past = again.machine._past
     assert past is not None
     assert past.id == ConfigurationId(2, 2)
+
+
+def test_it_inherits_the_vote_in_a_view_that_it_decides_on_itself() -> None:
+    """An earlier life had adopted it, so it had to be proposed again; that life is meant by it."""
+    node = member(1)
+    made = encode_decision(decision((1, 2), ConfigurationId(2, 1)))
+    node.hears(2, summary(), Propose(0, round_(1, 2), made))
+    again = node.dies_and_comes_back()
+    again.hears(2, summary(), view_id=FIRST)
+    again.now_us += again.config.aggressive_us
+    again.hears(2, summary(), view_id=FIRST)
+    mine = sent(again.timeout("change", after_us=again.config.round_us), Collect)[0].round
+    again.hears(2, Estimate(0, mine, round_(1, 2), made), view_id=FIRST)
+    effects = again.hears(2, Accepted(0, mine), view_id=FIRST)
+    assert one(effects, Decide).value == made
+    past = again.machine._past
+    assert past is not None
+    assert (past.id, past.incarnations) == (ConfigurationId(2, 1), (0, 0))
+
+
+def test_a_view_that_only_later_lives_remember_is_handed_down() -> None:
+    """Who has a vote in it and does not know is told by another that is in no view."""
+    again = member(2, id_=ConfigurationId(5, 1)).dies_and_comes_back()
+    effects = again.hears(3, Join(OURS, 4, ghost=False), view_id=NO_VIEW, incarnation=1)
+    assert receivers(effects, Decide) == [3]
+    assert decode_decision(one(effects, Decide).value).view == ConfigurationId(5, 1)
+    assert sent(again.hears(3, Join(OURS, 5, ghost=True), view_id=NO_VIEW, incarnation=1), Decide) == []
+    assert sent(again.hears(9, Join(OURS, 4, ghost=False), view_id=NO_VIEW), Decide) == []
 
 
 def test_a_node_that_was_never_there_inherits_nothing() -> None:

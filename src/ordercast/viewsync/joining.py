@@ -80,7 +80,8 @@ class Joining(Standing):
         if self.state is State.JOINING:
             if join.ghost:
                 self._ghosts_us = now_us
-            self._joiners[node] = Joiner(life, join.last, now_us)
+            if self._has_room_for(node, effects):
+                self._joiners[node] = Joiner(life, join.last, now_us)
             self._hand_down(node, join.last, effects)
             return
         if join.group != self.group or self.view is None:
@@ -93,14 +94,20 @@ class Joining(Standing):
         if known is not None and known > life:
             effects.append(Drop("earlier life"))
             return
-        if len(self._joiners) >= self.config.max_members and node not in self._joiners:
-            effects.append(Drop("too many want to join"))
+        if not self._has_room_for(node, effects):
             return
         self._joiners[node] = Joiner(life, join.last, now_us)
         if known is not None and self._last is not None:  # it has a vote, and may not know in which view
             self._send(Decide(self._last.turn, self._last.value), self._last.view, effects, to=node)
         if self.state is State.MEMBER:
             self._start(now_us, True, "somebody joins", effects)
+
+    def _has_room_for(self, node: NodeId, effects: list[Effect]) -> bool:
+        """Whether one more that wants to join can be kept in mind."""
+        if len(self._joiners) < self.config.max_members or node in self._joiners:
+            return True
+        effects.append(Drop("too many want to join"))
+        return False
 
     def _let_in(
         self, now_us: int, decision: Decision, before: ConfigurationId, packet: Decide, effects: list[Effect]
