@@ -143,8 +143,9 @@ def _figures(status: Status) -> dict[str, str]:
     rates = status["throughput"]
     rotation = status["rotation_us"]
     turning = "[bright_black]none of late[/]" if rotation is None else duration(round(rotation))
+    longest = status["rotation_us_max"]
     return {
-        "rotation": f"{turning}, at most {duration(round(status['rotation_us_max']))}",
+        **({"rotation": f"{turning}, at most {duration(round(longest))}"} if longest else {}),
         "delivered": f"{rates['delivered_per_s']:,.0f} messages/s, {rates['bytes_per_s'] / 1e6:,.3f} MB/s; "
         f"{status['delivered']:,} so far",
         "sent": f"{rates['sent_per_s']:,.0f} messages/s; {status['sent']:,} so far",

@@ -85,8 +85,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     everyone."""
 
     protocol: str = "totem"
-    """Which protocol orders the messages, the same at all nodes. Its own settings are in the table of its
-    name."""
+    """Which protocol orders the messages, the same at all nodes; `ordercast protocols` compares them. Its own
+    settings are in the table of its name."""
 
     protocol_settings: dict[str, Any] = {}
     """Settings of the protocol, the same at all nodes; times are microseconds."""

@@ -50,12 +50,14 @@ def annotated(protocol: str, settings: type[msgspec.Struct]) -> str:
     """A configuration file with every field, its default and its meaning. As it is, it changes nothing."""
     fields = explain(NodeConfig)
     own = next(field for field in fields if field.name == "protocol_settings")
+    chosen = protocol != NodeConfig().protocol
+    head = HEAD.replace("nothing as it is", "the protocol and nothing else") if chosen else HEAD
     lines = [
-        *_comment(HEAD),
+        *_comment(head),
         "",
     ]
     for field in fields:
-        if field.name == "protocol" and protocol != field.default:  # without it the table is not known
+        if field.name == "protocol" and chosen:  # without it the table would not be known
             lines += [*_comment(field.meaning), f"protocol = {toml_value(protocol)}", ""]
         elif field is not own:
             lines += _setting(field)
