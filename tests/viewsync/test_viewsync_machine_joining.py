@@ -271,6 +271,8 @@ def test_nor_by_who_looks_for_a_group_itself() -> None:
     for other in (7, 8, 7):
         assert drops(node.hears(other, Join(NO_GROUP, 0, ghost=False))) == []
     assert drops(node.hears(9, Join(NO_GROUP, 0, ghost=False))) == ["too many want to join"]
+    node.now_us += 6 * node.config.join_us
+    assert drops(node.hears(9, Join(NO_GROUP, 0, ghost=False))) == [], "the others gave up"
 
 
 def test_who_has_not_asked_for_long_is_forgotten() -> None:

@@ -80,7 +80,7 @@ class Joining(Standing):
         if self.state is State.JOINING:
             if join.ghost:
                 self._ghosts_us = now_us
-            if self._has_room_for(node, effects):
+            if self._has_room_for(now_us, node, effects):
                 self._joiners[node] = Joiner(life, join.last, now_us)
             self._hand_down(node, join.last, effects)
             return
@@ -94,7 +94,7 @@ class Joining(Standing):
         if known is not None and known > life:
             effects.append(Drop("earlier life"))
             return
-        if not self._has_room_for(node, effects):
+        if not self._has_room_for(now_us, node, effects):
             return
         self._joiners[node] = Joiner(life, join.last, now_us)
         if known is not None and self._last is not None:  # it has a vote, and may not know in which view
@@ -102,12 +102,15 @@ class Joining(Standing):
         if self.state is State.MEMBER:
             self._start(now_us, True, "somebody joins", effects)
 
-    def _has_room_for(self, node: NodeId, effects: list[Effect]) -> bool:
-        """Whether one more that wants to join can be kept in mind."""
-        if len(self._joiners) < self.config.max_members or node in self._joiners:
-            return True
-        effects.append(Drop("too many want to join"))
-        return False
+    def _has_room_for(self, now_us: int, node: NodeId, effects: list[Effect]) -> bool:
+        """Whether one more that wants to join can be kept in mind; those who gave up asking are forgotten."""
+        most = self.config.max_members
+        if len(self._joiners) >= most and node not in self._joiners:
+            self._joiners = dict(self.joiners(now_us))
+            if len(self._joiners) >= most:
+                effects.append(Drop("too many want to join"))
+                return False
+        return True
 
     def _let_in(
         self, now_us: int, decision: Decision, before: ConfigurationId, packet: Decide, effects: list[Effect]
