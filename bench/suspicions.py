@@ -2,10 +2,10 @@
 
     .venv/bin/python bench/suspicions.py [--json] [--seeds 10]
 
-Five simulated nodes under load; one of them, each in turn, is paused and goes on. The same faults for RBP (its
-Reformation), for CM (a view change by consensus, nothing else) and for iRBP (token lists inside views). The
-*outage* is the longest time for which a member that was not paused delivered nothing; a member that was paused
-and had to halt for it was *killed*. Virtual time: the figures are the same on every machine.
+Five simulated nodes under load; one of them, each in turn, is paused and goes on. The same faults for RBP
+(its Reformation), for CM (a view change by consensus, nothing else) and for iRBP (token lists inside views).
+The *outage* is the longest time for which a member that was not paused delivered nothing; a member that was
+paused and had to halt for it was *killed*. Virtual time: the figures are the same on every machine.
 """
 
 from __future__ import annotations
