@@ -52,7 +52,7 @@ def test_a_ring_of_forty_forms_orders_and_survives_the_loss_of_fifteen() -> None
 SIXTEEN_MIB = 16 * 1024 * 1024
 
 
-@pytest.mark.parametrize("guarantee", (Guarantee.AGREED, Guarantee.SAFE))
+@pytest.mark.parametrize("guarantee", [Guarantee.AGREED, Guarantee.SAFE])
 def test_a_message_of_16_mib_arrives_whole_on_a_network_that_loses_5_percent(guarantee: Guarantee) -> None:
     """000 §5: messages may be lost, and are retransmitted; the world compares what arrives byte by byte."""
     world = World(TOTEM.make({}), (1, 2, 3), preset("lan", {"loss": 0.05}), seed=3)
