@@ -12,7 +12,7 @@ BRANCHES ?= 95
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-COVERED := src/ordercast/core src/ordercast/totem src/ordercast/viewsync src/ordercast/sequencers
+COVERED := src/ordercast/core src/ordercast/totem
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4
 NOTHING_CHOSEN := $(if $(ARGS),|| test $$? -eq 5)
 
