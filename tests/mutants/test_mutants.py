@@ -5,28 +5,37 @@ from __future__ import annotations
 import pytest
 
 from ordercast.mutants import MUTANTS
-from ordercast.protocols import TOTEM
+from ordercast.protocols import PROTOCOLS, protocol
 from ordercast.sim.fuzz import plan, run
 
 SEEDS = 500
 NODES = (2, 7)
+EACH = {"totem": 60}
+"""Seeds with which a protocol is run as it is."""
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_mutant_is_caught(name: str) -> None:
-    with MUTANTS[name].planted():
-        assert any(run(TOTEM, plan(TOTEM, seed, NODES))[0].failed for seed in range(SEEDS)), "it lives"
+    mutant = MUTANTS[name]
+    of = protocol(mutant.protocol)
+    with mutant.planted():
+        assert any(run(of, plan(of, seed, NODES))[0].failed for seed in range(SEEDS)), "it lives"
 
 
 def test_there_are_mutants_of_every_area() -> None:
-    areas = {mutant.area for mutant in MUTANTS.values()}
+    areas = {mutant.area for mutant in MUTANTS.values() if mutant.protocol == "totem"}
     assert areas == {"ordering", "packing", "flow control", "membership", "recovery", "persistence"}
-    assert len(MUTANTS) >= 20
+    family = [mutant for mutant in MUTANTS.values() if mutant.protocol != "totem"]
+    assert len(family) >= 20
+    assert {mutant.protocol for mutant in family} == PROTOCOLS.keys() - {"totem"}
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_the_protocol_as_it_is_keeps_every_property(seed: int) -> None:
-    result, _ = run(TOTEM, plan(TOTEM, seed, NODES))
+@pytest.mark.parametrize(
+    ("name", "seed"), [(name, seed) for name in PROTOCOLS for seed in range(EACH.get(name, 25))]
+)
+def test_the_protocol_as_it_is_keeps_every_property(name: str, seed: int) -> None:
+    of = protocol(name)
+    result, _ = run(of, plan(of, seed, NODES))
     assert result.failed is None, result.sentences
     assert result.converged
 

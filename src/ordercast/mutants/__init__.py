@@ -7,9 +7,13 @@ function for as long as it is `planted`.
 from __future__ import annotations
 
 from ordercast.mutants.mutant import Mutant
+from ordercast.mutants.sequencers import SEQUENCER_MUTANTS
 from ordercast.mutants.totem import TOTEM_MUTANTS
+from ordercast.mutants.viewsync import VIEWSYNC_MUTANTS
 
-MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in TOTEM_MUTANTS}
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant for mutant in (*TOTEM_MUTANTS, *VIEWSYNC_MUTANTS, *SEQUENCER_MUTANTS)
+}
 """All of them, by name."""
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -14,8 +14,9 @@ class Mutant:
 
     name: str
     protocol: str
+    """The one with which it is hunted."""
     area: str
-    """Ordering, packing, flow control, membership, recovery or persistence."""
+    """The part of the protocol that is wrong: ordering, recovery, consensus, …"""
     breaks: str
     """What the defect is, in a sentence."""
     place: Any
@@ -33,3 +34,24 @@ class Mutant:
             yield
         finally:
             setattr(self.place, self.attribute, right)
+
+
+Wrong = Callable[[Any], Any]
+Register = Callable[[str, str, Any, str, str], Callable[[Wrong], Wrong]]
+
+
+def register(mutants: list[Mutant]) -> Register:
+    """A decorator for what makes the wrong attribute out of the right one; its name names the mutant.
+
+    It is told protocol, area, place and attribute, and what the defect is.
+    """
+
+    def mutant(protocol: str, area: str, place: Any, attribute: str, breaks: str) -> Callable[[Wrong], Wrong]:
+        def add(wrong: Wrong) -> Wrong:
+            name = wrong.__name__.strip("_").replace("_", "-")
+            mutants.append(Mutant(name, protocol, area, breaks, place, attribute, wrong))
+            return wrong
+
+        return add
+
+    return mutant

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ordercast.core.contract import Deliver, Effect, Install, Persist
 from ordercast.core.identity import Kind, NodeId
 from ordercast.core.packing import SendQueue
-from ordercast.mutants.mutant import Mutant
+from ordercast.mutants.mutant import Mutant, register
 from ordercast.totem import formation, machine
 from ordercast.totem.flow import FlowControl
 from ordercast.totem.membership import Gathering
@@ -19,18 +20,7 @@ from ordercast.totem.strangers import Strangers
 
 TOTEM_MUTANTS: list[Mutant] = []
 
-_Wrong = Callable[[Any], Any]
-
-
-def _mutant(area: str, place: Any, attribute: str, breaks: str) -> Callable[[_Wrong], _Wrong]:
-    """Register what makes the wrong attribute out of the right one; its name names the mutant."""
-
-    def register(wrong: _Wrong) -> _Wrong:
-        name = wrong.__name__.strip("_").replace("_", "-")
-        TOTEM_MUTANTS.append(Mutant(name, "totem", area, breaks, place, attribute, wrong))
-        return wrong
-
-    return register
+_mutant = partial(register(TOTEM_MUTANTS), "totem")
 
 
 # --- ordering ------------------------------------------------------------------------------------

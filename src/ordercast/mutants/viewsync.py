@@ -1,0 +1,194 @@
+"""Mistakes one could make in the memberships of the sequencer family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ordercast.core.contract import Effect
+from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.mutants.mutant import Mutant, register
+from ordercast.viewsync import change, joining
+from ordercast.viewsync.change import Joiner, ViewChange
+from ordercast.viewsync.consensus import Participant, Voter
+from ordercast.viewsync.contract import Settled
+from ordercast.viewsync.exchange import Exchange
+from ordercast.viewsync.header import Header
+from ordercast.viewsync.machine import GroupMachine
+from ordercast.viewsync.membership import Membership
+from ordercast.viewsync.packets import (
+    NO_ROUND,
+    Collect,
+    Member,
+    Propose,
+    Range,
+    Summary,
+    decode_decision,
+)
+from ordercast.viewsync.reformation import Reformation
+from ordercast.viewsync.standing import Standing
+from ordercast.viewsync.storage import Stored
+
+VIEWSYNC_MUTANTS: list[Mutant] = []
+
+_mutant = register(VIEWSYNC_MUTANTS)
+
+# --- consensus -------------------------------------------------------------------------------------
+
+
+def _deciding(right: Any) -> Any:
+    """A replacement for what a participant does with a proposal: it does not wait for the others' votes."""
+
+    def on_propose(self: Any, now_us: int, sender: NodeId, packet: Propose, effects: list[Effect]) -> None:
+        right(self, now_us, sender, packet, effects)
+        if self.voter.accepted == packet.round and self.decision is None and isinstance(self, ViewChange):
+            self.on_decided(packet.value, sender)
+
+    return on_propose
+
+
+@_mutant("cm", "consensus", Participant, "__init__", "a quorum has one participant too few")
+def _quorum_one_too_small(right: Any) -> Any:
+    def begin(self: Participant, outside: Any, turn: int, voter: Voter, quorum: int, *more: int) -> None:
+        right(self, outside, turn, voter, max(1, quorum - 1), *more)
+
+    return begin
+
+
+# --- view change -----------------------------------------------------------------------------------
+
+
+@_mutant("total", "view change", change, "union", "what one member has told of is forgotten")
+def _one_summary_forgotten(right: Any) -> Any:
+    def union(several: Iterable[Iterable[Range]]) -> tuple[Range, ...]:
+        told: tuple[Range, ...] = right(list(several)[1:])
+        return told
+
+    return union
+
+
+@_mutant(
+    "cm", "view change", ViewChange, "settled", "the next view begins without what was settled of the last"
+)
+def _installed_unsettled(right: Any) -> Any:
+    return lambda self, decision, effects: Settled(decision.upto, {})
+
+
+@_mutant("dtp", "view change", Membership, "_end_change", "a member that finds itself excluded goes on alone")
+def _excluded_and_alive(right: Any) -> Any:
+    def end_change(self: Any, now_us: int, effects: list[Effect]) -> None:
+        change, view = self._change, self.view
+        if change is not None and change.decision is not None and view is not None:
+            decision = decode_decision(change.decision)
+            if decision.full and decision.group == self.group and not self._is_in(decision):
+                alone = (Member(self.me, self.incarnation, True),)
+                next_id = ConfigurationId(view.id.seq + 1, self.me)
+                mine = decision._replace(view=next_id, members=alone, site=self.me)
+                self._install(now_us, mine, Settled(0, {}), "view agreed", effects)
+                return
+        right(self, now_us, effects)
+
+    return end_change
+
+
+@_mutant(
+    "pinwheel", "view change", Standing, "joiners", "who asks to be let in is let in as a life it never had"
+)
+def _joiner_of_another_life(right: Any) -> Any:
+    def joiners(self: Standing, now_us: int) -> dict[NodeId, Joiner]:
+        asking = right(self, now_us).items()
+        return {node: joiner._replace(incarnation=joiner.incarnation + 1) for node, joiner in asking}
+
+    return joiners
+
+
+@_mutant(
+    "total", "view change", GroupMachine, "_on_ordered", "packets of another view are taken for this one's"
+)
+def _packets_of_another_view(right: Any) -> Any:
+    def on_ordered(self: GroupMachine, now_us: int, head: Header, data: bytes, effects: list[Effect]) -> None:
+        known = self._lives.get(head.sender)
+        if self.view is not None and known is not None:
+            head = head._replace(view=self.view.id, incarnation=known)
+        right(self, now_us, head, data, effects)
+
+    return on_ordered
+
+
+@_mutant("cm", "view change", ViewChange, "_summary", "a later life passes for the one it votes for")
+def _ghost_in_disguise(right: Any) -> Any:
+    def summary(self: ViewChange) -> Summary:
+        told: Summary = right(self)
+        return told._replace(ghost=False)
+
+    return summary
+
+
+@_mutant("dtp", "view change", Exchange, "answer", "who lacks a message is sent the next one in its place")
+def _fetched_another(right: Any) -> Any:
+    def answer(self: Exchange, ranges: Iterable[Range]) -> Any:
+        shifted = [Range(stream, first + 1, length) for stream, first, length in ranges]
+        return [(stream, number - 1, data) for stream, number, data in right(self, shifted)]
+
+    return answer
+
+
+# --- persistence and founding ----------------------------------------------------------------------
+
+
+@_mutant(
+    "pinwheel", "persistence", joining, "recall", "a later life does not know of the view it has a vote in"
+)
+def _view_not_recalled(right: Any) -> Any:
+    def recall(me: NodeId, data: bytes | None) -> Stored:
+        return Stored(right(me, data).last, voter=Voter())
+
+    return recall
+
+
+# --- Reformation -----------------------------------------------------------------------------------
+
+
+@_mutant(
+    "rbp", "reformation", Reformation, "on_collect", "the Sequence test is dropped: an older list is joined"
+)
+def _sequence_test_dropped(right: Any) -> Any:
+    def on_collect(
+        self: Reformation, now_us: int, sender: NodeId, packet: Collect, effects: list[Effect]
+    ) -> None:
+        if packet.round < max(self._round, self.voter.promised):
+            self._round = self.voter.promised = NO_ROUND
+        right(self, now_us, sender, packet, effects)
+
+    return on_collect
+
+
+@_mutant("rbp", "reformation", Reformation, "begin", "the Majority test is dropped: any list will do")
+def _majority_test_dropped(right: Any) -> Any:
+    def begin(self: Reformation, now_us: int, detected: bool, effects: list[Effect]) -> None:
+        self._quorum = 1
+        right(self, now_us, detected, effects)
+
+    return begin
+
+
+@_mutant("rbp", "reformation", Reformation, "_give_up", "an aborted Reformation is not begun again")
+def _aborted_for_good(right: Any) -> Any:
+    def give_up(self: Reformation, now_us: int, effects: list[Effect]) -> None:
+        right(self, now_us, effects)
+        self._restart_us = now_us + 3_600_000_000
+
+    return give_up
+
+
+# --- i-views ---------------------------------------------------------------------------------------
+
+
+@_mutant("irbp", "i-views", Membership, "_remind", "who missed a token list is not told of it")
+def _missed_list_not_told(right: Any) -> Any:
+    def remind(self: Any, head: Header, turn: int, effects: list[Effect]) -> None:
+        turns, self._turns = self._turns, {}
+        right(self, head, turn, effects)
+        self._turns = turns
+
+    return remind
