@@ -41,11 +41,6 @@ def _safe_at_once(right: Any) -> Any:
     return _levels(lambda level, needed, order: 1 if level is Guarantee.SAFE else needed)(right)
 
 
-@_mutant("pinwheel", "levels", Order, "turn_to", "a message is delivered one acknowledgement too early")
-def _one_acknowledgement_too_early(right: Any) -> Any:
-    return _levels(lambda level, needed, order: max(1, needed - 1))(right)
-
-
 @_mutant("total", "levels", Order, "turn_to", "no message waits for anybody to have it")
 def _delivered_at_once(right: Any) -> Any:
     return _levels(lambda level, needed, order: 1)(right)

@@ -184,17 +184,6 @@ def _aborted_for_good(right: Any) -> Any:
 # --- i-views ---------------------------------------------------------------------------------------
 
 
-@_mutant("irbp", "i-views", ViewChange, "_next_list", "a token list needs no majority of the members in it")
-def _list_of_a_minority(right: Any) -> Any:
-    def next_list(self: ViewChange, lives: list[NodeId]) -> bytes | None:
-        quorum, self._quorum = self._quorum, 1
-        agreed: bytes | None = right(self, lives[:1])
-        self._quorum = quorum
-        return agreed
-
-    return next_list
-
-
 @_mutant("irbp", "i-views", Membership, "_remind", "who missed a token list is not told of it")
 def _missed_list_not_told(right: Any) -> Any:
     def remind(self: Any, head: Header, turn: int, effects: list[Effect]) -> None:
