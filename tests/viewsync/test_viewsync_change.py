@@ -351,6 +351,29 @@ def test_what_all_who_had_it_have_lost_holds_up_no_later_life() -> None:
     assert one(part.hears(2, Accepted(0, round_(2, 1))), Decide)
 
 
+def test_nor_do_those_who_had_it_and_are_gone_for_good() -> None:
+    """Of those who are here only later lives are left: nobody needs it."""
+    made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(3)]))
+    part = Part(1, ghost=True, voter=Voter(round_(1, 3), round_(1, 3), made))
+    part.begins()
+    part.is_told({2: summary(ghost=True), 3: summary(span(3))})
+    assert sent(part.answers_to(round_(2, 1), 2), Propose) == [], "3 may answer yet"
+    part.around.suspected = {3}
+    assert one(part.waits(CONFIG.change_us), Propose).value == made
+
+
+def test_who_lacks_what_may_have_been_decided_knows_it() -> None:
+    """What it lacks may come yet; if it does not, its life has to end, so that the others can go on."""
+    made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(3)]))
+    part = coordinator()
+    part.is_told({2: summary(ghost=True), 3: summary(span(3))})
+    assert not part.change.lacking
+    assert sent(part.hears(2, Estimate(0, MINE, round_(1, 0), made)), Propose) == []
+    assert part.change.lacking
+    part.hears(3, item(3, 1))
+    assert not part.change.lacking
+
+
 def test_a_later_life_fetches_for_the_others_while_somebody_has_it() -> None:
     made = encode_decision(decision((1, 2), SECOND, ranges=[span(3)]))
     part = Part(2, ghost=True)

@@ -300,6 +300,23 @@ def test_what_was_decided_and_is_not_to_be_had_ends_this_life() -> None:
     assert halts(node.timeout("change", after_us=1)) == ["cut off"]
 
 
+def test_so_does_what_may_have_been_decided() -> None:
+    """Later lives could go on without it, but not while somebody needs it that nobody has any more."""
+    node = member(1)
+    node.now_us = 10
+    node.hears(2, summary(), Collect(0, round_(1, 2)))
+    node.now_us += node.config.aggressive_us + node.config.round_us
+    node.hears(2, summary(ghost=True), incarnation=1)
+    node.is_told_gone(3)
+    node.timeout("change", after_us=node.config.round_us)
+    mine = node.machine._change._round if node.machine._change is not None else round_(0, 0)
+    assert mine.coordinator == 1
+    made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(3)]))
+    node.hears(2, Estimate(0, mine, round_(1, 2), made), incarnation=1)
+    assert halts(node.timeout("change")) == []
+    assert halts(node.timeout("change", after_us=STUCK * node.config.conservative_us + 1)) == ["cut off"]
+
+
 # --- those who are behind ----------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from ordercast.viewsync.packets import (
     Group,
     Item,
     Member,
+    Range,
     Summary,
     decode_decision,
     encode_decision,
@@ -97,6 +98,8 @@ class ViewChange(Participant):
         self._rounds = 0
         self._has_all: NodeId = 0
         """Who holds everything that was decided."""
+        self._sought: Sequence[Range] = ()
+        """What belongs to a proposal that may have been decided in an earlier round."""
 
     @property
     def ghost(self) -> bool:
@@ -106,6 +109,11 @@ class ViewChange(Participant):
     @property
     def _others(self) -> list[NodeId]:
         return [node for node in self.view.members if node != self._me]
+
+    @property
+    def lacking(self) -> bool:
+        """Whether something is not here that belongs to what was decided, or may have been."""
+        return self.decision is not None or bool(self.exchange.missing(self._sought))
 
     # --- the exchange ---------------------------------------------------------------------------
 
@@ -238,17 +246,19 @@ class ViewChange(Participant):
             Decision(False, self._around.group, self.view.id, self.turn + 1, members, site, upto, ())
         )
 
-    def _recover(self, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+    def _recover(self, now_us: int, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
         """A proposal of an earlier round is made again once all that it names is here.
 
         Those who had adopted it may have lost what it names with the lives that held it. If everybody is
         there to say so, it is proposed without; and if there are only later lives, nobody needs any of it.
         """
         decision = decode_decision(value)
+        self._sought = decision.ranges
         if self._fetch(decision, self._others, 0, effects):
             return value
         told = self.exchange.summaries
-        if all(summary.ghost for summary in told.values()):
+        suspected = self._around.suspects(now_us, self._others)
+        if all(summary.ghost for node, summary in told.items() if node not in suspected):
             return value
         if not ballot.complete or len(told) < len(self.view.members):
             return None

@@ -147,7 +147,7 @@ class Participant:
         """As coordinator: what to propose if nothing was before; None while that cannot be said."""
         raise NotImplementedError
 
-    def _recover(self, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+    def _recover(self, now_us: int, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
         """As coordinator: what to propose if this was before; None while what belongs to it is not here."""
         return value
 
@@ -185,7 +185,10 @@ class Participant:
         if ballot is None or ballot.value is not None or not ballot.collected:
             return
         locked = ballot.locked
-        value = self._initial(now_us, effects) if locked is None else self._recover(locked, ballot, effects)
+        if locked is None:
+            value = self._initial(now_us, effects)
+        else:
+            value = self._recover(now_us, locked, ballot, effects)
         if value is None:
             return
         ballot.value = value

@@ -41,7 +41,7 @@ from ordercast.viewsync.states import State
 REMEMBERED_TURNS = 256
 """Token lists of a view for which is remembered what followed them."""
 STUCK = 2
-"""Conservative timeouts after which what was decided and is not to be had ends this life."""
+"""Conservative timeouts after which a life ends that lacks what was decided on, or may have been."""
 
 
 class Membership(Joining):
@@ -154,10 +154,12 @@ class Membership(Joining):
         effects.append(SetTimer(CHANGE_TIMER, self.config.change_us))
         change.on_timer(now_us, effects)
         self._end_change(now_us, effects)
-        if change is self._change and change.decision is not None:
-            self._decided_us = self._decided_us or now_us
-            if now_us - self._decided_us > STUCK * self.config.conservative_us:
-                self._halt("cut off", effects)
+        if change is not self._change or change.ghost or not change.lacking:
+            self._lacking_us = 0
+            return
+        self._lacking_us = self._lacking_us or now_us
+        if now_us - self._lacking_us > STUCK * self.config.conservative_us:
+            self._halt("cut off", effects)
 
     def _on_decide(self, now_us: int, head: Header, packet: Decide, effects: list[Effect]) -> None:
         decision = decode_decision(packet.value)

@@ -81,7 +81,8 @@ class Standing:
         self._turns: dict[int, bytes] = {}
         """What was decided on at the end of each turn of the view."""
         self._change: ViewChange | None = None
-        self._decided_us = 0
+        self._lacking_us = 0
+        """Since when something is lacking here that was decided on."""
         self._founding: Founding | None = None
         self._detector = Detector(config)
         self._joiners: dict[NodeId, Joiner] = {}
@@ -177,7 +178,7 @@ class Standing:
     def _settle_in(self, now_us: int, settled: Settled, because: str, effects: list[Effect]) -> None:
         assert self.view is not None, "there is a view to settle in"
         self._change = None
-        self._decided_us = 0
+        self._lacking_us = 0
         self._voter = Voter()
         self.keep(effects)
         self._shift(because, effects)
