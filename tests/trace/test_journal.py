@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from ordercast.core.identity import Configuration, ConfigurationId, Kind
-from ordercast.trace import convert
+from ordercast.trace import convert, reader
 from ordercast.trace.blocks import MAGIC
 from ordercast.trace.journal import Journal
-from ordercast.trace.reader import read_runs
+from ordercast.trace.reader import about_runs, read_runs
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import SCHEMA, Row, TraceError
 from ordercast.trace.writer import TraceWriter
@@ -147,6 +147,33 @@ def test_the_files_of_a_run_are_put_together_by_node_and_step(tmp_path: Path) ->
             journal.append(rows_of(20, node, start))
         journal.close(convert=node != 9)
     assert one_run(tmp_path) == rows_of(60, 2) + rows_of(60, 9) + rows_of(60, 10)
+
+
+def test_a_journal_that_goes_away_while_the_trace_is_read_had_nothing_to_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without a row is not converted but deleted, and so is one that is too old to be kept."""
+    journal = Journal(tmp_path, "r", 1, 0)
+    journal.append(rows_of(10))
+    journal.close()
+    there = reader._files(tmp_path)
+    monkeypatch.setattr(
+        reader, "_files", lambda path: [*there, tmp_path / "r-0000000001-0000000000-000001.journal"]
+    )
+    assert one_run(tmp_path) == rows_of(10)
+    assert about_runs(tmp_path) == {}
+
+
+def test_a_trace_that_is_closed_unconverted_keeps_its_last_journal(tmp_path: Path) -> None:
+    """The conversion of what is full goes on in its thread, and used to take the rest with it."""
+    journal = Journal(tmp_path, "r", 1, 0, rows_per_file=20)
+    for start in range(0, 60, 20):
+        journal.append(rows_of(20, start=start))
+    worker = journal._worker
+    assert worker is not None
+    journal.close(convert=False)
+    worker.join()
+    assert "r-0000000001-0000000000-000003.journal" in names(tmp_path)
 
 
 def test_what_a_killed_life_left_is_converted_in_the_next_one_and_nothing_collides(tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ class Journal:
         self._rows = 0
         self._fd: int | None = None
         self._path = directory
+        self._current: Path | None = None
+        """From this one on nothing is converted: the one being written, or the last of a closed trace."""
         self._spoilt: set[Path] = set()
         self._wake: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
@@ -137,6 +139,8 @@ class Journal:
         """
         if self._fd is not None:
             self._finish_file()
+        if convert:
+            self._current = None
         if convert and any(path.suffix == JOURNAL for path in self._files()):
             self._wake_worker()
         if self._worker is not None:
@@ -158,6 +162,7 @@ class Journal:
                     self._fd = os.open(self._path, flags, 0o644)
                     break
             self._part += 1
+        self._current = self._path
         self._rows = 0
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody converts it meanwhile
         _write(self._fd, self._encoder.opening(self._run, self._about))
@@ -191,7 +196,7 @@ class Journal:
     def _tidy(self) -> None:
         """Convert all that is finished and delete what is too old."""
         self._trim()
-        current = self._path if self._fd is not None else None
+        current = self._current
         waiting = [
             path
             for path in self._files()

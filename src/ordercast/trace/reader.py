@@ -63,8 +63,9 @@ def _about(file: Path) -> dict[str, str]:
         try:
             with open_journal(file) as journal:
                 return dict(journal.about)
-        except FileNotFoundError:  # it became Parquet meanwhile
-            return _about(file.with_suffix(PARQUET))
+        except FileNotFoundError:
+            converted = _converted(file)
+            return {} if converted is None else _about(converted)
         except OSError as error:
             raise _unreadable(file, error) from error
     try:
@@ -108,8 +109,9 @@ def _run_names(file: Path) -> list[str]:
         try:
             with open_journal(file) as journal:
                 return [] if journal.run is None else [journal.run]
-        except FileNotFoundError:  # it became Parquet meanwhile
-            return _run_names(file.with_suffix(PARQUET))
+        except FileNotFoundError:
+            converted = _converted(file)
+            return [] if converted is None else _run_names(converted)
         except OSError as error:
             raise _unreadable(file, error) from error
     try:
@@ -119,6 +121,12 @@ def _run_names(file: Path) -> list[str]:
     except (pa.ArrowInvalid, OSError) as error:
         raise _not_parquet(file, error) from error
     return [str(name) for name in names.to_pylist()]
+
+
+def _converted(journal: Path) -> Path | None:
+    """What a journal that is gone became; None if it held no row, or was too old to be kept."""
+    parquet = journal.with_suffix(PARQUET)
+    return parquet if parquet.exists() else None
 
 
 def _check_columns(file: Path, schema: pa.Schema) -> None:
@@ -182,7 +190,8 @@ def _read_journal(file: Path) -> pa.Table:
                     batches.append(record_batch(run or "", rows))
                     rows = []
     except FileNotFoundError:
-        return _read_parquet(file.with_suffix(PARQUET))
+        converted = _converted(file)
+        return SCHEMA.empty_table() if converted is None else _read_parquet(converted)
     except OSError as error:
         raise _unreadable(file, error) from error
     if rows:
