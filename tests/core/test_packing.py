@@ -114,6 +114,19 @@ def test_no_packet_holds_more_chunks_than_its_header_can_count() -> None:
     assert counts == [MAX_CHUNKS, 5]
 
 
+def test_where_packets_hold_one_chunk_no_message_shares_one() -> None:
+    made = queue(b"a", b"bcdefgh", b"i", b"")
+    packets = [made.next_packet(LENGTH_SIZE + 5, 1) for _ in range(5)]
+    assert packets == [
+        Packed(1, AGREED, [b"a"], [b"a"], False, False),
+        Packed(2, AGREED, [b"bcdef"], [], False, True),
+        Packed(2, AGREED, [b"gh"], [b"bcdefgh"], True, False),
+        Packed(3, AGREED, [b"i"], [b"i"], False, False),
+        Packed(4, AGREED, [b""], [b""], False, False),
+    ]
+    assert made.next_packet(LENGTH_SIZE + 5, 1) is None
+
+
 def test_rewind_starts_the_partly_packed_message_again() -> None:
     """Its first fragments belong to a ring that ended: nobody on the new one has them."""
     made = queue(b"whole", b"abcdefgh", b"next")

@@ -129,6 +129,18 @@ def test_the_loss_rate_is_what_was_asked_for(config: NetworkConfig) -> None:
     assert {reason for _, reason in air.lost} == {"lost"}
 
 
+@pytest.mark.parametrize(("loss", "unicast_loss"), [(0.1, 0.0), (0.0, 0.1)])
+def test_on_an_ethernet_tokens_may_be_lost_at_a_rate_of_their_own(loss: float, unicast_loss: float) -> None:
+    air = Air(Ethernet(loss=loss, unicast_loss=unicast_loss, bits_per_s=10**9), nodes=(1, 2))
+    for i in range(2000):
+        air.net.multicast(i * 1000, 1, b"x")
+        air.net.unicast(i * 1000 + 500, 1, 2, b"x")
+    heard = len(air.run())
+    assert len(air.lost) / 2000 == pytest.approx(0.1, rel=0.2)
+    assert air.unicasts / 2000 == pytest.approx(1 - unicast_loss, rel=0.02)
+    assert heard - air.unicasts == pytest.approx(2000 * (1 - loss), rel=0.02)
+
+
 def test_duplicates_come_as_often_as_asked_for() -> None:
     air = Air(Lan(duplicate=0.1), nodes=(1, 2))
     for i in range(5000):

@@ -168,6 +168,19 @@ def test_a_visit_enters_retransmissions_with_the_new_packets() -> None:
     assert sum(isinstance(effect, Multicast) for effect in effects) == 10
 
 
+@pytest.mark.parametrize(("packing", "packets"), [(True, 1), (False, 5)])
+def test_without_packing_every_message_has_its_own_packet(packing: bool, packets: int) -> None:
+    """001 Fig. 6: throughput with and without packing small messages into larger packets."""
+    made, visiting = ring(config=config()), token()
+    outbox = Outbox(TotemConfig(packing=packing))
+    outbox.queue.accept([bytes(100)] * 5, Guarantee.AGREED)
+    assert outbox.backlog == packets
+    effects: list[Effect] = []
+    assert work(made, visiting, outbox, 0, 50, effects).fresh == packets
+    assert sum(isinstance(effect, Multicast) for effect in effects) == packets
+    assert not outbox.queue.waiting
+
+
 class Simulated:
     """A ring of accounts and one token; packets arrive at once, unless `aru` is held back."""
 

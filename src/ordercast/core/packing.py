@@ -172,8 +172,9 @@ class SendQueue:
         """About how many packets of ``space`` bytes the waiting messages fill (000 §8.1, my_tbl)."""
         return -(-(self._bytes - self._offset + LENGTH_SIZE * self._count) // space)
 
-    def next_packet(self, space: int) -> Packed | None:
-        """The next packet's worth of chunks, filling at most ``space`` bytes; None if nothing waits.
+    def next_packet(self, space: int, most: int = MAX_CHUNKS) -> Packed | None:
+        """The next packet's worth of chunks, ``most`` in number and filling at most ``space`` bytes; None if
+        nothing waits.
 
         A message that does not fit is begun here and continued in the next packet; not so if this packet is
         nearly full and the next one could take the message whole, which spares everybody a fragment.
@@ -202,14 +203,14 @@ class SendQueue:
             run = waiting[0]
             at, totals = run.at, run.totals
             before = totals[at - 1] if at else 0
-            fits = bisect_right(totals, before + space, at, min(len(totals), at + MAX_CHUNKS - len(chunks)))
+            fits = bisect_right(totals, before + space, at, min(len(totals), at + most - len(chunks)))
             if fits > at:
                 some = run.payloads[at:fits]
                 chunks += some
                 ends += some
                 space -= totals[fits - 1] - before
                 self._took(run, fits)
-            if len(chunks) == MAX_CHUNKS:
+            if len(chunks) == most:
                 break
             if fits < len(totals):
                 payload = run.payloads[fits]

@@ -64,6 +64,7 @@ class Wiring(NamedTuple):
 
 _LIMITS: dict[str, tuple[float, float]] = {
     "loss": (0, 1),
+    "unicast_loss": (0, 1),
     "duplicate": (0, 1),
     "reorder": (0, 1),
     "bits_per_s": (1, math.inf),
@@ -90,9 +91,10 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             least, most = _LIMITS.get(name, (0, math.inf))
-            if not least <= getattr(self, name) <= most:
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
                 upto = f"between {least} and {most}" if most < math.inf else f"{least} or more"
-                raise ValueError(f"{name} is {getattr(self, name)}: choose {upto}")
+                raise ValueError(f"{name} is {value}: choose {upto}")
 
     def open(self, nodes: Sequence[NodeId], seed: str) -> Network:
         """A network of this kind, in its first instant."""
@@ -129,6 +131,8 @@ class Ethernet(NetworkConfig, frozen=True, kw_only=True):
     """Bytes of an IP packet in one frame; a larger datagram is sent in several."""
     backlog_us: int = 1_000_000
     """How far the medium may be booked ahead; what would wait longer is dropped by its sender."""
+    unicast_loss: float | None = None
+    """Probability that a unicast packet, the token, is lost; None: as any other reception."""
 
     def open(self, nodes: Sequence[NodeId], seed: str) -> Network:
         """A network of this kind, in its first instant."""
@@ -324,7 +328,7 @@ class EthernetNetwork(Network):
 
     def recover(self) -> None:
         """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
-        self._ethernet = msgspec.structs.replace(self._ethernet, loss=0.0)
+        self._ethernet = msgspec.structs.replace(self._ethernet, loss=0.0, unicast_loss=None)
         self._costs.clear()
 
     def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
@@ -353,6 +357,8 @@ class EthernetNetwork(Network):
             self._wiring.lose(self._wiring.hosts[to], packet, "medium full")
             return
         when_us, loss = booked
+        if self._ethernet.unicast_loss is not None:
+            loss = self._ethernet.unicast_loss
         if not self.links.calm:
             extra = self._passes(source, to, packet, True)
             if extra is None:

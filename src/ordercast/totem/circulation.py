@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from ordercast.core.contract import Effect, Multicast, Originate
 from ordercast.core.identity import Batch, Guarantee, NodeId
-from ordercast.core.packing import SendQueue
+from ordercast.core.packing import MAX_CHUNKS, SendQueue
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import CONTINUED, CONTINUES, SAFE, Data, Recovered, Token, encode_data
@@ -41,6 +41,7 @@ class Outbox:
         self.queue = SendQueue(config.send_queue)
         self._most = config.chunk_space
         self._least = min(config.chunk_space, SMALL_PACKET)
+        self._chunks = MAX_CHUNKS if config.packing else 1
         self._space = self._most
         """Bytes of chunks that a packet takes now."""
         self.incarnation = 0
@@ -58,11 +59,14 @@ class Outbox:
     @property
     def backlog(self) -> int:
         """About how many packets the waiting messages fill (000 §8.1, my_tbl)."""
-        return self.queue.backlog(self._space) if self.queue.waiting else 0
+        if not self.queue.waiting:
+            return 0
+        packets = self.queue.backlog(self._space)
+        return packets if self._chunks > 1 else max(packets, len(self.queue))
 
     def next_packet(self, ring: Ring, seq: int, effects: list[Effect]) -> Data | None:
         """Pack what waits into a packet; messages that end in it are originated by it."""
-        packed = None if self.closed else self.queue.next_packet(self._space)
+        packed = None if self.closed else self.queue.next_packet(self._space, self._chunks)
         if packed is None:
             return None
         number, guarantee, chunks, ends, continues, continued = packed

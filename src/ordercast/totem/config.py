@@ -70,6 +70,9 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     packets are filled less while some are being lost, down to what any network carries whole. Tokens are
     smaller, except a Commit token of more than thirty members, and one with very many requests."""
 
+    packing: bool = True
+    """Whether messages that are small share a packet; else each has its own (001 Fig. 6)."""
+
     max_message_size: int = 16 * 1024 * 1024
     """Largest application message, in bytes."""
 
@@ -109,7 +112,7 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ValueError(f"{name} is {getattr(self, name)}: choose between {low} and {high}")
 
 
-_MAY_BE_ZERO = {"accelerated_window", "consensus_member_us", "eager_requests", "hold_us"}
+_MAY_BE_ZERO = {"accelerated_window", "consensus_member_us", "eager_requests", "hold_us", "packing"}
 _ORDER = (
     (
         "token_retransmission_us",
