@@ -1,0 +1,1 @@
+"""The laboratory: sweeps of simulated runs over Spark, measured by the papers' definitions, and judged."""

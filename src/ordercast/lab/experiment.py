@@ -1,0 +1,105 @@
+"""What an experiment is, and which there are.
+
+An experiment is one record: a grid of runs, and three functions that make tables, figures and verdicts of
+what came of them. To add one, write a module with an `Experiment` in it and enter it in `MODULES`. Such a
+module is loaded by ``ordercast lab list``, so that it must not import Spark, pandas or matplotlib at its top.
+
+    def grid(quick: bool) -> list[Run]:
+        return runs_of({"protocol": ["cm", "dtp"], "nodes": [5] if quick else [5, 10, 20]}, messages=1000)
+
+    def claims(frames: Frames) -> list[Claim]:
+        mean = frames.mean(["protocol", "nodes"], ["stability_us"])      # a pandas.DataFrame, made by Spark
+        ...
+        return [Claim(says="…", where="002 §5", measured="…", holds=True)]
+
+    EXPERIMENT = Experiment(name="mine", title="…", grid=grid, figures=figures, claims=claims)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ordercast.lab.grid import GridError, Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+    from ordercast.lab.frames import Frames
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One thing that a paper says, beside what was measured."""
+
+    says: str
+    """What the paper says, in our words."""
+    where: str
+    """Where it says so: ``002 §5, Fig. 2``."""
+    measured: str
+    """What was measured, with numbers."""
+    holds: bool | None
+    """None: this grid (a quick one) does not reach far enough to say."""
+    note: str = ""
+    """Why not, if it does not hold; or how it is to be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure of the report; `ordercast.lab.figures` has what draws the usual ones."""
+
+    name: str
+    """Its file, without the ending."""
+    title: str
+    caption: str
+    drawing: Drawing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of the report. Values are shown as they are: round them before."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What is run, and what is made of it."""
+
+    name: str
+    title: str
+    grid: Callable[[bool], list[Run]]
+    """The runs; the argument asks for a quick look: a small grid, of seconds."""
+    about: Sequence[str] = ()
+    """Paragraphs for the report: the setting, what was assumed where the paper is silent, how to read it."""
+    source: str = ""
+    """What is repeated here: ``002 Figs 2–5``."""
+    claims: Callable[[Frames], list[Claim]] = field(default=lambda frames: [])
+    figures: Callable[[Frames], list[Figure]] = field(default=lambda frames: [])
+    tables: Callable[[Frames], list[Table]] = field(default=lambda frames: [])
+
+
+MODULES: dict[str, str] = {
+    "dtp": "ordercast.lab.dtp",
+}
+"""Experiment by experiment, the module that has it, as `EXPERIMENT` or in its `EXPERIMENTS`."""
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in MODULES:
+        there = ", ".join(MODULES)
+        raise GridError(f"no experiment {name!r}; there are {there}, or write one as a .toml file")
+    module = import_module(MODULES[name])
+    own: Sequence[Experiment] = getattr(module, "EXPERIMENTS", None) or (module.EXPERIMENT,)
+    return next(each for each in own if each.name == name)
+
+
+def experiments() -> list[Experiment]:
+    """All of them, in the order of the list."""
+    return [experiment(name) for name in MODULES]

@@ -1,0 +1,123 @@
+"""Results as Spark DataFrames, and the small tables that figures and verdicts are made of.
+
+`Frames.results` has a row for each run: the fields of its declaration, its labels, and its figures, each a
+column. `Frames.latencies` has a row for each run, histogram and bucket. `mean` and `density` aggregate them
+with Spark and answer with a `pandas.DataFrame` of a few rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ordercast.lab.grid import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+DECLARED = (
+    *("protocol", "nodes", "arrivals", "rate", "size", "size_to", "safe", "senders", "messages", "seconds"),
+    *("skip", "network", "loss", "seed", "bucket_us"),
+)
+"""Fields of a run's declaration that are columns of the results."""
+
+
+class Frames:
+    """What came of the runs of a grid."""
+
+    def __init__(self, spark: SparkSession, files: Sequence[Path], runs: Sequence[Run], quick: bool) -> None:
+        self.spark, self.runs, self.quick = spark, tuple(runs), quick
+        self._files = [str(path) for path in files]
+
+    @cached_property
+    def stored(self) -> DataFrame:
+        """The rows as they are stored, of this grid's runs that were carried out, each once."""
+        from pyspark.sql import functions as f
+
+        wanted = self.spark.createDataFrame([(run.id,) for run in self.runs], "run string")
+        stored = self.spark.read.parquet(*self._files)
+        return (
+            stored.where(f.col("error").isNull())
+            .join(f.broadcast(wanted), "run", "left_semi")
+            .dropDuplicates(["run"])
+            .cache()
+        )
+
+    @cached_property
+    def figure_names(self) -> list[str]:
+        """What was measured, by name, over all runs."""
+        from pyspark.sql import functions as f
+
+        names = self.stored.select(f.explode(f.map_keys("figures")).alias("name")).distinct()
+        return sorted(row["name"] for row in names.collect())
+
+    @cached_property
+    def results(self) -> DataFrame:
+        """A row for each run; columns are the declaration's, the labels', and the figures'."""
+        from pyspark.sql import functions as f
+
+        columns = [f.col("run"), *(f.col(name) for name in DECLARED), *self._labels()]
+        columns += [f.col("figures")[name].alias(name) for name in self.figure_names]
+        return self.stored.select(*columns)
+
+    def _labels(self) -> list[Column]:
+        from pyspark.sql import functions as f
+
+        values: dict[str, list[Any]] = {}
+        for run in self.runs:
+            for name, value in run.labels.items():
+                values.setdefault(name, []).append(value)
+        numeric = {name for name, each in values.items() if not any(isinstance(value, str) for value in each)}
+        return [
+            (f.col("labels")[name].cast("double") if name in numeric else f.col("labels")[name]).alias(name)
+            for name in values
+        ]
+
+    @cached_property
+    def latencies(self) -> DataFrame:
+        """A row for each run, histogram and bucket: ``name``, ``from_us`` and ``count``."""
+        from pyspark.sql import functions as f
+
+        columns = [f.col("run"), *(f.col(name) for name in DECLARED), *self._labels()]
+        each = self.stored.select(*columns, f.explode("histograms").alias("bucket"))
+        return each.select(
+            "*",
+            f.col("bucket.name").alias("name"),
+            (f.col("bucket.bucket") * f.col("bucket_us")).alias("from_us"),
+            f.col("bucket.count").alias("count"),
+        ).drop("bucket")
+
+    def mean(self, by: Sequence[str], figures: Sequence[str]) -> pd.DataFrame:
+        """Means over the runs that agree in `by`, with ``runs`` and, for each figure, ``…_sd``; sorted."""
+        from pyspark.sql import functions as f
+
+        columns = [f.count(f.lit(1)).alias("runs")]
+        for name in figures:
+            value = f.col(f"`{name}`") if name in self.figure_names else f.lit(None).cast("double")
+            columns += [f.avg(value).alias(name), f.stddev_pop(value).alias(f"{name}_sd")]
+        return self.results.groupBy(*by).agg(*columns).orderBy(*by).toPandas()
+
+    def density(self, by: Sequence[str], name: str) -> pd.DataFrame:
+        """Of latencies called `name`, the share in each bucket for each microsecond; sorted.
+
+        Columns are `by`, ``from_us``, ``to_us`` and ``density``.
+        """
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        counted = (
+            self.latencies.where(f.col("name") == name)
+            .groupBy(*by, "from_us", "bucket_us")
+            .agg(f.sum("count").alias("count"))
+        )
+        share = f.col("count") / f.sum("count").over(Window.partitionBy(*by))
+        return (
+            counted.withColumn("to_us", f.col("from_us") + f.col("bucket_us"))
+            .withColumn("density", share / f.col("bucket_us"))
+            .select(*by, "from_us", "to_us", "density")
+            .orderBy(*by, "from_us")
+            .toPandas()
+        )

@@ -1,0 +1,260 @@
+"""What a run was like, by the definitions of 002 §1, from its rows as they come.
+
+- *Delivery time* of a message: from its submission to its delivery at the last node.
+- *Stability time*: from its submission until every node knows that all have it (`stable` at the last one).
+- *Buffer*: messages that a node keeps because it does not know yet that all have them, averaged over nodes
+  and over time. A message counts from its broadcast to the node's own `stable`, so that the time on the wire
+  is part of it.
+- *Overhead*: packets sent to order a message beside those that carry messages. What finds out who lives, and
+  what forms groups, is counted apart (`membership`).
+- *Load* of a node: overhead packets that it sends, for each message of the group.
+- *Latency* counts every delivery at every node, by guarantee: from submission, and from broadcast, which is
+  what 000 §9 measures.
+
+All are of *measured* messages: those submitted while the measurement lasts. A message is forgotten as soon as
+every node has said that it is stable, so that a run of any length is measured in little memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from ordercast.core.identity import NodeId
+from ordercast.trace.schema import Row
+
+CARRIES = frozenset({"data", "msg", "total-unicast", "total-bcast", "total-request"})
+"""Kinds of packets that carry messages of the application for the first time."""
+MEMBERSHIP = frozenset(
+    {
+        *("heartbeat", "join", "summary", "fetch", "item", "collect", "estimate", "propose", "accepted"),
+        *("decide", "excluded", "refuse", "announce", "commit", "recovered"),
+    }
+)
+"""Kinds of packets that find out who lives, and form groups."""
+
+_Message: TypeAlias = tuple[int | None, int | None, int | None]
+
+
+class Window:
+    """When the measurement begins and ends: by the number of messages, or by time."""
+
+    def __init__(
+        self,
+        *,
+        skip: int = 0,
+        messages: int | None = None,
+        begin_us: int = 0,
+        end_us: int | None = None,
+    ) -> None:
+        """Measure `messages` messages after the first `skip`, or those between two times."""
+        self.skip, self.messages = skip, messages
+        self.begin_us, self.end_us = begin_us, end_us
+        self.submitted = 0
+        """Messages submitted so far."""
+
+    def takes(self, time_us: int) -> bool:
+        """A message is submitted: whether it is one of those that are measured."""
+        self.submitted += 1
+        if self.messages is None:
+            return self.holds(time_us)
+        if self.submitted == self.skip + 1:
+            self.begin_us = time_us
+        if self.submitted == self.skip + self.messages + 1:
+            self.end_us = time_us
+        return self.skip < self.submitted <= self.skip + self.messages
+
+    def holds(self, time_us: int) -> bool:
+        """Whether a time is within the measurement, as far as is known by now."""
+        return self.begin_us <= time_us and (self.end_us is None or time_us < self.end_us)
+
+    @property
+    def length_us(self) -> int:
+        """How long the measurement took."""
+        return 0 if self.end_us is None else self.end_us - self.begin_us
+
+
+class _Flight:
+    """A measured message that not all nodes know to be stable."""
+
+    __slots__ = ("delivered", "last_us", "originate_us", "stable", "submit_us")
+
+    def __init__(self, submit_us: int) -> None:
+        self.submit_us = submit_us
+        self.originate_us = submit_us
+        self.delivered = 0
+        """At how many nodes."""
+        self.last_us = 0
+        """When it was delivered last."""
+        self.stable = 0
+
+
+class Mean:
+    """Count, mean and spread of values that come one by one (Welford)."""
+
+    __slots__ = ("_squares", "count", "largest", "mean")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = 0.0
+        self.largest = 0.0
+        self._squares = 0.0
+
+    def add(self, value: float) -> None:
+        """One more value."""
+        self.count += 1
+        delta = value - self.mean
+        self.mean += delta / self.count
+        self._squares += delta * (value - self.mean)
+        if value > self.largest:
+            self.largest = value
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(self._squares / self.count) if self.count else 0.0
+
+
+class Meter:
+    """Measures a run while it goes on."""
+
+    def __init__(self, nodes: int, window: Window, bucket_us: int = 100) -> None:
+        self.nodes, self.window = nodes, window
+        self.delivery, self.stability = Mean(), Mean()
+        self.ordered = self.ordered_bytes = 0
+        """Messages, measured or not, first delivered while the measurement lasted."""
+        self.histograms: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._latency: defaultdict[str, Mean] = defaultdict(Mean)
+        self._bucket_us = bucket_us
+        self._flights: dict[_Message, _Flight] = {}
+        self._fresh: dict[_Message, None] = {}
+        """Messages that were submitted and not delivered anywhere yet."""
+        self._measured = 0
+        self._held_us = 0
+
+    @property
+    def unsettled(self) -> int:
+        """Measured messages that not all nodes know to be stable."""
+        return len(self._flights)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the measurement is over and everything that is measured is settled."""
+        return self.window.end_us is not None and not self._flights
+
+    def take(self, rows: Iterable[Row]) -> None:
+        """What happened next."""
+        flights, fresh = self._flights, self._fresh
+        for row in rows:
+            event = row[4]
+            if event == "stable":
+                flight = flights.get(row[9:12])
+                if flight is not None:
+                    self._stable(row, flight)
+            elif event == "deliver":
+                message = row[9:12]
+                if message in fresh:
+                    del fresh[message]
+                    if self.window.holds(row[3]):
+                        self.ordered += 1
+                        self.ordered_bytes += row[18] or 0
+                flight = flights.get(message)
+                if flight is not None:
+                    self._delivered(row, flight)
+            elif event == "submit":
+                fresh[row[9:12]] = None
+                if self.window.takes(row[3]):
+                    self._measured += 1
+                    flights[row[9:12]] = _Flight(row[3])
+            elif event == "originate":
+                flight = flights.get(row[9:12])
+                if flight is not None:
+                    flight.originate_us = row[3]
+
+    def _delivered(self, row: Row, flight: _Flight) -> None:
+        time_us, guarantee = row[3], row[16] or ""
+        flight.delivered += 1
+        flight.last_us = time_us
+        self._late(guarantee, time_us - flight.submit_us)
+        self._late(f"{guarantee}/originate", time_us - flight.originate_us)
+        if flight.delivered == self.nodes:
+            self.delivery.add(time_us - flight.submit_us)
+
+    def _late(self, name: str, latency_us: int) -> None:
+        self._latency[name].add(latency_us)
+        self.histograms[name][latency_us // self._bucket_us] += 1
+
+    def _stable(self, row: Row, flight: _Flight) -> None:
+        time_us = row[3]
+        flight.stable += 1
+        self._held_us += time_us - flight.originate_us
+        if flight.stable == self.nodes:
+            self.stability.add(time_us - flight.submit_us)
+            del self._flights[row[9:12]]
+
+    def figures(self) -> dict[str, float]:
+        """All of it, by name."""
+        length_us = self.window.length_us
+        per_s = 1_000_000 / length_us if length_us else 0.0
+        figures = {
+            "measured": float(self._measured),
+            "unsettled": float(self.unsettled),
+            "window_us": float(length_us),
+            "delivery_us": self.delivery.mean,
+            "stability_us": self.stability.mean,
+            "stability_sd_us": self.stability.deviation,
+            "buffer": self._held_us / (self.nodes * length_us) if length_us else 0.0,
+            "ordered_per_s": self.ordered * per_s,
+            "bytes_per_s": self.ordered_bytes * per_s,
+        }
+        for name in sorted(self._latency):
+            guarantee, _, since = name.partition("/")
+            stem = f"latency_{guarantee}" + ("_from_originate" if since else "")
+            figures[f"{stem}_us"] = self._latency[name].mean
+            figures[f"{stem}_max_us"] = self._latency[name].largest
+            for percent in (50, 99):
+                figures[f"{stem}_p{percent}_us"] = quantile(
+                    self.histograms[name], percent / 100, self._bucket_us
+                )
+        return figures
+
+
+class Traffic:
+    """Packets by node and kind, as they are sent while the measurement lasts."""
+
+    def __init__(self) -> None:
+        self.sent: Counter[tuple[NodeId, str]] = Counter()
+
+    def figures(self, nodes: int, messages: float) -> dict[str, float]:
+        """Overhead and load, for each of so many messages."""
+        overhead: Counter[NodeId] = Counter(dict.fromkeys(range(1, nodes + 1), 0))
+        kinds: Counter[str] = Counter()
+        for (node, kind), count in self.sent.items():
+            kinds[kind] += count
+            if kind not in CARRIES and kind not in MEMBERSHIP:
+                overhead[node] += count
+        each = messages or 1.0
+        mean = sum(overhead.values()) / nodes
+        spread = math.sqrt(sum((count - mean) ** 2 for count in overhead.values()) / nodes)
+        return {
+            "overhead": overhead.total() / each,
+            "membership": sum(kinds[kind] for kind in kinds if kind in MEMBERSHIP) / each,
+            "packets": kinds.total() / each,
+            "load_mean": mean / each,
+            "load_max": max(overhead.values()) / each,
+            "load_variation": spread / mean if mean else 0.0,
+            **{f"sent/{kind}": kinds[kind] / each for kind in sorted(kinds)},
+        }
+
+
+def quantile(histogram: Mapping[int, int], share: float, bucket_us: int) -> float:
+    """The upper end of the bucket in which this share of the values is reached."""
+    wanted = share * sum(histogram.values())
+    reached = 0
+    for bucket in sorted(histogram):
+        reached += histogram[bucket]
+        if reached >= wanted:
+            return float((bucket + 1) * bucket_us)
+    return 0.0

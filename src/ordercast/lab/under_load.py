@@ -1,0 +1,197 @@
+"""A group under load, measured: the usual way to carry out a run.
+
+The group has a second of virtual time to form, as in ``ordercast sim run``; then the load begins. Where
+`Run.messages` says how many messages are measured, the load goes on until each of them is stable at every
+node, so that the last ones live in the same traffic as the first. Where `Run.seconds` says for how long, the
+load ends then, and the run when everything is settled or `DRAIN_US` have passed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import msgspec
+
+from ordercast.core.contract import Start
+from ordercast.lab.grid import GridError, Method, Outcome, Run
+from ordercast.lab.metrics import Meter, Traffic, Window
+from ordercast.protocols import protocol as protocol_called
+from ordercast.sim.faults import schedule
+from ordercast.sim.fuzz import without_garbage_collection
+from ordercast.sim.network import Ethernet
+from ordercast.sim.workload import drive
+from ordercast.sim.world import World
+from ordercast.trace.writer import TraceWriter
+
+WARM_UP_US = 1_000_000
+"""Virtual time before the load begins."""
+DRAIN_US = 2_000_000
+"""How long what was measured may take to settle once the load has ended."""
+SLICE_US = 100_000
+"""Virtual time between two looks at the rows."""
+PATIENCE = 5
+"""A run that takes so many times as long as its load should take is ended, and says so."""
+
+
+def conduct(run: Run, trace: TraceWriter | None = None) -> Outcome:
+    """Carry out a run."""
+    _check_size(run)
+    with without_garbage_collection():
+        return _Bench(run, trace).outcome()
+
+
+def _check_size(run: Run) -> None:
+    import random
+
+    machine = protocol_called(run.protocol).make(run.settings)(1, random.Random(0))
+    machine.handle(0, Start(0, None))
+    largest = run.size_to or run.size
+    if largest > machine.room:
+        raise GridError(
+            f"{run.summary}: a message of {largest} bytes is larger than the {machine.room} that "
+            f"{run.protocol} takes with these settings; send smaller ones, or raise its limits"
+        )
+
+
+class _Bench:
+    """The world of one run, and what measures it."""
+
+    def __init__(self, run: Run, trace: TraceWriter | None) -> None:
+        self._run, self._trace = run, trace
+        protocol = protocol_called(run.protocol)
+        members = tuple(range(1, run.nodes + 1))
+        self._world = protocol.world(run.settings, members, run.network_config, run.seed)
+        begin_us = WARM_UP_US
+        end_us = None if run.seconds is None else begin_us + int(run.seconds * 1_000_000)
+        self._window = Window(skip=run.skip, messages=run.messages, begin_us=begin_us, end_us=end_us)
+        self._meter = Meter(run.nodes, self._window, run.bucket_us)
+        self._traffic = Traffic()
+        self._marks: list[dict[str, float]] = []
+        """Running figures at the beginning and the end of the measurement."""
+        self._stage = 0
+
+    def outcome(self) -> Outcome:
+        run, world = self._run, self._world
+        schedule(world, run.parsed_faults)
+        world.at(0, world.start)
+        self._until(WARM_UP_US)
+        self._require_group()
+        stop_us = None if run.messages is not None else self._window.end_us
+        drive(world, msgspec.structs.replace(run.workload, start_us=WARM_UP_US, stop_us=stop_us))
+        world.watch_sent(self._sent)
+        self._carry_on()
+        figures = self._meter.figures()
+        messages = figures["measured"] if run.messages is not None else float(self._meter.ordered)
+        figures |= self._traffic.figures(run.nodes, messages)
+        figures |= self._running(figures["window_us"])
+        return Outcome(figures=figures, histograms=_plain(self._meter.histograms), notes=self._notes(figures))
+
+    def _require_group(self) -> None:
+        """A load on a group that has not formed would measure the forming."""
+        in_it = {host.configuration for host in self._world.hosts.values()}
+        formed = len(in_it) == 1 and None not in in_it
+        if not formed and not self._run.faults:
+            raise GridError(
+                f"{self._run.summary}: the group had not formed after {WARM_UP_US // 1000} ms; "
+                "its timeouts do not fit so many nodes, or so slow a network"
+            )
+
+    def _carry_on(self) -> None:
+        """Until everything measured is settled, or it takes far too long."""
+        run, world, meter = self._run, self._world, self._meter
+        expected_us = (run.seconds or (run.skip + (run.messages or 0)) / run.rate) * 1_000_000
+        latest_us = WARM_UP_US + int(PATIENCE * expected_us) + 60_000_000
+        if run.seconds is not None:
+            assert self._window.end_us is not None
+            self._until(self._window.end_us)
+            latest_us = world.now + DRAIN_US
+        while not meter.complete and world.now < latest_us:
+            self._until(world.now + SLICE_US)
+
+    def _until(self, time_us: int) -> None:
+        world = self._world
+        while world.now < time_us:
+            world.run_until(min(time_us, world.now + SLICE_US))
+            self._meter.take(world.rows)
+            if self._trace is not None:
+                self._trace.write(world.rows)
+            world.rows.clear()
+
+    def _sent(self, node: int, kind: str | None) -> None:
+        """A packet is sent: counted while the measurement lasts, which the world knows to the message."""
+        run, world = self._run, self._world
+        if run.messages is not None:
+            stage = (world.accepted > run.skip) + (world.accepted > run.skip + run.messages)
+        else:
+            assert self._window.end_us is not None
+            stage = (world.now >= self._window.begin_us) + (world.now >= self._window.end_us)
+        if stage != self._stage:
+            self._stage = stage
+            self._marks.append(self._mark())
+        if stage == 1:
+            self._traffic.sent[node, kind or "?"] += 1
+
+    def _mark(self) -> dict[str, float]:
+        world = self._world
+        total: Counter[str] = Counter({"busy_us": world.network.busy_us})  # type: ignore[dict-item]
+        for host in world.hosts.values():
+            if host.machine is not None:
+                total.update(
+                    {name: host.machine.stats.get(name, 0) for name in ("rotations", "rotation_us_total")}
+                )  # type: ignore[arg-type]
+        return dict(total)
+
+    def _running(self, window_us: float) -> dict[str, float]:
+        """Of what the world and the machines count all the time, the part of the measurement."""
+        if len(self._marks) < 2 or not window_us:
+            return {}
+        first, last = self._marks[:2]
+        found = {"utilization": (last["busy_us"] - first["busy_us"]) / window_us}
+        rotations = last["rotations"] - first["rotations"]
+        if rotations:
+            found["rotation_us"] = (last["rotation_us_total"] - first["rotation_us_total"]) / rotations
+        return found
+
+    def _notes(self, figures: dict[str, float]) -> list[str]:
+        world = self._world
+        notes = [f"damaged on its way: {damage}" for damage in world.corrupt[:3]]
+        if figures["unsettled"]:
+            notes.append(
+                f"{figures['unsettled']:,.0f} of {figures['measured']:,.0f} measured messages were not stable "
+                "at every node when the run ended; times are of the others"
+            )
+        refused = {reason: count for reason, count in world.refused.items() if count}
+        if refused:
+            notes.append(f"messages that no machine had room for: {refused}")
+        return notes
+
+
+def _plain(histograms: object) -> dict[str, dict[int, int]]:
+    return {name: dict(sorted(counts.items())) for name, counts in sorted(histograms.items())}  # type: ignore[attr-defined]
+
+
+def cost(run: Run) -> float:
+    """Seconds of one processor, from what was seen of such runs: packets heard, and tokens passed."""
+    if run.arrivals == "saturating":
+        messages = (run.seconds or 1.0) * 5_000
+    else:
+        messages = run.skip + (run.messages or run.rate * (run.seconds or 0.0))
+    heard_us = 8.0 if run.protocol == "totem" else 22.0
+    total_us = messages * run.nodes * heard_us
+    if run.protocol == "totem":
+        seconds = run.seconds or messages / run.rate
+        total_us += seconds * 1_000_000 / _hop_us(run) * 9.0
+    return total_us / 1_000_000
+
+
+def _hop_us(run: Run) -> float:
+    """How long a token is on its way from one node to the next."""
+    network = run.network_config
+    own_us = network.unicast_us + network.send_us
+    if isinstance(network, Ethernet):
+        return own_us + network.propagation_us + 120 * 8 * 1_000_000 / network.bits_per_s
+    return own_us + getattr(network, "base_us", 50) + getattr(network, "tail_us", 30)
+
+
+METHOD = Method(conduct, cost)
