@@ -26,19 +26,24 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     **{machine: frozenset({"core"}) for machine in MACHINES},
     "sequencers": frozenset({"core", "viewsync"}),  # an orderer runs inside a view
     "trace": frozenset({"core"}),
-    "audit": frozenset({"core", "trace"}),
+    "spark": frozenset({"errors"}),  # brings Spark up, for whoever has work for it
+    "audit": frozenset({"core", "trace", "spark"}),
     "draw": frozenset({"core", "trace"}),
     "sim": frozenset({"core", "trace", "audit"}),  # the fuzzer judges its runs with the auditor
     "protocols": frozenset({"core", "audit", "sim", *MACHINES}),  # the list of them
     "mutants": frozenset({"core", *MACHINES}),
     "errors": frozenset(),
     "runtime": frozenset({"core", "trace", "errors"}),  # drives any machine: it is handed one
-    "groups": frozenset({"core", "trace", "errors", "runtime", "protocols"}),
+    "log": frozenset({"core", "trace", "errors", "runtime"}),
+    "groups": frozenset({"core", "trace", "errors", "runtime", "protocols", "log"}),
     "threads": frozenset({"core", "errors", "runtime", "groups"}),
     "measure": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
     "demo": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
+    "lab": frozenset({"core", "trace", "audit", "sim", "protocols", "spark"}),
+    "streaming": frozenset({"core", "errors", "runtime", "log", "spark"}),
     "cli": frozenset(
         {
+            *("spark", "log", "lab", "streaming"),
             *("core", "trace", "audit", "draw", "sim", "protocols", "mutants", "errors", "runtime"),
             *("groups", "threads", "measure", "demo", *MACHINES),
         }

@@ -60,3 +60,7 @@ class Excluded(OrdercastError):
 
 class AddressProblem(OrdercastError):
     """An address is not written as one, is taken, or is not one of this machine's."""
+
+
+class SparkProblem(OrdercastError):
+    """Spark is not installed, cannot be started, or cannot reach its master."""

@@ -1,0 +1,139 @@
+"""A Spark session that works at once, here or on a cluster, and keeps its noise to itself.
+
+What Spark and its workers print goes to a file; an error names it. Whatever can be said in the environment
+(``PYSPARK_PYTHON``, ``SPARK_LOCAL_IP``) or in the settings wins over what is set here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ordercast.errors import SparkProblem
+from ordercast.spark.java import java_home
+from ordercast.spark.need import need_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+_MOST_SAID = 5
+"""Lines of Spark's own that an error repeats."""
+
+
+@contextmanager
+def spark_session(
+    name: str, master: str | None = None, settings: Mapping[str, Any] | None = None
+) -> Iterator[SparkSession]:
+    """A session called ``ordercast NAME`` on `master`, by default all cores of this machine.
+
+    A session that already runs in this process is used as it is, and left running. Raises `SparkProblem`
+    if Spark is not installed, cannot be started or cannot reach the master.
+    """
+    need_spark()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    spark = _start(name, master or os.environ.get("ORDERCAST_MASTER") or LOCAL, settings or {})
+    try:
+        yield spark
+    finally:
+        _stop(spark)
+
+
+def _start(name: str, master: str, settings: Mapping[str, Any]) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    here = _is_here(master)
+    _prepare_environment(here)
+    conf = SparkConf(loadDefaults=False)
+    for key, value in {**_defaults(here), **settings}.items():
+        conf.set(key, str(value))
+    conf.setMaster(master).setAppName(f"ordercast {name}")
+    noise = _noise()
+    with noise.open("ab") as file:
+        try:
+            gateway = launch_gateway(conf, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]
+            return SparkSession(SparkContext(conf=conf, gateway=gateway))
+        except (PySparkException, Py4JError, OSError) as error:
+            _end_java()
+            raise SparkProblem(
+                f"Spark did not start on {master}: {_reason(noise) or error}. "
+                f"All that it said is in {noise}; Java was taken from {os.environ['JAVA_HOME']}."
+            ) from error
+
+
+def _stop(spark: SparkSession) -> None:
+    """End the session and its JVM, so that the next one can have other settings."""
+    spark.stop()
+    _end_java()
+    _noise().unlink(missing_ok=True)
+
+
+def _end_java() -> None:
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # at which it ends
+        gateway.proc.wait()
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def _is_here(master: str) -> bool:
+    address = master.partition("://")[2]
+    return not address or all(each.startswith(LOOPBACK) for each in address.split(","))
+
+
+def _prepare_environment(here: bool) -> None:
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if here:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _defaults(here: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "spark.driver.memory": f"{_memory_mb()}m",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.shuffle.partitions": max(2, os.cpu_count() or 2),
+    }
+    if here:
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return found
+
+
+def _memory_mb() -> int:
+    """A quarter of the machine, and between 1 and 8 GB: Python's workers want theirs, too."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return max(1024, min(8192, whole // 4))
+
+
+def _noise() -> Path:
+    """Where Spark's own words go while it runs."""
+    return Path(tempfile.gettempdir()) / f"ordercast-spark-{os.getuid()}-{os.getpid()}.log"
+
+
+def _reason(noise: Path) -> str:
+    lines = [line.strip() for line in noise.read_text(errors="replace").splitlines()]
+    telling = [line for line in lines if "rror" in line or "xception" in line or "ould not" in line]
+    return " / ".join(telling[-_MOST_SAID:])
