@@ -1,6 +1,6 @@
 """The group a message is for, in front of its payload.
 
-One byte says what it is (today: a message; others are kept for what groups will tell each other), one how
+One byte says what it is (a message; a row of a producer, or a note about producers: `producers.py`), one how
 long the group's name is, then the name and the message. Everything in front of the message is its *tag*, the
 same for all messages of a group, so that telling groups apart is comparing prefixes.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ordercast.errors import ConfigProblem
 
-MESSAGE = 1
+MESSAGE, ROW, NOTE = 1, 2, 3
 LONGEST_NAME = 128
 
 

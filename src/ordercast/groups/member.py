@@ -14,6 +14,8 @@ from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeI
 from ordercast.errors import Evicted, Excluded, KeyProblem, NodeClosed, SendTimeout
 from ordercast.groups.envelope import describe
 from ordercast.groups.equipment import journal_of, machine_of, protocol_of, storage_of
+from ordercast.groups.producers import GUARANTEE
+from ordercast.groups.producing import Producing
 from ordercast.groups.rooms import Rooms
 from ordercast.groups.session import ENTRY_OVERHEAD, Session
 from ordercast.runtime.config import NodeConfig
@@ -71,10 +73,11 @@ class Member:
         """Bytes of the largest payload, with its tag."""
         self._queued = 0
         self._rooms = Rooms()
+        self.producing = Producing(self)
         self._numbers = 0
         self._changed = asyncio.Event()
         self._over: asyncio.Future[None] | None = None
-        self._leaving = False
+        self.leaving = False
         self._stopping = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
         self._control: Control | None = None
@@ -210,7 +213,7 @@ class Member:
         async with self._stopping:
             try:
                 if not self.driver.ended:
-                    self._leaving = True
+                    self.leaving = True
                     self._rooms.end(NodeClosed(_LEAVING))
                     self.driver.stop()
                     await asyncio.wait((self._over,), timeout=LEAVING_S)
@@ -230,7 +233,7 @@ class Member:
             if error is not None:
                 raise error.with_traceback(None)
             raise NodeClosed("the node has left: make a new Node for another life")
-        if self._leaving:
+        if self.leaving:
             raise NodeClosed(_LEAVING)
 
     async def _take_apart(self) -> None:
@@ -287,10 +290,12 @@ class Member:
 
     def deliver(self, batch: Batch) -> None:
         """Messages, in order."""
-        self.session.deliver(batch)
+        for admitted in self.producing.admit(batch) if batch.guarantee is GUARANTEE else (batch,):
+            self.session.deliver(admitted)
 
     def install(self, configuration: Configuration) -> None:
         """A configuration, in its place among the messages."""
+        self.producing.producers.install(configuration)
         self.session.install(configuration)
         self._changed.set()
 
@@ -321,7 +326,7 @@ class Member:
     @property
     def has_room(self) -> bool:
         """Whether a message can be taken now, by somebody who has not waited."""
-        return self._may_send() and not (self._rooms or self._leaving)
+        return self._may_send() and not (self._rooms or self.leaving)
 
     def _may_send(self) -> bool:
         """There is room, and somebody to have it: between two lives there is not."""
@@ -338,7 +343,7 @@ class Member:
 
     def submit(self, payloads: Sequence[bytes], size: int, guarantee: Guarantee) -> int:
         """Hand over messages, with their tags; the number of the first."""
-        if self.driver.ended or self._leaving:
+        if self.driver.ended or self.leaving:
             self.check_open()
         count = len(payloads)
         self._queued += size + ENTRY_OVERHEAD * count

@@ -1,0 +1,319 @@
+"""Rows of producers that try again, each delivered once: what a group remembers of who has sent how much.
+
+A *producer* is a task of a query that writes rows into a group, and that may fail, be tried again elsewhere,
+or be run twice. Its rows are numbered within a *batch*. An attempt first multicasts a *fence*: from its
+delivery on, rows of earlier attempts are dropped, and whoever sent it knows how many rows have been
+delivered, so that only those behind them are sent. What is kept of a producer is little, and changes by what
+is delivered alone, so it is the same at every member that delivers the same; members drop the same rows.
+
+Members that come together may know different things, and who is new knows nothing. So in each configuration
+nothing of a producer is taken before all its members have said, in the order itself, what they know; of each
+producer the furthest is kept. That is done when somebody asks for it: a group without producers pays nothing.
+
+Everything here travels as safe messages. A packet has one guarantee, so that a look at that tells that none
+of this is in it; and what a member delivers of a producer in a regular configuration cannot be lost with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from itertools import repeat
+from typing import NamedTuple, TypeAlias
+from zlib import crc32
+
+import msgspec
+
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.errors import ConfigProblem
+from ordercast.groups.envelope import MESSAGE, NOTE, ROW, tag
+
+GUARANTEE = Guarantee.SAFE
+MOST_PRODUCERS = 1_000
+"""How many are remembered; the one that has not begun anything for longest is forgotten."""
+OWNER_SIZE = 8
+FRONT_SIZE = 1 + OWNER_SIZE + 8
+"""Bytes in front of a row: what it is, whose it is, and its number."""
+_AT_A_TIME = 100
+"""Producers in one message of what a member knows."""
+_ORDINARY = bytes((MESSAGE,))
+
+
+class Progress(msgspec.Struct, array_like=True):
+    """How far a producer has come."""
+
+    batch: int
+    count: int
+    """Rows of the batch that were delivered."""
+    checksum: int
+    """Of these rows: tells whether what is sent again is the same."""
+    run: bytes
+    """Which run of the query fenced last; within one run, attempts are numbered."""
+    attempt: int
+    time_us: int
+    """When it began the batch, by the clock of the node that it spoke to."""
+
+
+class Ask(msgspec.Struct, array_like=True, frozen=True, tag="ask"):
+    """Everybody is to say what it knows."""
+
+
+class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
+    """What a member knew when a configuration began, or a part of that."""
+
+    configuration: ConfigurationId
+    part: int
+    parts: int
+    progress: dict[bytes, Progress]
+
+
+class Fence(msgspec.Struct, array_like=True, frozen=True, tag="fence"):
+    """An attempt begins, or goes on from another node."""
+
+    producer: bytes
+    batch: int
+    run: bytes
+    attempt: int
+    owner: bytes
+    """Made for this fence: rows carry it."""
+    group: str
+    time_us: int
+
+
+Note: TypeAlias = Ask | Known | Fence
+_decode: Callable[[bytes], Note] = msgspec.msgpack.Decoder(Note).decode
+
+
+class Outcome(Enum):
+    """What became of a fence."""
+
+    TAKEN = "taken"
+    """Rows may be sent."""
+    BEFORE = "before"
+    """The producer is at a later batch: this one was delivered whole."""
+    SUPERSEDED = "superseded"
+    """A later attempt of the same run was there before."""
+    UNSETTLED = "unsettled"
+    """The configuration has just changed: ask first, then fence again."""
+
+
+class Answer(NamedTuple):
+    """What became of a fence, and how many rows of the batch had been delivered by then."""
+
+    outcome: Outcome
+    rows: int = 0
+    checksum: int = 0
+
+
+def written(note: Note) -> bytes:
+    """A note as it is sent."""
+    return bytes((NOTE,)) + msgspec.msgpack.encode(note)
+
+
+def row_fronts(owner: bytes, first: int, count: int) -> Iterable[bytes]:
+    """What stands in front of each of these rows."""
+    start = bytes((ROW,)) + owner
+    return (start + number.to_bytes(8, "big") for number in range(first, first + count))
+
+
+def checksum(rows: Iterable[bytes], so_far: int = 0) -> int:
+    """Of rows, one after the other; where one ends counts, too."""
+    for row in rows:
+        so_far = crc32(row, (so_far + 1) & 0xFFFFFFFF)
+    return so_far
+
+
+def concern(payloads: Sequence[bytes]) -> bool:
+    """Whether some of these messages are not ordinary ones."""
+    return not all(map(bytes.startswith, payloads, repeat(_ORDINARY)))
+
+
+class Producers:
+    """What a member knows of producers; told of every configuration and of all that is safe, in order."""
+
+    def __init__(self, progress: dict[bytes, Progress] | None = None) -> None:
+        """`progress`: what was known in an earlier life."""
+        self.progress = dict(progress or {})
+        self.unsaved: set[bytes] = set()
+        """Producers whose progress changed since somebody emptied this."""
+        self.settled = False
+        """All members of the configuration have said what they know."""
+        self.epoch = 0
+        """How many regular configurations there were: owners are of one alone."""
+        self.to_send: list[bytes] = []
+        """Notes that this member is to send now."""
+        self.answers: dict[bytes, Answer | None] = {}
+        """By owner, what became of the fences that somebody here waits for."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when somebody who waits may have waited long enough."""
+        self._configuration: Configuration | None = None
+        self._said = False
+        self._heard: dict[NodeId, list[Known]] = {}
+        self._owners: dict[bytes, tuple[bytes, bytes]] = {}
+        """By owner: the producer, and the tag of the group it writes to."""
+        self._owner_of: dict[bytes, bytes] = {}
+
+    # --- configurations -------------------------------------------------------------------------
+
+    def install(self, configuration: Configuration) -> None:
+        """A configuration, in its place. A transitional one only goes on with what the last one began."""
+        if configuration.kind is not Kind.REGULAR:
+            return
+        self._configuration = configuration
+        self.epoch += 1
+        self.settled = self._said = False
+        self._heard.clear()
+        self._owners.clear()
+        self._owner_of.clear()
+        self.changed()
+
+    def owns(self, owner: bytes) -> Progress | None:
+        """The progress of the producer whose rows come from this owner; None if they are taken no more."""
+        held = self._owners.get(owner)
+        return None if held is None else self.progress[held[0]]
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def admit(self, batch: Batch) -> list[Batch]:
+        """The messages of the batch that are to be delivered: rows of producers as ordinary messages."""
+        runs: list[Batch] = []
+        kept: list[bytes] = []
+        for place, payload in enumerate(batch.payloads):
+            ordinary = self._ordinary(batch.origin, payload)
+            if ordinary is not None:
+                kept.append(ordinary)
+            elif kept:
+                runs.append(_part(batch, place - len(kept), kept))
+                kept = []
+        if kept:
+            runs.append(_part(batch, len(batch.payloads) - len(kept), kept))
+        self.changed()
+        return runs
+
+    def _ordinary(self, origin: NodeId, payload: bytes) -> bytes | None:
+        kind = payload[0] if payload else 0
+        if kind == ROW:
+            return self._on_row(payload)
+        if kind == NOTE:
+            self._on_note(origin, payload)
+            return None
+        return payload
+
+    def _on_row(self, payload: bytes) -> bytes | None:
+        held = self._owners.get(payload[1 : 1 + OWNER_SIZE])
+        if held is None or len(payload) < FRONT_SIZE:
+            return None  # of an earlier attempt, or of an earlier configuration
+        producer, front = held
+        progress = self.progress[producer]
+        if int.from_bytes(payload[1 + OWNER_SIZE : FRONT_SIZE], "big") != progress.count:
+            return None
+        row = payload[FRONT_SIZE:]
+        progress.count += 1
+        progress.checksum = checksum((row,), progress.checksum)
+        self.unsaved.add(producer)
+        return front + row
+
+    def _on_note(self, origin: NodeId, payload: bytes) -> None:
+        try:
+            note = _decode(payload[1:])
+        except msgspec.DecodeError:
+            return  # of a later version, perhaps; everybody here leaves it
+        match note:
+            case Ask():
+                self._say()
+            case Known():
+                self._hear(origin, note)
+            case Fence():
+                answer = self._on_fence(note)
+                if note.owner in self.answers:
+                    self.answers[note.owner] = answer
+
+    # --- agreeing -------------------------------------------------------------------------------
+
+    def _say(self) -> None:
+        """Tell the others, once a configuration, what is known here: nothing changes it until all have."""
+        if self._said or self._configuration is None:
+            return
+        self._said = True
+        every = sorted(self.progress.items())
+        parts = max(1, -(-len(every) // _AT_A_TIME))
+        for part in range(parts):
+            some = dict(every[part * _AT_A_TIME : (part + 1) * _AT_A_TIME])
+            self.to_send.append(written(Known(self._configuration.id, part, parts, some)))
+
+    def _hear(self, origin: NodeId, known: Known) -> None:
+        configuration = self._configuration
+        if self.settled or configuration is None or known.configuration != configuration.id:
+            return
+        heard = self._heard.setdefault(origin, [])
+        if any(known.part == before.part for before in heard):
+            return
+        heard.append(known)
+        if all(
+            (parts := self._heard.get(member)) and len(parts) == parts[0].parts
+            for member in configuration.members
+        ):
+            self._settle()
+
+    def _settle(self) -> None:
+        """All have said what they know: of each producer, the furthest counts from now on."""
+        best: dict[bytes, Progress] = {}
+        for member in sorted(self._heard):
+            for known in self._heard[member]:
+                for producer, progress in known.progress.items():
+                    if producer not in best or _how_far(progress) > _how_far(best[producer]):
+                        best[producer] = progress
+        self.unsaved.update(best.keys() | self.progress.keys())
+        self.progress = best
+        self._heard.clear()
+        self.settled = True
+        while len(self.progress) > MOST_PRODUCERS:
+            self._forget_one()
+
+    # --- fences ---------------------------------------------------------------------------------
+
+    def _on_fence(self, fence: Fence) -> Answer:
+        if not self.settled:
+            return Answer(Outcome.UNSETTLED)
+        before = self.progress.get(fence.producer)
+        if before is not None and fence.batch < before.batch:
+            return Answer(Outcome.BEFORE)
+        if before is not None and fence.run == before.run and fence.attempt < before.attempt:
+            return Answer(Outcome.SUPERSEDED)
+        try:
+            front = tag(fence.group)
+        except ConfigProblem:
+            return Answer(Outcome.UNSETTLED)  # whoever sent this has not looked at the name
+        again = before is not None and before.batch == fence.batch
+        now = before if before is not None and again else Progress(fence.batch, 0, 0, b"", 0, 0)
+        now.run, now.attempt, now.time_us = fence.run, fence.attempt, fence.time_us
+        self.progress[fence.producer] = now
+        self.unsaved.add(fence.producer)
+        self._owners.pop(self._owner_of.get(fence.producer, b""), None)
+        self._owners[fence.owner] = fence.producer, front
+        self._owner_of[fence.producer] = fence.owner
+        if len(self.progress) > MOST_PRODUCERS:
+            self._forget_one()
+        return Answer(Outcome.TAKEN, now.count, now.checksum)
+
+    def _forget_one(self) -> None:
+        oldest = min(self.progress, key=lambda producer: (self.progress[producer].time_us, producer))
+        del self.progress[oldest]
+        self.unsaved.add(oldest)
+        self._owners.pop(self._owner_of.pop(oldest, b""), None)
+
+
+def _how_far(progress: Progress) -> tuple[int, int, int, int, bytes, int]:
+    return (
+        progress.batch,
+        progress.count,
+        progress.time_us,
+        progress.attempt,
+        progress.run,
+        progress.checksum,
+    )
+
+
+def _part(batch: Batch, begins: int, payloads: list[bytes]) -> Batch:
+    """Messages of the batch that follow each other, at their own places."""
+    return batch._replace(slot=batch.slot + begins, number=batch.number + begins, payloads=payloads)

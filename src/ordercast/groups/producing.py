@@ -1,0 +1,245 @@
+"""Producers as a node serves them: it takes rows over a line, multicasts them, and tells how far they are.
+
+What is said, each a small header and, with rows, a body:
+
+    task   {"op": "produce", "group", "producer", "batch", "run", "attempt"}
+    node   {"outcome": "taken", "rows", "checksum", "fence"}   so many rows are delivered: go on behind them
+           {"outcome": "before"}                               the whole batch was, some time ago
+           {"outcome": "superseded"}                           another attempt has taken over
+    task   {"rows": first, "fence"} and the rows               again and again
+    node   {"kept": count}                                     so many are delivered, and in this node's log
+
+When the configuration changes, rows on their way may be dropped. The node then fences again by itself, and
+says once more how far the producer is, as another ``taken``; rows that were sent before that are left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from ordercast.core.identity import Batch
+from ordercast.errors import MessageTooLarge
+from ordercast.groups.envelope import tag
+from ordercast.groups.producers import (
+    FRONT_SIZE,
+    GUARANTEE,
+    OWNER_SIZE,
+    Answer,
+    Ask,
+    Fence,
+    Outcome,
+    Producers,
+    concern,
+    row_fronts,
+    written,
+)
+
+if TYPE_CHECKING:
+    from ordercast.groups.member import Member
+
+ASK_AGAIN_S = 1.0
+"""What was asked in a configuration that ended is asked again after so long at the latest."""
+_CHUNK = 256
+"""Rows handed over at a time: between them others may send."""
+_rows_of = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class Line(Protocol):
+    """A connection to a task."""
+
+    async def receive(self) -> tuple[dict[str, Any], bytes] | None:
+        """What it says next; None when it has gone."""
+
+    async def send(self, header: dict[str, Any]) -> None:
+        """Tell it something."""
+
+
+class Produce(msgspec.Struct, frozen=True):
+    """Who wants to write what."""
+
+    group: str
+    producer: bytes
+    batch: int
+    run: bytes
+    attempt: int
+
+
+class Producing:
+    """The producers of a node: what it delivers of them, and the tasks that it serves."""
+
+    def __init__(self, member: Member, kept: Callable[[], Awaitable[None]] | None = None) -> None:
+        """`kept` waits until all that was delivered so far is in the node's log."""
+        self.producers = Producers()
+        self.kept = kept
+        self._member = member
+        self._waiting: set[asyncio.Event] = set()
+        self.producers.changed = self._wake
+
+    def admit(self, batch: Batch) -> Sequence[Batch]:
+        """What is to be delivered of a batch of safe messages; asked to, this node says what it knows."""
+        if not concern(batch.payloads):
+            return (batch,)
+        producers = self.producers
+        admitted = producers.admit(batch)
+        if producers.to_send and not self._member.leaving:
+            notes, producers.to_send = producers.to_send, []
+            self.submit(notes)
+        return admitted
+
+    def submit(self, payloads: Sequence[bytes]) -> None:
+        """Hand over what is about producers; few enough not to ask for room."""
+        self._member.submit(payloads, sum(map(len, payloads)), GUARANTEE)
+
+    async def serve(self, line: Line, wish: dict[str, Any]) -> None:
+        """Serve a task until it goes."""
+        asked = msgspec.convert(wish, Produce, strict=False)
+        tag(asked.group)
+        await _Serving(self, self._member, line, asked).run()
+
+    def event(self) -> asyncio.Event:
+        """Set whenever something may have changed."""
+        event = asyncio.Event()
+        self._waiting.add(event)
+        return event
+
+    def drop(self, event: asyncio.Event) -> None:
+        """Nobody waits for it any more."""
+        self._waiting.discard(event)
+
+    def _wake(self) -> None:
+        for event in self._waiting:
+            event.set()
+
+
+class _Serving:
+    """One task being served."""
+
+    def __init__(self, producing: Producing, member: Member, line: Line, asked: Produce) -> None:
+        self._producing = producing
+        self._producers = producing.producers
+        self._member = member
+        self._line = line
+        self._asked = asked
+        self._event = producing.event()
+        self._owner = b""
+        self._epoch = -1
+        self._fence = 0
+
+    async def run(self) -> None:
+        reading = asyncio.create_task(self._read(), name="ordercast-rows")
+        telling = asyncio.create_task(self._tell(), name="ordercast-kept")
+        try:
+            await asyncio.wait((reading, telling), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._producing.drop(self._event)
+            for task in (reading, telling):
+                task.cancel()
+            ended = await asyncio.gather(reading, telling, return_exceptions=True)
+        for error in ended:
+            if isinstance(error, Exception):
+                raise error
+
+    # --- rows come ------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        while (said := await self._line.receive()) is not None:
+            header, body = said
+            if header.get("fence") == self._fence:
+                await self._take(int(header["rows"]), _rows_of(body), self._fence)
+
+    async def _take(self, first: int, rows: list[bytes], fence: int) -> None:
+        member = self._member
+        longest = max(map(len, rows), default=0)
+        if longest + FRONT_SIZE > member.largest:
+            raise MessageTooLarge(
+                f"a row of {longest:,} bytes is too large: at most {member.largest - FRONT_SIZE:,} fit here; "
+                "split it, or raise max_message_size at every node"
+            )
+        step = max(1, min(_CHUNK, 65_536 // (longest + FRONT_SIZE)))
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            if not member.has_room:
+                await member.wait_for_room(None)
+            if fence != self._fence or self._epoch != self._producers.epoch:
+                return  # they would be dropped; the task is told how to go on
+            fronts = row_fronts(self._owner, first + start, len(some))
+            self._producing.submit([front + row for front, row in zip(fronts, some, strict=True)])
+
+    # --- and the task is told -------------------------------------------------------------------
+
+    async def _tell(self) -> None:
+        kept = -1
+        while True:
+            self._event.clear()
+            progress = self._producers.owns(self._owner)
+            if progress is None:
+                if not await self._begin():
+                    return
+                kept = -1
+                continue
+            if progress.count > kept:
+                count = progress.count
+                if self._producing.kept is not None:
+                    await self._producing.kept()
+                await self._line.send({"kept": count})
+                kept = count
+            else:
+                await self._event.wait()
+
+    async def _begin(self) -> bool:
+        """Fence, and tell the task where to go on; False if it must not."""
+        superseded = self._epoch == self._producers.epoch  # or else it was the configuration that changed
+        answer = Answer(Outcome.SUPERSEDED) if superseded else await self._fence_off()
+        said: dict[str, Any] = {"outcome": answer.outcome.value}
+        if answer.outcome is Outcome.TAKEN:
+            self._fence += 1
+            said |= {"rows": answer.rows, "checksum": answer.checksum, "fence": self._fence}
+        await self._line.send(said)
+        return answer.outcome is Outcome.TAKEN
+
+    async def _fence_off(self) -> Answer:
+        while True:
+            await self._settled()
+            epoch, owner = self._producers.epoch, os.urandom(OWNER_SIZE)
+            answer = await self._sent(owner, epoch)
+            if answer is not None and answer.outcome is not Outcome.UNSETTLED:
+                self._owner, self._epoch = owner, epoch
+                return answer
+
+    async def _sent(self, owner: bytes, epoch: int) -> Answer | None:
+        """What becomes of a fence; None if the configuration changes before that is known."""
+        asked, answers = self._asked, self._producers.answers
+        now_us = time.time_ns() // 1000
+        fence = Fence(asked.producer, asked.batch, asked.run, asked.attempt, owner, asked.group, now_us)
+        answers[owner] = None
+        try:
+            self._producing.submit((written(fence),))
+            while answers[owner] is None and self._producers.epoch == epoch:
+                await self._changes()
+            return answers[owner]
+        finally:
+            del answers[owner]
+
+    async def _settled(self) -> None:
+        """Wait until all members of the configuration have said what they know."""
+        while not self._producers.settled:
+            epoch = self._producers.epoch
+            self._producing.submit((written(Ask()),))
+            until = time.monotonic() + ASK_AGAIN_S
+            while not self._producers.settled and self._producers.epoch == epoch and time.monotonic() < until:
+                await self._changes()
+
+    async def _changes(self) -> None:
+        """Wait for a change, or for a while."""
+        self._event.clear()
+        try:
+            async with asyncio.timeout(ASK_AGAIN_S):
+                await self._event.wait()
+        except TimeoutError:
+            self._member.check_open()
