@@ -64,3 +64,27 @@ class AddressProblem(OrdercastError):
 
 class SparkProblem(OrdercastError):
     """Spark is not installed, cannot be started, or cannot reach its master."""
+
+
+class LogError(OrdercastError):
+    """An ordered log cannot give what was asked of it."""
+
+
+class Trimmed(LogError):
+    """The position lies before what the replica still keeps: retention has taken it away."""
+
+
+class SplitAway(LogError):
+    """The replica's history has no such position: it went another way, in a partition."""
+
+
+class NotThere(LogError):
+    """The replica was not running, or not in the group, when that was delivered."""
+
+
+class NotYet(LogError):
+    """The replica has not come that far: wait, or ask another one."""
+
+
+class Unreachable(LogError):
+    """There is no replica to be asked there, or it does not answer."""

@@ -1,0 +1,347 @@
+"""Blocks: many entries as one value, columns as raw buffers, so that no row is touched when they are read.
+
+A block of *messages* holds messages of one configuration, in order. What is the same for the messages of one
+packet (its number, sender, group, guarantee, time) is said once for the *run* that they are; a message has
+its bytes and where they end, and nothing else. Reading a block repeats the runs, in Arrow, and takes the
+payloads as they lie. A *change* of the configuration is a block by itself.
+
+A block begins with the length of its head and the head (msgpack), and behind it stand the buffers that the
+head tells the sizes of, each at a multiple of eight bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind
+from ordercast.log.position import Position
+
+LOG_SCHEMA = pa.schema(
+    [
+        pa.field("config_seq", pa.int64(), nullable=False),
+        pa.field("config_rep", pa.int32(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("slot", pa.int32(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("sender", pa.int32()),
+        pa.field("group", pa.string()),
+        pa.field("guarantee", pa.string()),
+        pa.field("time_us", pa.int64(), nullable=False),
+        pa.field("payload", pa.binary()),
+        pa.field("members", pa.list_(pa.field("item", pa.int32()))),
+    ]
+)
+"""What reading a log gives. ``kind`` is ``message``, or ``regular`` or ``transitional`` for a change of the
+configuration, which has ``members`` and nothing else that a message has. ``time_us`` is when the replica that
+was read delivered it, in microseconds since the epoch: all other columns are the same at every replica."""
+
+MOST_ROWS = 65_536
+"""Messages in a block."""
+MESSAGE = "message"
+GUARANTEES: tuple[str, ...] = tuple(str(guarantee.value) for guarantee in Guarantee)
+"""Blocks name a guarantee by its place here: add at the end only."""
+_PLACE: dict[Guarantee, int] = {guarantee: place for place, guarantee in enumerate(Guarantee)}
+
+_LENGTH = struct.Struct("<I")
+_ALIGNED = 8
+_NULLS_OF_A_CHANGE = {"sender": None, "group": None, "guarantee": None, "payload": None}
+
+
+class Head(msgspec.Struct, array_like=True, frozen=True):
+    """What a block tells of itself before its buffers are looked at."""
+
+    first: Position
+    last: Position
+    rows: int
+    time_us: int
+    """When its last entry was delivered."""
+    groups: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    """Bytes of each buffer."""
+    kind: str = MESSAGE
+    members: tuple[int, ...] = ()
+    """Of a change."""
+
+
+_decode_head = msgspec.msgpack.Decoder(Head).decode
+_encode_head = msgspec.msgpack.Encoder().encode
+
+
+class Run(NamedTuple):
+    """Messages that came in one packet and are for one group."""
+
+    seq: int
+    slot: int
+    """Of the first of them."""
+    sender: int
+    guarantee: Guarantee
+    group: str
+    time_us: int
+    length: int
+
+
+_RUN_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
+    ("ends", pa.int32()),
+    ("seq", pa.int64()),
+    ("bias", pa.int32()),
+    ("sender", pa.int32()),
+    ("guarantee", pa.int8()),
+    ("group", pa.int32()),
+    ("time_us", pa.int64()),
+)
+"""One value a run. ``ends``: how many messages there are up to its end. ``bias``: what is added to the place
+of a message in the block to have its slot."""
+
+
+def head_of(block: Any) -> Head:
+    """What a block, or its beginning, tells of itself."""
+    view = memoryview(block)
+    (length,) = _LENGTH.unpack_from(view)
+    return _decode_head(view[_LENGTH.size : _LENGTH.size + length])
+
+
+def change(configuration: Configuration, time_us: int) -> bytes:
+    """The block of a change of the configuration."""
+    place = Position.beginning(configuration.id)
+    head = Head(place, place, 1, time_us, kind=str(configuration.kind.value), members=configuration.members)
+    return _with_head(head, [])
+
+
+def _with_head(head: Head, buffers: Sequence[Any]) -> bytes:
+    packed = _encode_head(head)
+    parts: list[Any] = [_LENGTH.pack(len(packed)), packed, _padding(_LENGTH.size + len(packed))]
+    for buffer in buffers:
+        parts += (buffer, _padding(len(buffer)))
+    return b"".join(parts)
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % _ALIGNED)
+
+
+class Messages:
+    """A block of messages of one configuration."""
+
+    __slots__ = ("configuration", "groups", "payloads", "runs")
+
+    def __init__(
+        self,
+        configuration: ConfigurationId,
+        runs: dict[str, pa.Array],
+        groups: tuple[str, ...],
+        payloads: pa.BinaryArray,
+    ) -> None:
+        self.configuration = configuration
+        self.runs = runs
+        self.groups = groups
+        self.payloads = payloads
+
+    # --- making ---------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, configuration: ConfigurationId, runs: Sequence[Run], payloads: pa.BinaryArray) -> Messages:
+        """These messages, in order; the payloads without the tags of their groups."""
+        names: dict[str, int] = {}
+        columns: tuple[list[int], ...] = ([], [], [], [], [], [], [])
+        end = 0
+        for seq, slot, sender, guarantee, group, time_us, length in runs:
+            place = names.setdefault(group, len(names))
+            row = (end + length, seq, slot - end, sender, _PLACE[guarantee], place, time_us)
+            for column, value in zip(columns, row, strict=True):
+                column.append(value)
+            end += length
+        assert end == len(payloads), f"{end} messages in runs, {len(payloads)} payloads"
+        arrays = {
+            name: pa.array(column, kind) for (name, kind), column in zip(_RUN_COLUMNS, columns, strict=True)
+        }
+        return cls(configuration, arrays, tuple(names), payloads)
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Messages]) -> Messages:
+        """Blocks that follow each other in one configuration, as one."""
+        names: dict[str, int] = {}
+        parts: dict[str, list[pa.Array]] = {name: [] for name, _ in _RUN_COLUMNS}
+        before = 0
+        for block in blocks:
+            places = pa.array([names.setdefault(name, len(names)) for name in block.groups], pa.int32())
+            shift = pa.scalar(before, pa.int32())
+            changed = {
+                "ends": pc.add(block.runs["ends"], shift),
+                "bias": pc.subtract(block.runs["bias"], shift),
+                "group": places.take(block.runs["group"]),
+            }
+            for name, kept in parts.items():
+                kept.append(changed.get(name, block.runs[name]))
+            before += len(block.payloads)
+        runs = {name: pa.concat_arrays(arrays) for name, arrays in parts.items()}
+        payloads = pa.concat_arrays([block.payloads for block in blocks])
+        return cls(blocks[0].configuration, runs, tuple(names), payloads)
+
+    def encoded(self) -> bytes:
+        """As it is stored."""
+        rows = len(self.payloads)
+        _, offsets, data = self.payloads.buffers()
+        ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, offsets], offset=self.payloads.offset)
+        first, last = ends[0].as_py(), ends[rows].as_py()
+        if first:
+            ends = pc.subtract(ends, pa.scalar(first, pa.int32()))
+        buffers = [
+            *(_exactly(self.runs[name], kind) for name, kind in _RUN_COLUMNS),
+            _exactly(ends, pa.int32()),
+            memoryview(data).cast("B")[first:last] if data is not None else b"",
+        ]
+        times = self.runs["time_us"]
+        head = Head(
+            self.position(0),
+            self.position(rows - 1),
+            rows,
+            times[len(times) - 1].as_py(),
+            self.groups,
+            tuple(map(len, buffers)),
+        )
+        return _with_head(head, buffers)
+
+    @classmethod
+    def decoded(cls, block: bytes) -> Messages:
+        """What was `encoded`: nothing is copied, the arrays are in the block."""
+        head = head_of(block)
+        whole = pa.py_buffer(block)
+        (length,) = _LENGTH.unpack_from(block)
+        at = _LENGTH.size + length
+        found = []
+        for size in head.sizes:
+            at += -at % _ALIGNED
+            found.append(whole.slice(at, size))
+            at += size
+        runs = {
+            name: pa.Array.from_buffers(kind, len(buffer) // (kind.bit_width // 8), [None, buffer])
+            for (name, kind), buffer in zip(_RUN_COLUMNS, found, strict=False)
+        }
+        payloads = pa.Array.from_buffers(pa.binary(), head.rows, [None, *found[-2:]])
+        return cls(head.first.configuration, runs, head.groups, payloads)
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def position(self, row: int) -> Position:
+        """Where a message stands."""
+        run = bisect_right(self._column("ends", "i"), row)
+        return Position(
+            *self.configuration, self.runs["seq"][run].as_py(), row + self.runs["bias"][run].as_py()
+        )
+
+    def rows_up_to(self, place: Position) -> int:
+        """How many of its messages stand at a place of its configuration or before."""
+        ends, seqs, biases = self._column("ends", "i"), self._column("seq", "q"), self._column("bias", "i")
+
+        def begin(run: int) -> tuple[int, int]:
+            return seqs[run], biases[run] + (ends[run - 1] if run else 0)
+
+        run = bisect_right(range(len(seqs)), (place.seq, place.slot), key=begin) - 1
+        if run < 0:
+            return 0
+        if seqs[run] != place.seq:
+            return ends[run]
+        return min(ends[run], place.slot - biases[run] + 1)
+
+    def _column(self, name: str, code: Literal["i", "q"]) -> memoryview[int]:
+        array = self.runs[name]
+        return memoryview(array.buffers()[1]).cast("B").cast(code)[array.offset : array.offset + len(array)]
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def batch(self, begin: int = 0, end: int | None = None, group: str | None = None) -> pa.RecordBatch:
+        """Its messages as Arrow has them: those of some rows, and of one group."""
+        rows = len(self.payloads)
+        runs = self.runs
+        slots = pc.add(_counting()[:rows], self._repeated(runs["bias"]))
+        columns = [
+            _constant(self.configuration.seq, "int64")[:rows],
+            _constant(self.configuration.rep, "int32")[:rows],
+            self._repeated(runs["seq"]),
+            slots,
+            _constant(MESSAGE, "string")[:rows],
+            self._repeated(runs["sender"]),
+            self._named(runs["group"], self.groups),
+            self._named(runs["guarantee"], GUARANTEES),
+            self._repeated(runs["time_us"]),
+            self.payloads,
+            pa.nulls(rows, LOG_SCHEMA.field("members").type),
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
+        wanted = None
+        if group is not None and self.groups != (group,):
+            place = self.groups.index(group) if group in self.groups else -1
+            wanted = pc.equal(self._repeated(runs["group"]), pa.scalar(place, pa.int32()))
+        stop = rows if end is None else end
+        if begin or stop < rows:
+            batch = batch.slice(begin, stop - begin)
+            wanted = None if wanted is None else wanted.slice(begin, stop - begin)
+        return batch if wanted is None else batch.filter(wanted)
+
+    def _repeated(self, values: pa.Array) -> pa.Array:
+        """The value of each message's run."""
+        return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(self.runs["ends"], values))
+
+    def _named(self, places: pa.Array, names: Sequence[str]) -> pa.Array:
+        """The name of each message's run; mostly there is one for all."""
+        there = places.unique()
+        if len(there) == 1:
+            return _constant(names[there[0].as_py()], "string")[: len(self.payloads)]
+        return self._repeated(pa.array(names, pa.string()).take(places))
+
+
+def batch_of_change(head: Head) -> pa.RecordBatch:
+    """A change of the configuration as Arrow has it."""
+    config_seq, config_rep, seq, slot = head.first
+    row = {
+        **_NULLS_OF_A_CHANGE,
+        "config_seq": config_seq,
+        "config_rep": config_rep,
+        "seq": seq,
+        "slot": slot,
+        "kind": head.kind,
+        "time_us": head.time_us,
+        "members": list(head.members),
+    }
+    return pa.RecordBatch.from_pylist([row], schema=LOG_SCHEMA)
+
+
+def batch_of(block: bytes, begin: int, end: int, group: str | None) -> pa.RecordBatch:
+    """Rows of a block as Arrow has them; of one group, which each change of the configuration belongs to."""
+    head = head_of(block)
+    if head.kind != MESSAGE:
+        return batch_of_change(head).slice(begin, end - begin)
+    return Messages.decoded(block).batch(begin, end, group)
+
+
+def configuration_of(head: Head) -> Configuration:
+    """The configuration that a change leads to."""
+    return Configuration(head.first.configuration, Kind(head.kind), head.members)
+
+
+def _exactly(array: pa.Array, kind: pa.DataType) -> memoryview:
+    width = kind.bit_width // 8
+    at = array.offset * width
+    return memoryview(array.buffers()[1]).cast("B")[at : at + len(array) * width]
+
+
+@lru_cache(maxsize=1)
+def _counting() -> pa.Array:
+    return pa.array(range(MOST_ROWS), pa.int32())
+
+
+@lru_cache(maxsize=16)
+def _constant(value: int | str, kind: str) -> pa.Array:
+    """The same value in every row."""
+    return pa.repeat(pa.scalar(value, getattr(pa, kind)()), MOST_ROWS)

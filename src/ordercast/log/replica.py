@@ -1,0 +1,63 @@
+"""One replica of the ordered log, wherever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from ordercast.log.position import Position
+from ordercast.log.view import Bounds, View
+
+
+class Replica:
+    """A replica to read from: the directory of a log on this machine, or a node's log service over TCP.
+
+    All entries that it gives are final: they are the same at every replica that has them, and cannot change.
+    Not for several threads at a time.
+    """
+
+    def __init__(self, where: str, key: bytes | str | None = None, timeout: float = 5.0) -> None:
+        """`where` is a directory, or ``host:port``; `key` is the group key, or its file, if there is one.
+
+        `timeout`: seconds after which a node that does not answer is `Unreachable`.
+        """
+        self.where = where
+        self._source = View(Path(where))
+
+    def bounds(self) -> Bounds:
+        """What the replica holds."""
+        return self._source.bounds()
+
+    def after(self, start: Position | None, rows: int) -> Position | None:
+        """The end of a range of about `rows` entries after `start`, at most the head; None: nothing new.
+
+        Without a `start`, from the oldest entry on. Raises `Trimmed`, `SplitAway`, `NotThere` or `NotYet`
+        where the replica cannot go on from `start`.
+        """
+        return self._source.after(start, rows)
+
+    def read(
+        self, start: Position | None, end: Position, group: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The entries after `start` up to `end` and with it, in `LOG_SCHEMA`.
+
+        With a `group`, its messages and all changes of the configuration. What stands against it is raised
+        at once, not while the batches are read; but what is trimmed meanwhile is `Trimmed`.
+        """
+        return self._source.read(start, end, group)
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
