@@ -36,6 +36,7 @@ from ordercast.viewsync.packets import (
     Decide,
     Estimate,
     Fetch,
+    Group,
     Heartbeat,
     Join,
     Propose,
@@ -416,6 +417,27 @@ def test_a_view_that_only_later_lives_remember_is_handed_down() -> None:
     assert decode_decision(one(effects, Decide).value).view == ConfigurationId(5, 1)
     assert sent(again.hears(3, Join(OURS, 5, ghost=True), view_id=NO_VIEW, incarnation=1), Decide) == []
     assert sent(again.hears(9, Join(OURS, 4, ghost=False), view_id=NO_VIEW), Decide) == []
+
+
+def test_a_vote_is_laid_down_where_others_have_seen_what_it_was_for() -> None:
+    """Else it would ask for ever, and keep the others from founding a group when theirs is over."""
+    again = member(2, id_=ConfigurationId(5, 1)).dies_and_comes_back()
+    again.hears(3, Join(OURS, 5, ghost=False), view_id=NO_VIEW, incarnation=1)
+    again.hears(3, Join(Group(5, 4), 6, ghost=False), view_id=NO_VIEW, incarnation=1)
+    assert again.machine._past is not None, "of the same view, or of another group"
+    again.hears(3, Join(OURS, 6, ghost=False), view_id=NO_VIEW, incarnation=1)
+    assert again.machine._past is None
+    assert one(again.timeout("join"), Join) == Join(OURS, 5, ghost=False, over=False)
+    assert again.machine._founding is None, "the group may go on elsewhere"
+
+
+def test_who_hears_that_its_group_is_over_is_free_to_found_another() -> None:
+    again = member(2, id_=ConfigurationId(5, 1)).dies_and_comes_back()
+    again.hears(3, Join(Group(5, 4), 6, ghost=False, over=True), view_id=NO_VIEW, incarnation=1)
+    assert again.machine._founding is None, "another group's end is nothing to us"
+    again.hears(3, Join(OURS, 5, ghost=False, over=True), view_id=NO_VIEW, incarnation=1)
+    assert again.machine._founding is not None
+    assert one(again.timeout("join"), Join) == Join(OURS, 5, ghost=False, over=True)
 
 
 def test_a_node_that_was_never_there_inherits_nothing() -> None:

@@ -22,6 +22,7 @@ from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.founding import Founding
 from ordercast.viewsync.header import NO_VIEW, Header
 from ordercast.viewsync.packets import (
+    NO_GROUP,
     Decide,
     Decision,
     Group,
@@ -60,7 +61,8 @@ class Joining(Standing):
         if self.state is not State.JOINING:
             return
         effects.append(SetTimer(JOIN_TIMER, self.config.join_us))
-        self._send(Join(self.group, self._last_number, self._past is not None), NO_VIEW, effects)
+        over = self._free and self.group != NO_GROUP
+        self._send(Join(self.group, self._last_number, self._past is not None, over), NO_VIEW, effects)
         if now_us - self._group_us < self.config.found_us:
             return
         if self._past is not None and self._change is None:
@@ -83,6 +85,7 @@ class Joining(Standing):
             if self._has_room_for(now_us, node, effects):
                 self._joiners[node] = Joiner(life, join.last, now_us)
             self._hand_down(node, join.last, effects)
+            self._lay_down(now_us, join, effects)
             return
         if join.group != self.group or self.view is None:
             effects.append(Drop("asks for another group"))
@@ -174,6 +177,22 @@ class Joining(Standing):
         if past is not None and node in past.members and last < past.id.seq:
             value = encode_decision(decision_of(self.group, past))
             self._send(Decide(past.turn, value), NO_VIEW, effects, to=node)
+
+    def _lay_down(self, now_us: int, join: Join, effects: list[Effect]) -> None:
+        """There may be nothing left to vote on: what follows the view of an earlier life is known elsewhere.
+
+        Whoever is in a later view, and counts on a vote of this node there, hands that view down. If the
+        group is over even, this node is free to found another.
+        """
+        if join.group != self.group:
+            return
+        over = join.over and not self._free
+        if over or (self._past is not None and join.last > self._past.id.seq):
+            self._past, self._change, self._voter = None, None, Voter()
+            self._free = self._free or over
+            effects.append(CancelTimer(CHANGE_TIMER))
+            self.keep(effects)
+            self._look(now_us, effects)
 
     def _give_up(self, now_us: int, into: Group, settled: Settled, effects: list[Effect]) -> None:
         """Two groups met: all of this one ask to be let into the other (003, "Future Improvements")."""
