@@ -30,6 +30,10 @@ class GridError(ValueError):
     """A declaration that cannot be run. The sentence says what to change."""
 
 
+class LabError(Exception):
+    """The laboratory could not do its work. The sentence says what to do."""
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One simulated run, declared."""
 
@@ -97,7 +101,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def parsed_faults(self) -> tuple[Fault, ...]:
         """The faults as data."""
         head = f"nodes {' '.join(map(str, range(1, self.nodes + 1)))}\nuntil 1s\n"
-        return parse(head + "\n".join(self.faults)).faults if self.faults else ()
+        return tuple(parse(head + "\n".join(self.faults)).faults) if self.faults else ()
 
     def check(self) -> None:
         """Raise GridError if this cannot be run."""

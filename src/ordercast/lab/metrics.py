@@ -7,7 +7,8 @@
   is part of it.
 - *Overhead*: packets sent to order a message beside those that carry messages. What finds out who lives, and
   what forms groups, is counted apart (`membership`).
-- *Load* of a node: overhead packets that it sends, for each message of the group.
+- *Load* of a node: overhead packets that it sends, for each message of the group; its *work* is these and the
+  packets with its own messages. How even they are is told by their variation: deviation over mean, 0 is even.
 - *Latency* counts every delivery at every node, by guarantee: from submission, and from broadcast, which is
   what 000 §9 measures.
 
@@ -229,24 +230,33 @@ class Traffic:
 
     def figures(self, nodes: int, messages: float) -> dict[str, float]:
         """Overhead and load, for each of so many messages."""
-        overhead: Counter[NodeId] = Counter(dict.fromkeys(range(1, nodes + 1), 0))
+        overhead = dict.fromkeys(range(1, nodes + 1), 0)
+        work = overhead.copy()
         kinds: Counter[str] = Counter()
         for (node, kind), count in self.sent.items():
             kinds[kind] += count
-            if kind not in CARRIES and kind not in MEMBERSHIP:
-                overhead[node] += count
+            if kind not in MEMBERSHIP:
+                work[node] += count
+                if kind not in CARRIES:
+                    overhead[node] += count
         each = messages or 1.0
-        mean = sum(overhead.values()) / nodes
-        spread = math.sqrt(sum((count - mean) ** 2 for count in overhead.values()) / nodes)
         return {
-            "overhead": overhead.total() / each,
+            "overhead": sum(overhead.values()) / each,
             "membership": sum(kinds[kind] for kind in kinds if kind in MEMBERSHIP) / each,
             "packets": kinds.total() / each,
-            "load_mean": mean / each,
+            "load_mean": sum(overhead.values()) / nodes / each,
             "load_max": max(overhead.values()) / each,
-            "load_variation": spread / mean if mean else 0.0,
+            "load_variation": variation(overhead.values()),
+            "work_variation": variation(work.values()),
             **{f"sent/{kind}": kinds[kind] / each for kind in sorted(kinds)},
         }
+
+
+def variation(counts: Iterable[int]) -> float:
+    """Standard deviation over mean."""
+    values = list(counts)
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) / mean if mean else 0.0
 
 
 def quantile(histogram: Mapping[int, int], share: float, bucket_us: int) -> float:

@@ -8,8 +8,8 @@ load ends then, and the run when everything is settled or `DRAIN_US` have passed
 
 from __future__ import annotations
 
-import math
-from collections import Counter
+import random
+from collections.abc import Mapping
 
 import msgspec
 
@@ -21,7 +21,6 @@ from ordercast.sim.faults import schedule
 from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.network import Ethernet
 from ordercast.sim.workload import drive
-from ordercast.sim.world import World
 from ordercast.trace.writer import TraceWriter
 
 WARM_UP_US = 1_000_000
@@ -42,8 +41,6 @@ def conduct(run: Run, trace: TraceWriter | None = None) -> Outcome:
 
 
 def _check_size(run: Run) -> None:
-    import random
-
     machine = protocol_called(run.protocol).make(run.settings)(1, random.Random(0))
     machine.handle(0, Start(0, None))
     largest = run.size_to or run.size
@@ -134,13 +131,12 @@ class _Bench:
 
     def _mark(self) -> dict[str, float]:
         world = self._world
-        total: Counter[str] = Counter({"busy_us": world.network.busy_us})  # type: ignore[dict-item]
+        total = {"busy_us": world.network.busy_us, "rotations": 0.0, "rotation_us_total": 0.0}
         for host in world.hosts.values():
             if host.machine is not None:
-                total.update(
-                    {name: host.machine.stats.get(name, 0) for name in ("rotations", "rotation_us_total")}
-                )  # type: ignore[arg-type]
-        return dict(total)
+                for name in ("rotations", "rotation_us_total"):
+                    total[name] += host.machine.stats.get(name, 0.0)
+        return total
 
     def _running(self, window_us: float) -> dict[str, float]:
         """Of what the world and the machines count all the time, the part of the measurement."""
@@ -158,8 +154,8 @@ class _Bench:
         notes = [f"damaged on its way: {damage}" for damage in world.corrupt[:3]]
         if figures["unsettled"]:
             notes.append(
-                f"{figures['unsettled']:,.0f} of {figures['measured']:,.0f} measured messages were not stable "
-                "at every node when the run ended; times are of the others"
+                f"{figures['unsettled']:,.0f} of {figures['measured']:,.0f} measured messages were not "
+                "stable at every node when the run ended; times are of the others"
             )
         refused = {reason: count for reason, count in world.refused.items() if count}
         if refused:
@@ -167,8 +163,8 @@ class _Bench:
         return notes
 
 
-def _plain(histograms: object) -> dict[str, dict[int, int]]:
-    return {name: dict(sorted(counts.items())) for name, counts in sorted(histograms.items())}  # type: ignore[attr-defined]
+def _plain(histograms: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
+    return {name: dict(sorted(counts.items())) for name, counts in sorted(histograms.items())}
 
 
 def cost(run: Run) -> float:
@@ -177,11 +173,11 @@ def cost(run: Run) -> float:
         messages = (run.seconds or 1.0) * 5_000
     else:
         messages = run.skip + (run.messages or run.rate * (run.seconds or 0.0))
-    heard_us = 8.0 if run.protocol == "totem" else 22.0
+    heard_us = 25.0 if run.protocol == "totem" else 30.0
     total_us = messages * run.nodes * heard_us
     if run.protocol == "totem":
         seconds = run.seconds or messages / run.rate
-        total_us += seconds * 1_000_000 / _hop_us(run) * 9.0
+        total_us += seconds * 1_000_000 / _hop_us(run) * 22.0
     return total_us / 1_000_000
 
 
