@@ -59,6 +59,7 @@ class Frail:
         self.stats: Mapping[str, float] = {}
         self.waits: Mapping[NodeId, int] = {}
         self.laggard: NodeId | None = None
+        self.final: tuple[ConfigurationId, int] | None = None
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:

@@ -47,6 +47,7 @@ class Script:
         self.stats: Mapping[str, float] = {}
         self.waits: Mapping[NodeId, int] = {}
         self.laggard: NodeId | None = None
+        self.final: tuple[ConfigurationId, int] | None = None
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         self.seen.append((now_us, event))

@@ -78,6 +78,10 @@ class Sequencer:
     def laggard(self) -> NodeId | None:
         return self.node if self.braked else None
 
+    @property
+    def final(self) -> tuple[ConfigurationId, int] | None:
+        return None
+
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
             case Packet(data, waited_us):

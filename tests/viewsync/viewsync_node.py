@@ -173,6 +173,7 @@ class Notes:
         self.next_holder: NodeId = 0
         self.waiting_for: NodeId | None = None
         self.cut_off = False
+        self.final: tuple[ConfigurationId, int] | None = None
         self.stats: Mapping[str, float] = {"orders": 7.0}
 
     def begin(self, incarnation: int) -> None:

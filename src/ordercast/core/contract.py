@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, NodeId
 
 # --- events: what happens to a machine ---------------------------------------------------------
 
@@ -213,3 +213,12 @@ class Machine(Protocol):
     @property
     def laggard(self) -> NodeId | None:
         """The member that keeps this node from sending right now, if one does: it brakes, or lags behind."""
+
+    @property
+    def final(self) -> tuple[ConfigurationId, int] | None:
+        """Up to where what was delivered here cannot change any more, even if this node fails now.
+
+        A configuration that was installed, and a place in its order: everything delivered up to there, and in
+        all configurations before, will have been delivered at the same places by every member of that
+        configuration that does not fail. None while that is not known of the last configuration at all.
+        """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from ordercast.core.contract import Accept, Drop, Effect, Halt, Install, Multicast, Originate
-from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
 from ordercast.core.packing import SendQueue
 from ordercast.core.wire import Malformed
 from ordercast.sequencers.order import Order
@@ -166,6 +166,12 @@ class Member(ABC):
     def waiting_for(self) -> NodeId | None:
         """Who keeps this member from going on."""
         return None if self.order is None or self._told is not None else self._awaited(self.order)
+
+    @property
+    def final(self) -> tuple[ConfigurationId, int] | None:
+        """The view, and up to where everything was delivered here and is with all in the token list."""
+        order = self.order
+        return None if order is None else (order.view.id, min(order.stable, order.delivered))
 
     @property
     def cut_off(self) -> bool:

@@ -306,6 +306,7 @@ class Formation:
         settle(exchange, self.ring, self.duty, effects)
         ring = exchange.ring
         self.ring = ring
+        ring.final = 0 if ring.alone else -1
         self._calm_us = now_us + self.config.consensus_us
         self._calm_hops = 0 if ring.alone else ring.token_seq + 2 * len(ring.members)
         self.duty = Duty()

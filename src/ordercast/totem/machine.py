@@ -120,6 +120,11 @@ class TotemMachine(Formation):
         """Who brakes; or else who holds `aru` back, if so far that this node had to stop sending."""
         return (self._brake or self._laggard or None) if self.state is State.OPERATIONAL else None
 
+    @property
+    def final(self) -> tuple[ConfigurationId, int] | None:
+        """What all members have delivered on the ring that was installed last."""
+        return (self.ring.id, self.ring.final) if self.ring.final >= 0 else None
+
     # --- start and stop -------------------------------------------------------------------------
 
     def _on_start(self, now_us: int, incarnation: int, stored: bytes | None, effects: list[Effect]) -> None:

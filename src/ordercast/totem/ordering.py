@@ -44,6 +44,9 @@ class Ring:
         """Everything up to here went to the application, or has nothing for it (high_delivered)."""
         self.safe = 0
         """Everything up to here was received by all: `aru` reached it on two successive rotations."""
+        self.final = 0 if self.alone else -1
+        """Everything up to here was delivered by all, in this configuration; -1 while it is not known that
+        all have installed it."""
         self.forwarded_aru = 0
         self.forwarded_seq = 0
         """What the token said when it was forwarded last."""
@@ -130,8 +133,12 @@ class Ring:
         self.token_seq = token.token_seq
         aru, before = token.aru, self.forwarded_aru
         both = aru if aru < before else before
+        # Since the last visit the token was at every other member and told it the same; see ordered-log.md.
+        self.final = self.safe
         if both > self.safe:
             self.safe = both
+            if self.alone:
+                self.final = both
         self.forwarded_aru = aru
         self.forwarded_seq = token.seq
         self.arrived_seq = arrived_seq

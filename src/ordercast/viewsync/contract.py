@@ -127,6 +127,11 @@ class Orderer(Protocol):
         """The member without whose answer nothing goes on here right now, if there is one (004 §4.1)."""
 
     @property
+    def final(self) -> tuple[ConfigurationId, int] | None:
+        """The view, and up to where everything was delivered here and is with all in the token list; None where
+        there is no view."""
+
+    @property
     def cut_off(self) -> bool:
         """Whether what this member lacks is no longer to be had from anyone (004 §4.4.3)."""
 

@@ -21,7 +21,7 @@ from ordercast.core.contract import (
     Submit,
     Timer,
 )
-from ordercast.core.identity import Guarantee, NodeId
+from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
 from ordercast.core.wire import Malformed
 from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.config import GroupConfig
@@ -126,6 +126,11 @@ class GroupMachine(Membership):
         if self._braking:
             return self.me
         return min(self._brakes, default=None) or self.orderer.waiting_for
+
+    @property
+    def final(self) -> tuple[ConfigurationId, int] | None:
+        """A view is decided before it is installed, and with it everything before; in it, what all have."""
+        return self.orderer.final
 
     # --- events ---------------------------------------------------------------------------------
 
