@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COVERED := src/ordercast/core src/ordercast/totem
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadgroup
 NOTHING_CHOSEN := $(if $(ARGS),|| test $$? -eq 5)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

@@ -22,9 +22,10 @@ def spark() -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests on Spark go to one process: a session is a JVM, and takes its time to come up."""
+    """All tests on Spark go to one process, a session being a JVM, and are begun first: they take longest."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)

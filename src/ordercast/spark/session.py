@@ -58,10 +58,9 @@ def _start(name: str, master: str, settings: Mapping[str, Any]) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    here = _is_here(master)
-    _prepare_environment(here)
+    _prepare_environment(_is_here(master))
     conf = SparkConf(loadDefaults=False)
-    for key, value in {**_defaults(here), **settings}.items():
+    for key, value in {**_defaults(master), **settings}.items():
         conf.set(key, str(value))
     conf.setMaster(master).setAppName(f"ordercast {name}")
     noise = _noise()
@@ -107,7 +106,7 @@ def _prepare_environment(here: bool) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _defaults(here: bool) -> dict[str, Any]:
+def _defaults(master: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "spark.driver.memory": f"{_memory_mb()}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
@@ -115,9 +114,10 @@ def _defaults(here: bool) -> dict[str, Any]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.shuffle.partitions": max(2, os.cpu_count() or 2),
     }
-    if here:
+    if master.startswith("local"):  # 200, which is for clusters, would be many small tasks
+        found["spark.sql.shuffle.partitions"] = max(2, os.cpu_count() or 2)
+    if _is_here(master):
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return found
 
