@@ -42,6 +42,10 @@ POINTS = 4_000
 """Points of the lattice in a mean rotation, if they are no finer than `FINEST_US`."""
 
 
+class LoadTooHigh(ValueError):
+    """More messages than the ring can carry: queues grow without end, and there is no latency to compute."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RingModel:
     """A ring and its load, as the model has them. Times are microseconds."""
@@ -67,7 +71,7 @@ class RingModel:
         if self.nodes < 1 or self.rate <= 0 or not 0 <= self.loss < 1:
             raise ValueError("a ring has nodes, a rate above 0, and a loss of at least 0 and below 1")
         if self.load >= 1:
-            raise ValueError(
+            raise LoadTooHigh(
                 f"{self.rate:g} messages/s are more than the ring can carry, "
                 f"{1e6 / self._busy_us:.0f}/s: choose a lower rate"
             )
@@ -113,6 +117,11 @@ class RingModel:
         return self.rate / 1e6
 
 
+def air_us(network: Ethernet, size: int) -> float:
+    """How long a datagram of so many bytes, in one frame, is on the medium."""
+    return max(size + FRAME_BYTES, 46 + 38) * 8e6 / network.bits_per_s
+
+
 def ethernet_ring(
     network: Ethernet,
     *,
@@ -128,13 +137,10 @@ def ethernet_ring(
     which carries one after the other; the next node works on each packet, and on the token when no packet is
     left (000 §5.2). Of the steps that a packet goes through the slowest decides.
     """
-
-    def air_us(size: int) -> float:
-        return max(size + FRAME_BYTES, 46 + 38) * 8e6 / network.bits_per_s
-
     if size + DATA_BYTES + 28 > network.mtu:
         raise ValueError(f"a message of {size} bytes is split by the network, which the model does not know")
-    data_us, token_us = air_us(size + DATA_BYTES), air_us(TOKEN_BYTES + MEMBER_BYTES * nodes)
+    data_us = air_us(network, size + DATA_BYTES)
+    token_us = air_us(network, TOKEN_BYTES + MEMBER_BYTES * nodes)
     return RingModel(
         nodes=nodes,
         rate=rate,
@@ -175,7 +181,7 @@ class Density:
 
     def buckets(self, width_us: float, count: int) -> Vector:
         """The probability in each of the first `count` buckets of a histogram of that width."""
-        return np.diff(self._below(np.arange(count + 1) * width_us))
+        return np.diff(self._below(np.arange(count + 1, dtype=np.float64) * width_us))
 
     def _below(self, times_us: Vector) -> Vector:
         """The distribution function."""
