@@ -212,8 +212,9 @@ def _bounded(m: Measured, protocol: str, bound: float, says: str) -> Claim:
     found = [m("share", protocol, n, g) for n, g in points]
     told = ", ".join(f"{share:.3f}/λ at {g} ms" for share, (_, g) in zip(found, points, strict=True))
     notes = {
-        "dtp": "ln 2 = 0.693 is what to expect of large groups: the share u of those not heard from since falls "
-        "by their own messages and by the token, which goes to one of them nλ times a second: u' = -λu - λ",
+        "dtp": "ln 2 = 0.693 is what to expect of large groups: the share u of those not heard from since "
+        "falls by their own messages and by the token, which goes to one of them nλ times a second: "
+        "u' = -λu - λ",
         "cm": "(n - 1)/n = 0.975 further messages of nλ a second, and the time on the wire",
     }
     return Claim(
@@ -435,13 +436,14 @@ EXPERIMENT = Experiment(
     "Figs 2 to 5",
     about=(
         "Four protocols order ten thousand messages of 500 bytes in groups of 5 to 40 members on an Ethernet "
-        "of 10 Mb/s, on which nothing is lost and processors cost no time. Messages arrive at every member in a "
-        "Poisson process of its own with rate λ. A token that finds nothing to order rests for T = 100 ms.",
+        "of 10 Mb/s, on which nothing is lost and processors cost no time. Messages arrive at every member in "
+        "a Poisson process of its own with rate λ. A token that finds nothing to order rests for T = 100 ms.",
         "λ is the rate of each member, not of the group: 002 §5 says so in words, and only then does CM's "
         "stability time, n - 1 further messages, approach 1/λ. Every message is a packet. CM and DTP "
         "acknowledge one message at a time and let a member have one on the way; Pinwheel lets it have eight, "
-        "and an acknowledgement may serve several. Delivery is at once (F = 0), as agreed delivery is in Totem, "
-        "whose token never rests. What the failure detectors send, of which the paper has none, is not counted.",
+        "and an acknowledgement may serve several. Delivery is at once (F = 0), as agreed delivery is in "
+        "Totem, whose token never rests. What the failure detectors send, of which the paper has none, is not "
+        "counted.",
     ),
     grid=grid,
     claims=claims,

@@ -68,6 +68,16 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What a user may ask of any experiment; None is as it is."""
+
+    protocols: tuple[str, ...] | None = None
+    seeds: range | None = None
+    nodes: tuple[int, int] | None = None
+    """The fewest and the most."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """What is run, and what is made of it."""
 
@@ -82,10 +92,20 @@ class Experiment:
     claims: Callable[[Frames], list[Claim]] = field(default=lambda frames: [])
     figures: Callable[[Frames], list[Figure]] = field(default=lambda frames: [])
     tables: Callable[[Frames], list[Table]] = field(default=lambda frames: [])
+    answer: Callable[[Frames], dict[str, Any]] = field(default=lambda frames: {})
+    """What ``--json`` says beside the claims."""
+    strict: bool = False
+    """Whether a claim that does not hold is a failure of what was run (exit code 1), not a finding."""
+    resize: Callable[[Sizes], Experiment] | None = None
+    """The same experiment for other seeds, protocols or group sizes, where choosing among its runs is not
+    what that means."""
 
 
 MODULES: dict[str, str] = {
     "dtp": "ordercast.lab.dtp",
+    "totem-throughput": "ordercast.lab.totem",
+    "totem-latency": "ordercast.lab.totem_latency",
+    "totem-density": "ordercast.lab.totem_density",
 }
 """Experiment by experiment, the module that has it, as `EXPERIMENT` or in its `EXPERIMENTS`."""
 

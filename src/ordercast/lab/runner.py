@@ -2,8 +2,8 @@
 
 Every task is one partition of ``spark.range`` and carries out its runs one after the other; it writes its own
 file of results and answers with one row. A run that raises is written down as failed, with what it raised,
-and the others go on. A run whose process dies (for want of memory, say) is tried again by Spark; if it kills its
-process every time, the last attempt writes it down as failed instead of carrying it out.
+and the others go on. A run whose process dies (for want of memory, say) is tried again by Spark; if it kills
+its process every time, the last attempt writes it down as failed instead of carrying it out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ATTEMPTS = 4
 """Attempts that Spark makes at a task, on a cluster as with `MASTER`."""
 POLL_S = 0.5
 
-ANSWER = "task string, runs int, failed int, took_s double"
+ANSWER = "task string, runs bigint, failed bigint, took_s double"
 
 Watch = Callable[[int, float], None]
 """Told, while runs are carried out: how many are done, and what they were expected to cost."""
@@ -122,8 +122,10 @@ def _worker(
 def do_task(store: Store, task: Task, attempt: int = 0, traces: bool = False) -> dict[str, object]:
     """Carry out the runs of one task and keep what came of them; the answer tells of it."""
     began = time.perf_counter()
-    rows = []
     store.prepare()
+    if attempt and store.path_of(task.id).exists():  # the answer was lost, not the work
+        return {"task": task.id, "runs": len(task.runs), "failed": 0, "took_s": 0.0}
+    rows = []
     for run in task.runs:
         with _marked(store, run, attempt) as deaths:
             started = time.perf_counter()
