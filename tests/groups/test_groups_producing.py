@@ -1,0 +1,162 @@
+"""Tasks served by real nodes: rows go in at any of them, and come out once at all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from group_nodes import make_node, payloads, ring, run, together
+
+from ordercast import MessageTooLarge, Node
+from ordercast.groups.producers import checksum
+
+
+class Talk:
+    """A line to a node without a network, and the task at its other end."""
+
+    def __init__(self, node: Node, **wish: Any) -> None:
+        self._to_node: asyncio.Queue[tuple[dict[str, Any], bytes] | None] = asyncio.Queue()
+        self._to_task: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        wish = {"group": "rows", "producer": b"task", "batch": 0, "run": b"", "attempt": 0, **wish}
+        self.serving = asyncio.create_task(node._running.producing.serve(self, wish))
+
+    async def receive(self) -> tuple[dict[str, Any], bytes] | None:
+        return await self._to_node.get()
+
+    async def send(self, header: dict[str, Any]) -> None:
+        self._to_task.put_nowait(header)
+
+    async def hear(self) -> dict[str, Any]:
+        hearing = asyncio.create_task(self._to_task.get())
+        await asyncio.wait((hearing, self.serving), return_when=asyncio.FIRST_COMPLETED)
+        if not hearing.done():
+            await asyncio.sleep(0)
+        if not hearing.done():
+            hearing.cancel()
+            await self.serving
+        return await hearing
+
+    async def hear_taken(self) -> dict[str, Any]:
+        while "outcome" not in (said := await self.hear()):
+            pass
+        return said
+
+    async def hear_kept(self, count: int) -> None:
+        while (await self.hear()).get("kept") != count:
+            pass
+
+    def say(self, first: int, rows: list[bytes], fence: int) -> None:
+        self._to_node.put_nowait(({"rows": first, "fence": fence}, msgspec.msgpack.encode(rows)))
+
+    def go(self) -> None:
+        self._to_node.put_nowait(None)
+
+
+@asynccontextmanager
+async def talk(node: Node, **wish: Any) -> AsyncIterator[Talk]:
+    line = Talk(node, **wish)
+    try:
+        yield line
+    finally:
+        line.serving.cancel()
+        await asyncio.gather(line.serving, return_exceptions=True)
+
+
+ROWS = [b"%d" % number for number in range(500)]
+
+
+def test_rows_are_delivered_at_all_members_and_told_to_be() -> None:
+    async def test() -> None:
+        async with ring(3) as nodes:
+            groups = [await node.join("rows") for node in nodes]
+            async with talk(nodes[0]) as task:
+                taken = await task.hear()
+                assert taken == {"outcome": "taken", "rows": 0, "checksum": 0, "fence": 1}
+                task.say(0, ROWS, fence=1)
+                await task.hear_kept(len(ROWS))
+            for group in groups:
+                assert await payloads(group, len(ROWS)) == ROWS
+
+    run(test)
+
+
+def test_an_attempt_at_another_node_goes_on_where_the_first_one_was() -> None:
+    async def test() -> None:
+        async with ring(2) as nodes:
+            group = await nodes[1].join("rows")
+            async with talk(nodes[0]) as first:
+                await first.hear_taken()
+                first.say(0, ROWS[:200], fence=1)
+                await first.hear_kept(200)
+                async with talk(nodes[1], attempt=1) as second:
+                    taken = await second.hear_taken()
+                    assert (taken["rows"], taken["checksum"]) == (200, checksum(ROWS[:200]))
+                    first.say(200, ROWS[200:], fence=1)
+                    assert await first.hear_taken() == {"outcome": "superseded"}
+                    second.say(200, ROWS[200:], fence=1)
+                    await second.hear_kept(500)
+            assert await payloads(group, len(ROWS)) == ROWS
+            sender = await nodes[0].join("rows", receive=False)
+            await sender.send(b"the next")
+            assert await payloads(group, 1) == [b"the next"]
+
+    run(test)
+
+
+def test_when_somebody_joins_the_task_is_told_where_to_go_on() -> None:
+    async def test() -> None:
+        async with ring(2) as nodes:
+            group = await nodes[1].join("rows")
+            async with talk(nodes[0]) as task:
+                await task.hear_taken()
+                task.say(0, ROWS[:100], fence=1)
+                await task.hear_kept(100)
+                async with make_node(seeds=[nodes[0].address]) as third:
+                    newcomer = await third.join("rows")
+                    await together([*nodes, third])
+                    while (taken := await task.hear_taken())["rows"] != 100:
+                        pass
+                    task.say(100, ROWS[100:], fence=taken["fence"])
+                    task.say(100, ROWS[100:], fence=taken["fence"] - 1)
+                    await task.hear_kept(500)
+                    assert await payloads(newcomer, 400) == ROWS[100:]
+            assert await payloads(group, 500) == ROWS
+
+    run(test)
+
+
+def test_a_batch_that_was_delivered_before_is_not_taken_again() -> None:
+    async def test() -> None:
+        async with make_node() as node:
+            async with talk(node, batch=7) as task:
+                await task.hear_taken()
+            async with talk(node, batch=6) as task:
+                assert await task.hear() == {"outcome": "before"}
+                await task.serving
+
+    run(test)
+
+
+def test_a_row_that_no_message_can_carry_is_refused_with_a_reason() -> None:
+    async def test() -> None:
+        async with make_node(settings={"max_message_size": 10_000}) as node, talk(node) as task:
+            await task.hear_taken()
+            task.say(0, [b"x" * 10_000], fence=1)
+            with pytest.raises(MessageTooLarge, match="at most 9,983 fit here"):
+                await task.serving
+
+    run(test)
+
+
+def test_a_task_that_goes_is_served_no_longer() -> None:
+    async def test() -> None:
+        async with make_node() as node, talk(node) as task:
+            await task.hear_taken()
+            task.go()
+            await task.serving
+
+    run(test)
