@@ -49,6 +49,10 @@ class _Simulated(Commands):
     modules: ClassVar = {name: name for name in ("demo", "run", "fuzz", "replay", "scenario", "mutants")}
 
 
+class _Laboratory(Commands):
+    modules: ClassVar = {name: f"lab_{name}" for name in ("list", "run", "report")}
+
+
 app = typer.Typer(
     name="ordercast",
     cls=_Real,
@@ -63,10 +67,21 @@ sim = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(sim, name="sim")
+lab = typer.Typer(
+    cls=_Laboratory,
+    help="The laboratory: experiments over Spark, measured, drawn and judged.",
+    no_args_is_help=True,
+)
+app.add_typer(lab, name="lab")
 
 
 @sim.callback()
 def _sim() -> None:
+    pass
+
+
+@lab.callback()
+def _lab() -> None:
     pass
 
 

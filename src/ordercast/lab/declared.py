@@ -1,28 +1,28 @@
 """Experiments that users write: a .toml file with a grid, read and checked.
 
-    title = "How much does loss cost?"
+title = "How much does loss cost?"
 
-    [grid]                         # every list is an axis: all combinations are run
-    protocol = ["totem", "dtp"]
-    nodes = [5, 10, 20]
-    rate_per_node = 10             # or `rate`, of all nodes together
-    size = 500
-    messages = 2000                # or `seconds`
-    loss = [0, 0.001, 0.01]
-    seeds = "0:3"                  # one of `seeds` and `seed`
-    network = "ethernet10"
+[grid]                         # every list is an axis: all combinations are run
+protocol = ["totem", "dtp"]
+nodes = [5, 10, 20]
+rate_per_node = 10             # or `rate`, of all nodes together
+size = 500
+messages = 2000                # or `seconds`
+loss = [0, 0.001, 0.01]
+seeds = "0:3"                  # one of `seeds` and `seed`
+network = "ethernet10"
 
-    [grid.net]                     # fields of the network that differ; lists are axes here, too
-    receive_us = 0
+[grid.net]                     # fields of the network that differ; lists are axes here, too
+receive_us = 0
 
-    [settings.dtp]                 # settings of one protocol
-    resilience = 1
+[settings.dtp]                 # settings of one protocol
+resilience = 1
 
-    [report]
-    x = "loss"                     # what is on the axis of the figures
-    by = "protocol"                # what has a line of its own
-    panel = "nodes"                # what has a panel of its own
-    figures = ["stability_us", "overhead"]
+[report]
+x = "loss"                     # what is on the axis of the figures
+by = "protocol"                # what has a line of its own
+panel = "nodes"                # what has a panel of its own
+figures = ["stability_us", "overhead"]
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ def declared(name: str, text: str) -> Experiment:
         raise GridError(f"{name}: {_plain(error)}") from error
     unknown = sorted(set(file.settings) - set(PROTOCOLS))
     if unknown:
-        raise GridError(f"{name}: [settings.{unknown[0]}]: there is no such protocol, only {_list(PROTOCOLS)}")
+        raise GridError(
+            f"{name}: [settings.{unknown[0]}]: there is no such protocol, only {_list(PROTOCOLS)}"
+        )
     runs = _runs(name, file, quick=False)
     _check_look(name, file.report, runs)
     return Experiment(
@@ -107,7 +109,9 @@ def declared(name: str, text: str) -> Experiment:
 
 
 def _runs(name: str, file: Declared, *, quick: bool) -> list[Run]:
-    axes = {key: _values(value) for key, value in file.grid.items() if key not in ("seeds", "net", "settings")}
+    axes = {
+        key: _values(value) for key, value in file.grid.items() if key not in ("seeds", "net", "settings")
+    }
     axes["seed"] = _seeds(name, file.grid)
     for table in ("net", "settings"):
         changes = file.grid.get(table, {})
@@ -160,7 +164,9 @@ def _seeds(name: str, grid: Mapping[str, Any]) -> list[Any]:
         raise GridError(f"{name}: give either seed or seeds")
     match = re.fullmatch(r"(\d+):(\d+)", str(grid["seeds"]))
     if match is None or int(match[2]) <= int(match[1]):
-        raise GridError(f'{name}: seeds is {grid["seeds"]!r}: write a range such as "0:3", which is 0, 1 and 2')
+        raise GridError(
+            f'{name}: seeds is {grid["seeds"]!r}: write a range such as "0:3", which is 0, 1 and 2'
+        )
     return list(range(int(match[1]), int(match[2])))
 
 
@@ -189,7 +195,9 @@ def _check_look(name: str, look: Look, runs: Sequence[Run]) -> None:
     columns = {*Run.__struct_fields__, *(label for run in runs for label in run.labels)}
     for key in (look.x, look.by, look.panel):
         if key is not None and key not in columns:
-            raise GridError(f"{name}: [report]: {key!r} is nothing that runs differ in: choose one of the axes")
+            raise GridError(
+                f"{name}: [report]: {key!r} is nothing that runs differ in: choose one of the axes"
+            )
     for figure in look.figures:
         if figure not in _TITLES:
             raise GridError(f"{name}: [report]: no figure {figure!r}; there are {_list(_TITLES)}")

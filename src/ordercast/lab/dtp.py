@@ -385,6 +385,7 @@ def _order(mean: pd.DataFrame) -> list[str]:
 
 
 def _bounds(axes: Axes, gap_ms: Any) -> None:
+    axes.set_ylim(0, 1.18 * gap_ms)
     for share, text in ((1.0, "1/λ"), (2 / 3, "⅔ · 1/λ")):
         axes.axhline(gap_ms * share, color="#888888", linestyle="--", linewidth=0.9, zorder=1)
         axes.annotate(
@@ -435,15 +436,16 @@ EXPERIMENT = Experiment(
     source="Repeats 002 (Kim and Kim, A total ordering protocol using a dynamic token-passing scheme, 1997), "
     "Figs 2 to 5",
     about=(
-        "Four protocols order ten thousand messages of 500 bytes in groups of 5 to 40 members on an Ethernet "
-        "of 10 Mb/s, on which nothing is lost and processors cost no time. Messages arrive at every member in "
-        "a Poisson process of its own with rate λ. A token that finds nothing to order rests for T = 100 ms.",
+        "Four protocols order ten thousand messages of 500 bytes in groups of 5 to 40 members on an "
+        "Ethernet of 10 Mb/s, on which nothing is lost and processors cost no time. Messages arrive at "
+        "every member in a Poisson process of its own with rate λ. A token that finds nothing to order "
+        "rests for T = 100 ms.",
         "λ is the rate of each member, not of the group: 002 §5 says so in words, and only then does CM's "
         "stability time, n - 1 further messages, approach 1/λ. Every message is a packet. CM and DTP "
-        "acknowledge one message at a time and let a member have one on the way; Pinwheel lets it have eight, "
-        "and an acknowledgement may serve several. Delivery is at once (F = 0), as agreed delivery is in "
-        "Totem, whose token never rests. What the failure detectors send, of which the paper has none, is not "
-        "counted.",
+        "acknowledge one message at a time and let a member have one on the way; Pinwheel lets it have "
+        "eight, and an acknowledgement may serve several. Delivery is at once (F = 0), as agreed delivery "
+        "is in Totem, whose token never rests. What the failure detectors send, of which the paper has "
+        "none, is not counted.",
     ),
     grid=grid,
     claims=claims,

@@ -103,9 +103,11 @@ class Experiment:
 
 MODULES: dict[str, str] = {
     "dtp": "ordercast.lab.dtp",
+    "fuzz": "ordercast.lab.fuzzing",
     "totem-throughput": "ordercast.lab.totem",
     "totem-latency": "ordercast.lab.totem_latency",
     "totem-density": "ordercast.lab.totem_density",
+    "reconfiguration": "ordercast.lab.reconfiguration",
 }
 """Experiment by experiment, the module that has it, as `EXPERIMENT` or in its `EXPERIMENTS`."""
 

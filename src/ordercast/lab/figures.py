@@ -115,11 +115,13 @@ def lines(
         )
         for axes, value in zip(grid[0], panels, strict=True):
             part = frame if panel is None else frame[frame[panel] == value]
-            for key in keys:
+            for place, key in enumerate(keys):
                 own = part[part[by] == key].sort_values(x)
                 if len(own):
-                    _line(axes, own, x, y, scale, styles[key], label(key), markers)
+                    size = max(4.0, 8.0 - 1.2 * place) if markers else 0.0  # so that equal lines show
+                    _line(axes, own, x, y, scale, styles[key], label(key), size)
             _scales(axes, log_x, log_y)
+            _ticks(axes, sorted(part[x].unique()))
             axes.set_xlabel(x_label)
             decorate(axes, value)
             if panel is not None:
@@ -144,10 +146,12 @@ def _line(
     scale: float,
     look: tuple[str, str],
     name: str,
-    markers: bool,
+    size: float,
 ) -> None:
     colour, marker = look
-    axes.plot(own[x], own[y] * scale, color=colour, marker=marker if markers else "", label=name)
+    axes.plot(
+        own[x], own[y] * scale, color=colour, marker=marker if size else "", markersize=size, label=name
+    )
     spread = f"{y}_sd"
     if spread in own and (own[spread].fillna(0) > 0).any():
         low, high = (own[y] - own[spread]) * scale, (own[y] + own[spread]) * scale
@@ -159,8 +163,16 @@ def _scales(axes: Axes, log_x: bool, log_y: bool) -> None:
         axes.set_xscale("log")
     if log_y:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, place: f"{value:g}")
     else:
         axes.set_ylim(bottom=0)
+
+
+def _ticks(axes: Axes, values: Sequence[Any]) -> None:
+    """Marks at the points that there are, where they are few."""
+    if 1 < len(values) <= 9:
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.xaxis.minorticks_off()
 
 
 def _legend(figure: Drawing, grid: Sequence[Axes]) -> None:

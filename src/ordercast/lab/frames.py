@@ -100,6 +100,20 @@ class Frames:
             columns += [f.avg(value).alias(name), f.stddev_pop(value).alias(f"{name}_sd")]
         return self.results.groupBy(*by).agg(*columns).orderBy(*by).toPandas()
 
+    def total(self) -> dict[str, float]:
+        """Each figure, summed over all runs."""
+        from pyspark.sql import functions as f
+
+        each = self.stored.select(f.explode("figures").alias("name", "value"))
+        summed = each.groupBy("name").agg(f.sum("value").alias("value")).orderBy("name")
+        return {row["name"]: row["value"] for row in summed.collect()}
+
+    def notes(self) -> list[str]:
+        """What the runs had to say, in no particular order."""
+        from pyspark.sql import functions as f
+
+        return [row["note"] for row in self.stored.select(f.explode("notes").alias("note")).collect()]
+
     def density(self, by: Sequence[str], name: str) -> pd.DataFrame:
         """Of latencies called `name`, the share in each bucket for each microsecond; sorted.
 

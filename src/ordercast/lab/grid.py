@@ -156,6 +156,8 @@ class Method(NamedTuple):
     """About how many seconds of one processor that takes: decides what is packed together."""
     check: Callable[[Run], None] = Run.check
     """Raise GridError if it cannot be run."""
+    traces: bool = True
+    """Whether it can keep a trace."""
 
 
 def method_of(run: Run) -> Method:

@@ -1,9 +1,9 @@
 """Running an experiment and writing its report: what the command line does, for programs.
 
-    with spark_session("lab") as spark:
-        lab = Laboratory(experiment("dtp"), Path("lab/dtp"), quick=True)
-        lab.run(spark)
-        print(lab.report(spark).page)
+with spark_session("lab") as spark:
+    lab = Laboratory(experiment("dtp"), Path("lab/dtp"), quick=True)
+    lab.run(spark)
+    print(lab.report(spark).page)
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Laboratory:
             return []
         if manifest.experiment != self.experiment.name:
             raise LabError(
-                f"{self.store.directory} holds results of {manifest.experiment}, not of {self.experiment.name}: "
-                "choose another --output"
+                f"{self.store.directory} holds results of {manifest.experiment}, not of "
+                f"{self.experiment.name}: choose another --output"
             )
         done = self.store.done()
         wanted = {run.id for run in self.runs}
@@ -136,8 +136,8 @@ class Laboratory:
         beside = sum(run not in wanted for run in done)
         if beside:
             told.append(
-                f"the grid has changed: {beside:,} results in {self.store.directory} are of runs that are not "
-                "in it; they are kept, and not part of the report"
+                f"the grid has changed: {beside:,} results in {self.store.directory} are of runs that are "
+                "not in it; they are kept, and not part of the report"
             )
         return told
 
@@ -158,6 +158,11 @@ class Laboratory:
         watch: Watch = lambda runs, cost: None,
     ) -> Carried:
         """Carry out what is missing."""
+        if traces and not all(method_of(run).traces for run in self.runs):
+            raise GridError(
+                f"{self.experiment.name} keeps no traces: what failed is replayed by its command, which "
+                "can keep one"
+            )
         self.store.prepare()
         if fresh:
             self.store.clear()
@@ -198,7 +203,9 @@ class Laboratory:
         done = self.store.done()
         there = [run for run in self.runs if run.id in done and done[run.id].error is None]
         if not there:
-            raise LabError(f"{self.store.directory} has no results of {self.experiment.name} yet: run it first")
+            raise LabError(
+                f"{self.store.directory} has no results of {self.experiment.name} yet: run it first"
+            )
         frames = Frames(spark, files_with(done, there), there, self.quick)
         chosen = self.experiment
         claims = chosen.claims(frames)
