@@ -8,6 +8,7 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.groups.envelope import tag
 from ordercast.groups.producers import (
@@ -19,7 +20,6 @@ from ordercast.groups.producers import (
     Outcome,
     Producers,
     Progress,
-    checksum,
     concern,
     row_fronts,
     written,

@@ -12,7 +12,7 @@ import pytest
 from group_nodes import make_node, payloads, ring, run, together
 
 from ordercast import MessageTooLarge, Node
-from ordercast.groups.producers import checksum
+from ordercast.core.checksum import checksum
 
 
 class Talk:

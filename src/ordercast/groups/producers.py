@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from itertools import repeat
 from typing import NamedTuple, TypeAlias
-from zlib import crc32
 
 import msgspec
 
+from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
 from ordercast.errors import ConfigProblem
 from ordercast.groups.envelope import MESSAGE, NOTE, ROW, tag
@@ -114,13 +114,6 @@ def row_fronts(owner: bytes, first: int, count: int) -> Iterable[bytes]:
     """What stands in front of each of these rows."""
     start = bytes((ROW,)) + owner
     return (start + number.to_bytes(8, "big") for number in range(first, first + count))
-
-
-def checksum(rows: Iterable[bytes], so_far: int = 0) -> int:
-    """Of rows, one after the other; where one ends counts, too."""
-    for row in rows:
-        so_far = crc32(row, (so_far + 1) & 0xFFFFFFFF)
-    return so_far
 
 
 def concern(payloads: Sequence[bytes]) -> bool:

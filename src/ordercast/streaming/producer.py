@@ -1,0 +1,185 @@
+"""A task that writes rows into a group through any of its nodes, each once over retries and restarts.
+
+`ordercast.groups.producing` has what is said. Rows stay here until the group has delivered them and a node
+has them in its log; when a node goes, another one says how far the group is, and the rest is sent there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
+
+import msgspec
+
+from ordercast.errors import LogError, OrdercastError, Unreachable
+from ordercast.streaming.backlog import Backlog
+from ordercast.streaming.options import Access
+
+CHUNK = 64 * 1024
+"""Bytes of rows that are sent together."""
+WINDOW = 4 * 1024 * 1024
+"""Bytes of rows that are on their way at most."""
+PATIENCE_S = 30.0
+"""How long a task looks for a node that serves it."""
+SILENCE_S = 15.0
+"""A node that says nothing for so long while rows are on their way is given up."""
+AGAIN_S = 0.1
+
+
+class Superseded(OrdercastError):
+    """Another attempt of the task has taken over; this one has nothing more to do."""
+
+
+class Refused(OrdercastError):
+    """The group does not take a row, and will not later."""
+
+
+class Task(NamedTuple):
+    """Who writes what."""
+
+    group: str
+    producer: bytes
+    """The same whenever the task is tried again, or its query is started again."""
+    batch: int
+    run: bytes
+    attempt: int
+    """Rises within a run."""
+
+
+class Connection(Protocol):
+    """A line to a node's log service."""
+
+    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """Say something."""
+
+    def receive(self, timeout: float) -> dict[str, Any] | None:
+        """What the node says next; None if it says nothing for so long."""
+
+    def close(self) -> None:
+        """Go."""
+
+
+class Producer:
+    """Writes the rows of one task. With ``with``; `finish` says that all of them are delivered."""
+
+    def __init__(
+        self, connect: Callable[[str], Connection], access: Access, task: Task, first: int = 0
+    ) -> None:
+        """`first`: which of the nodes is tried first."""
+        nodes = access.nodes
+        self._nodes = [*nodes[first % len(nodes) :], *nodes[: first % len(nodes)]]
+        self._connect = connect
+        self._task = task
+        self._connection: Connection | None = None
+        self._rows = Backlog()
+        self._next = 0
+        """The row that is sent next."""
+        self._fence = 0
+        self._whole = False
+        """The whole batch was delivered some time ago."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._drop()
+
+    # --- rows -----------------------------------------------------------------------------------
+
+    def write(self, rows: list[bytes]) -> None:
+        """Rows, behind all others. Waits while too many are on their way."""
+        self._rows.add(rows)
+        while not self._whole and self._rows.size and (self._is_to_send or self._rows.size > WINDOW):
+            self._go_on()
+
+    def finish(self) -> tuple[int, int]:
+        """Wait until all are delivered and kept; how many there were, and how many were new."""
+        self._rows.end()
+        while not self._whole and self._rows.known < self._rows.total:
+            self._go_on()
+        return self._rows.total, 0 if self._whole else self._rows.total - (self._rows.skipped or 0)
+
+    @property
+    def _is_to_send(self) -> bool:
+        return self._connection is None or self._next < self._rows.total
+
+    # --- the line -------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Send some rows, or wait for an answer; where the node has gone, find another."""
+        try:
+            connection = self._connection or self._begin()
+            if self._next < self._rows.total and not self._whole:
+                rows = self._rows.between(self._next, CHUNK)
+                connection.send({"rows": self._next, "fence": self._fence}, msgspec.msgpack.encode(rows))
+                self._next += len(rows)
+                said = connection.receive(0.0)
+            elif self._whole or self._rows.known >= self._rows.total:
+                return
+            else:
+                said = connection.receive(SILENCE_S)
+                if said is None:
+                    raise Unreachable(f"it said nothing for {SILENCE_S:g} s")
+            while said is not None:
+                self._hear(said)
+                said = connection.receive(0.0)
+        except Unreachable:
+            self._drop()
+            self._nodes.append(self._nodes.pop(0))
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        if "kept" in said:
+            self._rows.keep(said["kept"])
+        elif "outcome" in said:
+            self._on_outcome(said)
+        else:
+            raise Refused(str(said.get("error", "the node said something that is not understood")))
+
+    def _on_outcome(self, said: dict[str, Any]) -> None:
+        match said["outcome"]:
+            case "taken":
+                self._fence, self._next = said["fence"], said["rows"]
+                self._rows.resume(said["rows"], said["checksum"])
+            case "before":
+                self._whole = True
+            case _:
+                raise Superseded(
+                    "another attempt of this task has taken over, and writes its rows: nothing is lost, and "
+                    "nothing is to be done"
+                )
+
+    def _begin(self) -> Connection:
+        """Find a node that serves this task."""
+        until = time.monotonic() + PATIENCE_S
+        reasons: dict[str, str] = {}
+        while True:
+            for _ in range(len(self._nodes)):
+                where = self._nodes[0]
+                try:
+                    return self._begin_at(where)
+                except LogError as error:
+                    self._drop()
+                    reasons[where] = str(error)
+                    self._nodes.append(self._nodes.pop(0))
+            if time.monotonic() > until:
+                several = "\n".join(f"- {where}: {reason}" for where, reason in reasons.items())
+                raise LogError(f"no node takes rows for the group {self._task.group}:\n{several}")
+            time.sleep(AGAIN_S)
+
+    def _begin_at(self, where: str) -> Connection:
+        connection = self._connection = self._connect(where)
+        connection.send({"op": "produce", **self._task._asdict()})
+        said = connection.receive(SILENCE_S)
+        if said is None:
+            raise Unreachable(f"it did not answer for {SILENCE_S:g} s")
+        self._hear(said)
+        return connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,332 @@
+"""Replicas of one ordered log, any of which can serve: when one cannot, another one goes on.
+
+What is read is named by positions in the total order, which mean the same everywhere. So a range that one
+replica began is finished by another, from the last row that was had: nothing is lost or comes twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ordercast.errors import LogError, NotYet, Trimmed, Unreachable
+from ordercast.log import Position, Replica
+from ordercast.streaming.options import Access
+
+LOG = logging.getLogger("ordercast")
+
+PATIENCE_S = 20.0
+"""How long replicas may take to come back, to catch up, or to agree on who is still there."""
+AGAIN_S = 0.05
+"""How soon they are asked again."""
+ELSEWHERE_S = 1.0
+"""A replica that has had nothing new for so long may be cut off: another one is asked as well."""
+QUICK_S = 1.0
+"""A connection that fails within so long was closed, and may be made anew; else nobody answers."""
+_ALL = 2**62
+_MOST_TURNS = 100
+"""Of replicas that go on where others were away."""
+
+T = TypeVar("T")
+
+
+class Place(NamedTuple):
+    """Where reading goes on: after an entry, or with it. Without a position: with the first there is."""
+
+    position: Position | None = None
+    included: bool = True
+
+    @classmethod
+    def after(cls, position: Position) -> Place:
+        """Behind an entry that was read."""
+        return cls(position, included=False)
+
+    @classmethod
+    def of(cls, offset: dict[str, str]) -> Place:
+        """What `offset` wrote."""
+        if "after" in offset:
+            return cls.after(Position.parse(offset["after"]))
+        return cls(Position.parse(offset["from"]) if offset.get("from") else None)
+
+    @property
+    def offset(self) -> dict[str, str]:
+        """As a checkpoint keeps it."""
+        return {"from" if self.included else "after": str(self.position or "")}
+
+    def is_behind(self, position: Position) -> bool:
+        """Whether the entry there does not come any more."""
+        return not self.included and self.position is not None and self.position >= position
+
+    def __str__(self) -> str:
+        where = "with" if self.included else "after"
+        return "the beginning" if self.position is None else f"{where} {self.position}"
+
+
+class NoReplica(LogError):
+    """None of the replicas can serve: the message has a sentence of each."""
+
+    def __init__(self, what: str, reasons: dict[str, LogError]) -> None:
+        several = "\n".join(f"- {where}: {reason}" for where, reason in reasons.items())
+        super().__init__(f"no replica can {what}:\n{several}")
+        self.what = what
+        self.reasons = reasons
+
+    def __reduce__(self) -> tuple[type[NoReplica], tuple[str, dict[str, LogError]]]:
+        return type(self), (self.what, self.reasons)
+
+    @property
+    def passing(self) -> bool:
+        """Whether waiting may help."""
+        return any(isinstance(reason, NotYet | Unreachable) for reason in self.reasons.values())
+
+    @property
+    def trimmed(self) -> list[str]:
+        """The replicas that had it once."""
+        return [where for where, reason in self.reasons.items() if isinstance(reason, Trimmed)]
+
+
+class Replicas:
+    """Several replicas, and connections to them. The one that served last is asked first."""
+
+    def __init__(self, access: Access, first: int = 0) -> None:
+        nodes = access.nodes
+        self._order = [*nodes[first % len(nodes) :], *nodes[: first % len(nodes)]]
+        self._key = access.key
+        self._open: dict[str, Replica] = {}
+        self._served = time.monotonic()
+        self._news = time.monotonic()
+
+    def close(self) -> None:
+        """Give all connections back."""
+        for replica in self._open.values():
+            replica.close()
+        self._open.clear()
+
+    @property
+    def first(self) -> str:
+        """The one that is asked first."""
+        return self._order[0]
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def _ask(self, what: str, question: Callable[[Replica], T]) -> T:
+        """The answer of the first replica that has one; it is the first one from now on."""
+        reasons: dict[str, LogError] = {}
+        for where in list(self._order):
+            try:
+                answer = self._ask_one(where, question)
+            except LogError as error:
+                reasons[where] = error
+                continue
+            self._prefer(where)
+            self._served = time.monotonic()
+            return answer
+        raise NoReplica(what, reasons)
+
+    def _ask_one(self, where: str, question: Callable[[Replica], T]) -> T:
+        known = self._open.pop(where, None)
+        asked = time.monotonic()
+        try:
+            return self._ask_open(where, known or Replica(where, self._key), question)
+        except Unreachable:
+            if known is None or time.monotonic() - asked > QUICK_S:
+                raise
+        return self._ask_open(where, Replica(where, self._key), question)  # it may be there again
+
+    def _ask_open(self, where: str, replica: Replica, question: Callable[[Replica], T]) -> T:
+        try:
+            answer = question(replica)
+        except Unreachable:
+            replica.close()
+            raise
+        except LogError:
+            self._open[where] = replica
+            raise
+        self._open[where] = replica
+        return answer
+
+    def _prefer(self, where: str) -> None:
+        self._order.remove(where)
+        self._order.insert(0, where)
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        """Try again while that may help, for a while."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return attempt()
+            except NoReplica as error:
+                if not error.passing or time.monotonic() > until:
+                    raise
+            time.sleep(AGAIN_S)
+
+    # --- where there is something ---------------------------------------------------------------
+
+    def oldest(self) -> Place:
+        """The first entry that any of them keeps."""
+        return Place(self._patiently(lambda: min(self._oldest_of_each().values(), default=None)))
+
+    def _oldest_of_each(self) -> dict[str, Position]:
+        return self._of_each(lambda replica: replica.bounds().oldest)
+
+    def _of_each(self, question: Callable[[Replica], Position | None]) -> dict[str, Position]:
+        """The answers of all that have one."""
+        found: dict[str, Position] = {}
+        reasons: dict[str, LogError] = {}
+        for where in self._order:
+            try:
+                answer = self._ask_one(where, question)
+            except LogError as error:
+                reasons[where] = error
+            else:
+                if answer is not None:
+                    found[where] = answer
+        if len(reasons) == len(self._order):
+            raise NoReplica("say what it has", reasons)
+        return found
+
+    def newest(self) -> Place:
+        """Behind the last entry of the one that is furthest."""
+        head = self._patiently(
+            lambda: max(self._of_each(lambda replica: replica.bounds().head).values(), default=None)
+        )
+        return Place() if head is None else Place.after(head)
+
+    def head(self) -> Position | None:
+        """The last entry of the first that answers."""
+        return self._ask("be asked", lambda replica: replica.bounds().head)
+
+    def furthest(self, start: Place) -> Position | None:
+        """The last entry that can be reached from `start`, of whichever replica; None if there is nothing."""
+        end: Position | None = None
+        for _ in range(_MOST_TURNS):
+            at = start if end is None else Place.after(end)
+            ends = self._patiently(lambda: self._of_each(lambda replica: _end_of(replica, at, _ALL)))  # noqa: B023
+            if not ends:
+                return end
+            end = max(ends.values())
+        return end
+
+    def end_of(self, start: Place, rows: int | None) -> Position | None:
+        """Where about so many rows from `start` on end; None while there is nothing new.
+
+        Does not wait: with nobody to ask there is nothing new, for a while.
+        """
+        now = time.monotonic()
+        if now - self._news > ELSEWHERE_S:
+            self._news = now
+            self._order.append(self._order.pop(0))
+        try:
+            end = self._ask(f"go on {start}", lambda replica: _end_of(replica, start, rows or _ALL))
+        except NoReplica as error:
+            if not error.passing or now - self._served > PATIENCE_S:
+                raise
+            time.sleep(AGAIN_S)
+            return None
+        if end is not None:
+            self._news = time.monotonic()
+        return end
+
+    def split(self, start: Place, end: Position, rows: int) -> list[tuple[Place, Position]]:
+        """The range in parts of about so many rows; where that cannot be known, the rest is one part."""
+        parts: list[tuple[Place, Position]] = []
+        at = start
+        while True:
+            try:
+                upto = self._ask(f"go on {at}", lambda replica: _end_of(replica, at, rows))  # noqa: B023
+            except NoReplica:
+                upto = None
+            if upto is None or upto >= end:
+                return [*parts, (at, end)]
+            parts.append((at, upto))
+            at = Place.after(upto)
+
+    def oldest_left(self, error: NoReplica) -> Place | None:
+        """Where to go on at a replica that had what was asked for, and let go of it; None if none had."""
+        kept = [position for where, position in self._oldest_of_each().items() if where in error.trimmed]
+        return Place(min(kept)) if kept else None
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def read(
+        self, start: Place, end: Position, group: str | None, fail_on_loss: bool = True
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows from `start` to `end`, whoever has them."""
+        at = start
+        until = time.monotonic() + PATIENCE_S
+        while at.included or at.position != end:
+            try:
+                for batch in self._read_on(at, end, group):
+                    yield batch
+                    at = Place.after(_last(batch))
+                    until = time.monotonic() + PATIENCE_S
+                return
+            except NoReplica as error:
+                left = None if fail_on_loss else self.oldest_left(error)
+                if left is not None:
+                    LOG.warning("rows from %s on are lost: going on %s (failOnDataLoss is false)", at, left)
+                    at = left
+                elif not error.passing or time.monotonic() > until:
+                    raise
+                else:
+                    time.sleep(AGAIN_S)
+
+    def _read_on(self, at: Place, end: Position, group: str | None) -> Iterator[pa.RecordBatch]:
+        """From one replica to the next, each once."""
+        reasons: dict[str, LogError] = {}
+        for where in list(self._order):
+            replica = None
+            try:
+                replica = self._open.pop(where, None) or Replica(where, self._key)
+                for batch in _batches(replica, at, end, group):
+                    yield batch
+                    at = Place.after(_last(batch))
+                self._open[where] = replica
+                self._prefer(where)
+                return
+            except LogError as error:
+                reasons[where] = error
+                if replica is not None:
+                    replica.close()
+        raise NoReplica(f"read from {at} up to {end}", reasons)
+
+
+def _end_of(replica: Replica, start: Place, rows: int) -> Position | None:
+    end = replica.after(start.position, rows)
+    return start.position if end is None and start.included else end
+
+
+def _batches(replica: Replica, at: Place, end: Position, group: str | None) -> Iterator[pa.RecordBatch]:
+    if not at.included or at.position is None:
+        yield from replica.read(at.position, end, group)
+        return
+    replica.after(at.position, 1)  # which says why, where it is not held
+    begins = replica.bounds().oldest
+    for batch in replica.read(None, end, group):
+        later = batch if begins == at.position else _from(batch, at.position)
+        if later.num_rows:
+            yield later
+
+
+def _from(batch: pa.RecordBatch, first: Position) -> pa.RecordBatch:
+    """The rows of a batch from a position on: rows of a batch rise."""
+    names = ("config_seq", "config_rep", "seq", "slot")
+    earlier: pa.Array = pa.array([False] * batch.num_rows)
+    equal: pa.Array = pa.array([True] * batch.num_rows)
+    for name, value in zip(names, first, strict=True):
+        column = batch.column(name)
+        earlier = pc.or_(earlier, pc.and_(equal, pc.less(column, value)))
+        equal = pc.and_(equal, pc.equal(column, value))
+    return batch.slice(pc.sum(earlier).as_py() or 0)
+
+
+def _last(batch: pa.RecordBatch) -> Position:
+    row = batch.num_rows - 1
+    return Position(
+        *(batch.column(name)[row].as_py() for name in ("config_seq", "config_rep", "seq", "slot"))
+    )
