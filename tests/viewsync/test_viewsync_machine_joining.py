@@ -427,17 +427,17 @@ def test_a_vote_is_laid_down_where_others_have_seen_what_it_was_for() -> None:
     assert again.machine._past is not None, "of the same view, or of another group"
     again.hears(3, Join(OURS, 6, ghost=False), view_id=NO_VIEW, incarnation=1)
     assert again.machine._past is None
-    assert one(again.timeout("join"), Join) == Join(OURS, 5, ghost=False, over=False)
+    assert one(again.timeout("join"), Join) == Join(OURS, 5, ghost=False)
     assert again.machine._founding is None, "the group may go on elsewhere"
 
 
 def test_who_hears_that_its_group_is_over_is_free_to_found_another() -> None:
     again = member(2, id_=ConfigurationId(5, 1)).dies_and_comes_back()
-    again.hears(3, Join(Group(5, 4), 6, ghost=False, over=True), view_id=NO_VIEW, incarnation=1)
+    again.hears(3, Join(OURS, 5, ghost=False, ended=Group(5, 4)), view_id=NO_VIEW, incarnation=1)
     assert again.machine._founding is None, "another group's end is nothing to us"
-    again.hears(3, Join(OURS, 5, ghost=False, over=True), view_id=NO_VIEW, incarnation=1)
+    again.hears(3, Join(OURS, 5, ghost=False, ended=OURS), view_id=NO_VIEW, incarnation=1)
     assert again.machine._founding is not None
-    assert one(again.timeout("join"), Join) == Join(OURS, 5, ghost=False, over=True)
+    assert one(again.timeout("join"), Join) == Join(OURS, 5, ghost=False, ended=OURS)
 
 
 def test_a_node_that_was_never_there_inherits_nothing() -> None:

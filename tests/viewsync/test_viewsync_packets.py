@@ -64,7 +64,7 @@ values = st.binary(max_size=60)
 
 packets: st.SearchStrategy[MembershipPacket] = st.one_of(
     st.builds(Heartbeat, groups, turns, st.booleans()),
-    st.builds(Join, groups, counts, st.booleans()),
+    st.builds(Join, groups, counts, st.booleans(), groups),
     st.builds(Summary, turns, st.booleans(), st.booleans(), st.booleans(), counts, counts, ranges),
     st.builds(Fetch, turns, ranges),
     st.builds(Item, turns, streams, places, values),

@@ -128,8 +128,8 @@ class Orderer(Protocol):
 
     @property
     def final(self) -> tuple[ConfigurationId, int] | None:
-        """The view, and up to where everything was delivered here and is with all in the token list; None where
-        there is no view."""
+        """The view, and up to where everything was delivered here and is with all in the token list; None
+        where there is no view."""
 
     @property
     def cut_off(self) -> bool:

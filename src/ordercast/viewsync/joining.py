@@ -23,6 +23,7 @@ from ordercast.viewsync.founding import Founding
 from ordercast.viewsync.header import NO_VIEW, Header
 from ordercast.viewsync.packets import (
     NO_GROUP,
+    NO_ROUND,
     Decide,
     Decision,
     Group,
@@ -41,7 +42,8 @@ class Joining(Standing):
     def _begin(self, now_us: int, incarnation: int, stored: bytes | None, effects: list[Effect]) -> None:
         self.incarnation = incarnation
         self.orderer.begin(incarnation)
-        self._last_number, self.group, self._past, self._voter, self._free = recall(self.me, stored)
+        known = recall(self.me, stored)
+        self._last_number, self.group, self._past, self._voter, self._free, self._ended = known
         self._shift("started", effects)
         self._look(now_us, effects)
 
@@ -61,8 +63,8 @@ class Joining(Standing):
         if self.state is not State.JOINING:
             return
         effects.append(SetTimer(JOIN_TIMER, self.config.join_us))
-        over = self._free and self.group != NO_GROUP
-        self._send(Join(self.group, self._last_number, self._past is not None, over), NO_VIEW, effects)
+        ghost = self._past is not None
+        self._send(Join(self.group, self._last_number, ghost, self._ended), NO_VIEW, effects)
         if now_us - self._group_us < self.config.found_us:
             return
         if self._past is not None and self._change is None:
@@ -123,15 +125,25 @@ class Joining(Standing):
         self._install(now_us, decision, settled, "let in", effects)
 
     def _end_founding(self, now_us: int, effects: list[Effect]) -> None:
-        """If a first view is decided on, be in it."""
+        """If a first view is decided on, be in it; or in a later one of that group, unless that is over."""
         value = self._founding.decision if self._founding is not None else None
-        if value is not None:
-            decision = decode_decision(value)
-            self._founding = None
-            if self._is_in(decision):
-                settled, self._settled = self._settled, NOTHING
-                self._last = Last(NO_VIEW, 0, value, Exchange({}))
-                self._install(now_us, decision, settled, "group founded", effects)
+        if value is None:
+            return
+        decision = decode_decision(value)
+        self._founding = None
+        if self._is_in(decision):
+            settled, self._settled = self._settled, NOTHING
+            self._last = Last(NO_VIEW, 0, value, Exchange({}))
+            self._install(now_us, decision, settled, "group founded", effects)
+        elif self._inherits(decision):
+            self._inherit(now_us, decision, effects)
+        elif decision.group == self._ended:
+            self._voter = Voter()
+            self.keep(effects)
+            self._look(now_us, effects)
+        else:
+            self.group, self._free = decision.group, False
+            self.keep(effects)
 
     def _end_haunting(self, now_us: int, decision: Decision, last: Last, effects: list[Effect]) -> None:
         """A view was decided on with the vote of an earlier life; this life may be in it."""
@@ -147,6 +159,8 @@ class Joining(Standing):
         self._past = None
         self._last_number = max(self._last_number, decision.view.seq)
         self._free = not decision.members and decision.group == self.group  # all had left: the group is over
+        if self._free:
+            self._ended = self.group
         self._voter = Voter()
         self.keep(effects)
         self._look(now_us, effects)
@@ -163,6 +177,7 @@ class Joining(Standing):
         """Vote from now on in that view: no life of this node can have voted in it before."""
         self._past = view_of(decision)
         self._last_number = self._past.id.seq
+        self._free = False
         self.group, self._voter, self._change, self._founding = decision.group, Voter(), None, None
         self._detector.watch(now_us, (node for node in self._past.members if node != self.me))
         self.keep(effects)
@@ -179,20 +194,27 @@ class Joining(Standing):
             self._send(Decide(past.turn, value), NO_VIEW, effects, to=node)
 
     def _lay_down(self, now_us: int, join: Join, effects: list[Effect]) -> None:
-        """There may be nothing left to vote on: what follows the view of an earlier life is known elsewhere.
+        """There may be nothing left to vote on: what an earlier life had a vote in is known elsewhere.
 
         Whoever is in a later view, and counts on a vote of this node there, hands that view down. If the
         group is over even, this node is free to found another.
         """
-        if join.group != self.group:
-            return
-        over = join.over and not self._free
-        if over or (self._past is not None and join.last > self._past.id.seq):
+        past = self._past
+        moot = past is not None and join.group == self.group and join.last > past.id.seq
+        over = join.ended != NO_GROUP and join.ended != self._ended and join.ended == self._bound_to()
+        if moot or over:
             self._past, self._change, self._voter = None, None, Voter()
-            self._free = self._free or over
+            if over:
+                self._free, self._ended = True, join.ended
             effects.append(CancelTimer(CHANGE_TIMER))
             self.keep(effects)
             self._look(now_us, effects)
+
+    def _bound_to(self) -> Group:
+        """The group that this node was in, or voted to found."""
+        if not self._free:
+            return self.group
+        return NO_GROUP if self._voter.accepted == NO_ROUND else decode_decision(self._voter.value).group
 
     def _give_up(self, now_us: int, into: Group, settled: Settled, effects: list[Effect]) -> None:
         """Two groups met: all of this one ask to be let into the other (003, "Future Improvements")."""

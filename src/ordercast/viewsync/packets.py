@@ -49,7 +49,7 @@ MAX_RANGES = 2_000
 MAX_MEMBERS = 1_024
 
 _GROUP = struct.Struct("<qi")
-_JOIN = struct.Struct("<qiqBB")
+_JOIN = struct.Struct("<qiqBqi")
 _HEARTBEAT = struct.Struct("<qiIB")
 _SUMMARY = struct.Struct("<IBqq")
 _ROUND = struct.Struct("<Iqi")
@@ -106,8 +106,8 @@ class Join(NamedTuple):
     """The highest number of a view that any life of this node installed."""
     ghost: bool
     """An earlier life was a member of that view, and its vote counts."""
-    over: bool = False
-    """The group has ended: all of its members left."""
+    ended: Group = NO_GROUP
+    """A group that is over: nobody was in its last view."""
 
 
 class Summary(NamedTuple):
@@ -298,8 +298,8 @@ def encode(packet: MembershipPacket) -> tuple[int, bytes]:
     match packet:
         case Heartbeat(group, turn, braking):
             return HEARTBEAT, _HEARTBEAT.pack(*group, turn, braking)
-        case Join(group, last, ghost, over):
-            return JOIN, _JOIN.pack(*group, last, ghost, over)
+        case Join(group, last, ghost, ended):
+            return JOIN, _JOIN.pack(*group, last, ghost, *ended)
         case Summary(turn, full, ghost, leaving, floor, upto, ranges):
             flags = full | ghost << 1 | leaving << 2
             return SUMMARY, _SUMMARY.pack(turn, flags, floor, upto) + _pack_ranges(ranges)
@@ -402,7 +402,7 @@ def _heartbeat(body: _Body) -> Heartbeat:
 
 
 def _join(body: _Body) -> Join:
-    return Join(body.group(), body.count(), bool(body.u8()), bool(body.u8()))
+    return Join(body.group(), body.count(), bool(body.u8()), body.group())
 
 
 def _summary(body: _Body) -> Summary:

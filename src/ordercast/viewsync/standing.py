@@ -77,6 +77,8 @@ class Standing:
         self._last_number = 0
         self._free = True
         """Whether this node may found a group: it never was in one, or that one is over."""
+        self._ended = NO_GROUP
+        """The last group that is known to be over."""
         self._last: Last | None = None
         self._turns: dict[int, bytes] = {}
         """What was decided on at the end of each turn of the view."""
@@ -108,7 +110,8 @@ class Standing:
     def keep(self, effects: list[Effect]) -> None:
         """Store view and vote."""
         view = self.view or self._past
-        effects.append(Persist(store(Stored(self._last_number, self.group, view, self._voter, self._free))))
+        stored = Stored(self._last_number, self.group, view, self._voter, self._free, self._ended)
+        effects.append(Persist(store(stored)))
 
     @property
     def goes(self) -> bool:

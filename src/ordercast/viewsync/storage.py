@@ -20,8 +20,8 @@ from ordercast.viewsync.packets import (
     encode_decision,
 )
 
-_STORED = struct.Struct("<2sBq?Hqiqi")
-_MAGIC = (b"OC", 2)
+_STORED = struct.Struct("<2sBqqiqi?Hqiqi")
+_MAGIC = (b"OC", 3)
 
 
 class Stored(NamedTuple):
@@ -35,14 +35,18 @@ class Stored(NamedTuple):
     voter: Voter = Voter()
     free: bool = True
     """Whether the node may found a group: it never was in one, or that one is over."""
+    ended: Group = NO_GROUP
+    """The last group that is known to be over."""
 
 
 def store(stored: Stored) -> bytes:
     """The stored state, for the disk."""
-    last, group, view, voter, free = stored
+    last, group, view, voter, free, ended = stored
     known = b"" if view is None else encode_decision(decision_of(group, view))
     return (
-        _STORED.pack(*_MAGIC, last, free, len(known), *voter.promised, *voter.accepted) + known + voter.value
+        _STORED.pack(*_MAGIC, last, *group, *ended, free, len(known), *voter.promised, *voter.accepted)
+        + known
+        + voter.value
     )
 
 
@@ -51,22 +55,20 @@ def recall(me: NodeId, data: bytes | None) -> Stored:
     if data is None:
         return Stored(voter=Voter())
     try:
-        magic, version, last, free, size, *rounds = _STORED.unpack_from(data)
+        magic, version, last, *groups, free, size, _, _, _, _ = fields = _STORED.unpack_from(data)
         if (magic, version) != _MAGIC:
             raise Malformed("not this protocol's")
         known = data[_STORED.size : _STORED.size + size]
-        voter = Voter(Round(*rounds[:2]), Round(*rounds[2:]), data[_STORED.size + size :])
+        voter = Voter(Round(*fields[-4:-2]), Round(*fields[-2:]), data[_STORED.size + size :])
         if voter.accepted != NO_ROUND:
             decode_decision(voter.value)
-        if not known:
-            return Stored(last, voter=voter, free=free)
-        decision = decode_decision(known)
+        view = view_of(decode_decision(known)) if known else None
     except (struct.error, Malformed) as error:
         raise ValueError(
             f"node {me}: the stored state is not one that this protocol wrote ({error}); restore the file, "
             "or remove it to start as a new node"
         ) from error
-    return Stored(last, decision.group, view_of(decision), voter, free)
+    return Stored(last, Group(*groups[:2]), view, voter, free, Group(*groups[2:]))
 
 
 def view_of(decision: Decision) -> View:
