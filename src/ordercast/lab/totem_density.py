@@ -112,10 +112,10 @@ def histograms(frames: Frames) -> dict[Case, Histogram]:
 
     by = ["arrivals", "loss", "lost"]
     found: dict[Case, Histogram] = {}
-    for key, part in frames.density(by, "agreed").groupby(by):
+    for (arrivals, loss, lost), part in frames.density(by, "agreed").groupby(by):
         shares = np.zeros(int(part["to_us"].max() // BUCKET_US))
         shares[(part["from_us"] // BUCKET_US).astype(int)] = part["density"] * BUCKET_US
-        found[Case(*key)] = Histogram(shares)
+        found[Case(arrivals, float(loss), lost)] = Histogram(shares)
     return dict(sorted(found.items(), reverse=True))
 
 

@@ -155,14 +155,14 @@ def _load(hosts: str, rate: float) -> float:
 
 
 def _modelled(latencies: Latencies, hosts: str) -> Claim:
-    from ordercast.lab.model import latency, safe_mean_us
+    from ordercast.lab.model import agreed_mean_us, safe_mean_us
 
     worst = {"agreed": (0.0, 0), "safe": (0.0, 0)}
     for rate in latencies.rates(hosts):
         if _load(hosts, rate) > 0.8:
             continue
         model = model_of(hosts, rate)
-        for guarantee, expected in (("agreed", latency(model).mean_us), ("safe", safe_mean_us(model))):
+        for guarantee, expected in (("agreed", agreed_mean_us(model)), ("safe", safe_mean_us(model))):
             off = abs(latencies(hosts, guarantee, rate) / expected - 1)
             worst[guarantee] = max(worst[guarantee], (off, rate))
     told = ", ".join(f"{name} {off:.1%} (at {rate}/s)" for name, (off, rate) in worst.items())
@@ -202,13 +202,13 @@ def figures(frames: Frames) -> list[Figure]:
 
 
 def _model_lines(axes: Axes, hosts: Any) -> None:
-    from ordercast.lab.model import latency, safe_mean_us
+    from ordercast.lab.model import agreed_mean_us, safe_mean_us
 
     low, high = axes.get_xlim()
     rates = [rate for rate in (high * step / 40 for step in range(1, 41)) if _load(hosts, rate) < 0.93]
     top = axes.get_ylim()[1]
     models = [model_of(hosts, rate) for rate in rates]
-    for values in ([latency(model).mean_us for model in models], [safe_mean_us(model) for model in models]):
+    for values in ([agreed_mean_us(model) for model in models], [safe_mean_us(model) for model in models]):
         axes.plot(rates, [value / 1000 for value in values], color="black", linewidth=0.8, label="model")
     if hosts == FIVE:
         axes.axvline(625, color="#888888", linestyle=":", linewidth=1)
