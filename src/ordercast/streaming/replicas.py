@@ -232,9 +232,9 @@ class Replicas:
             self._news = time.monotonic()
         return end
 
-    def split(self, start: Place, end: Position, rows: int) -> list[tuple[Place, Position]]:
-        """The range in parts of about so many rows; where that cannot be known, the rest is one part."""
-        parts: list[tuple[Place, Position]] = []
+    def split(self, start: Place, end: Position, rows: int) -> list[Position]:
+        """Where parts of about so many rows end; where that cannot be known, the rest is one part."""
+        ends: list[Position] = []
         at = start
         while True:
             try:
@@ -242,8 +242,8 @@ class Replicas:
             except NoReplica:
                 upto = None
             if upto is None or upto >= end:
-                return [*parts, (at, end)]
-            parts.append((at, upto))
+                return [*ends, end]
+            ends.append(upto)
             at = Place.after(upto)
 
     def oldest_left(self, error: NoReplica) -> Place | None:
@@ -297,8 +297,9 @@ class Replicas:
 
 
 def _end_of(replica: Replica, start: Place, rows: int) -> Position | None:
-    end = replica.after(start.position, rows)
-    return start.position if end is None and start.included else end
+    if start.position is None or not start.included:
+        return replica.after(start.position, rows)
+    return (replica.after(start.position, rows - 1) if rows > 1 else None) or start.position
 
 
 def _batches(replica: Replica, at: Place, end: Position, group: str | None) -> Iterator[pa.RecordBatch]:

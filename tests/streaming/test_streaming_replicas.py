@@ -1,0 +1,240 @@
+"""Several replicas of one log: any of them goes on where another one stopped, or says why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from log_files import Writer, configuration, numbers, place
+
+from ordercast.errors import ConfigProblem, Unreachable
+from ordercast.log import Position, Replica
+from ordercast.streaming import replicas as module
+from ordercast.streaming.options import Access, reading, writing
+from ordercast.streaming.replicas import NoReplica, Place, Replicas
+
+ALL = list(range(1000))
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+
+
+def of(*where: str) -> Replicas:
+    return Replicas(Access(where, None))
+
+
+def written(path: Path, node: int) -> str:
+    """A log of a thousand messages in two configurations."""
+    log = Writer(path / str(node), node).install(configuration(4, 1, 1, 2, 3)).packets(60)
+    return log.install(configuration(8, 1, 1, 2, 3)).packets(40, 600).done()
+
+
+# --- offsets ------------------------------------------------------------------------------------
+
+
+@given(st.tuples(*[st.integers(0, 2**31 - 1)] * 4), st.booleans())
+def test_an_offset_is_a_position_that_is_found_again(
+    numbers: tuple[int, int, int, int], with_it: bool
+) -> None:
+    there = Place(Position(*numbers), with_it)
+    assert Place.of(there.offset) == there
+
+
+def test_before_there_is_anything_the_offset_is_the_beginning() -> None:
+    assert Place.of(Place().offset) == Place()
+
+
+# --- ranges -------------------------------------------------------------------------------------
+
+
+def test_a_range_is_read_from_any_of_them(tmp_path: Path) -> None:
+    for node in (1, 2, 3):
+        replicas = of(written(tmp_path, node))
+        batches = replicas.read(Place.after(place("4.1/10/4")), place("8.1/2/3"), None)
+        assert numbers(batches) == ALL[95:614]
+
+
+def test_a_range_is_the_same_in_one_part_or_in_many(tmp_path: Path) -> None:
+    replicas = of(written(tmp_path, 1))
+    start = replicas.oldest()
+    end = replicas.furthest(start)
+    assert start == Place(place("4.1/0/0"))
+    assert end == place("8.1/40/9")
+    ends = replicas.split(start, end, 150)
+    assert len(ends) > 3
+    parts = zip([start, *map(Place.after, ends)], ends, strict=False)
+    assert [number for at, upto in parts for number in numbers(replicas.read(at, upto, None))] == ALL
+
+
+def test_a_batch_has_no_more_rows_than_it_may(tmp_path: Path) -> None:
+    replicas = of(written(tmp_path, 1))
+    at = replicas.oldest()
+    found: list[int] = []
+    while (end := replicas.end_of(at, 70)) is not None:
+        batches = list(replicas.read(at, end, None))
+        assert sum(batch.num_rows for batch in batches) <= 70
+        found += numbers(batches)
+        at = Place.after(end)
+    assert found == ALL
+
+
+# --- one goes -----------------------------------------------------------------------------------
+
+
+class Breaking(Replica):
+    """A replica that ends while it is read, after so many batches."""
+
+    left = 1
+
+    def read(
+        self, start: Position | None, end: Position, group: str | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(start, end, group):
+            for row in range(0, batch.num_rows, 100):
+                if self.where.endswith("/1"):
+                    if not Breaking.left:
+                        raise Unreachable("the node ended")
+                    Breaking.left -= 1
+                yield batch.slice(row, 100)
+
+
+@pytest.mark.parametrize("batches", range(7))
+def test_a_range_that_one_began_is_finished_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    both = written(tmp_path, 1), written(tmp_path, 2)
+    monkeypatch.setattr(module, "Replica", Breaking)
+    monkeypatch.setattr(Breaking, "left", batches)
+    replicas = of(*both)
+    assert numbers(replicas.read(replicas.oldest(), place("8.1/40/9"), None)) == ALL
+    assert Breaking.left == 0
+
+
+def test_one_that_is_away_is_passed_over_and_the_other_is_asked_first_from_then_on(tmp_path: Path) -> None:
+    there = written(tmp_path, 1)
+    replicas = of(str(tmp_path / "nowhere"), there)
+    assert replicas.end_of(replicas.oldest(), None) == place("8.1/40/9")
+    assert replicas.first == there
+
+
+def test_one_that_has_nothing_new_is_not_the_only_one_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be cut off from the others, which go on."""
+    monkeypatch.setattr(module, "ELSEWHERE_S", 0.0)
+    alone = Writer(tmp_path / "alone", 1).install(configuration(4, 1, 1, 2)).packets(3).done()
+    others = Writer(tmp_path / "others", 2).install(configuration(4, 1, 1, 2)).packets(5).done()
+    replicas = of(alone, others)
+    ends = {replicas.end_of(Place.after(place("4.1/3/9")), None) for _ in range(2)}
+    assert ends == {None, place("4.1/5/9")}
+
+
+def test_one_that_has_not_come_that_far_is_waited_for_and_then_it_is_said(tmp_path: Path) -> None:
+    behind = Writer(tmp_path / "behind", 1).install(configuration(4, 1, 1, 2)).packets(3).done()
+    replicas = of(behind)
+    assert replicas.end_of(Place.after(place("4.1/5/9")), None) is None
+    with pytest.raises(NoReplica, match=r"everything up to 4.1/3/9, and not 4.1/5/9"):
+        list(replicas.read(Place.after(place("4.1/1/0")), place("4.1/5/9"), None))
+
+
+# --- none can -----------------------------------------------------------------------------------
+
+
+def test_a_replica_that_split_away_is_refused_with_an_explanation(tmp_path: Path) -> None:
+    """Configuration 12.1 was of nodes 1 and 2; node 3 went another way, and came back in 16.1."""
+    ours = Writer(tmp_path / "ours", 1).install(configuration(4, 1, 1, 2, 3)).packets(3)
+    ours.install(configuration(12, 1, 1, 2)).packets(3, 30).install(configuration(16, 1, 1, 2, 3)).packets(
+        1, 60
+    )
+    theirs = Writer(tmp_path / "theirs", 3).install(configuration(4, 1, 1, 2, 3)).packets(3)
+    theirs.install(configuration(8, 3, 3)).packets(9, 500).install(configuration(16, 1, 1, 2, 3)).packets(
+        1, 60
+    )
+    here, there = ours.done(), theirs.done()
+    within = Place.after(place("12.1/1/4"))
+    with pytest.raises(NoReplica, match=r"(?s)no replica can go on after 12.1/1/4:.*theirs: .*split away"):
+        of(there).end_of(within, None)
+    both = of(there, here)
+    assert both.end_of(within, None) == place("16.1/1/9")
+    assert numbers(both.read(within, place("16.1/1/9"), None)) == ALL[35:70]
+
+
+def trimmed(path: Path) -> str:
+    """A log that has let go of its beginning."""
+    log = Writer(path / "trimmed", 1, most_bytes=4 * 1024 * 1024).install(configuration(4, 1, 1))
+    for turn in range(30):
+        log.packets(10, turn * 100, size=2000)
+    return log.done()
+
+
+def test_what_was_trimmed_is_an_error_that_says_so(tmp_path: Path) -> None:
+    replicas = of(trimmed(tmp_path))
+    with pytest.raises(NoReplica, match="is no longer kept by the replica of node 1"):
+        replicas.end_of(Place.after(place("4.1/1/0")), None)
+    with pytest.raises(NoReplica, match="is no longer kept by the replica of node 1"):
+        list(replicas.read(Place.after(place("4.1/1/0")), place("4.1/300/9"), None))
+
+
+def test_or_reading_goes_on_with_the_oldest_there_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    replicas = of(trimmed(tmp_path))
+    oldest = replicas.oldest()
+    batches = replicas.read(Place.after(place("4.1/1/0")), place("4.1/300/9"), None, fail_on_loss=False)
+    found = numbers(batches)
+    assert found == list(range(found[0], 3000))
+    assert oldest.position is not None
+    assert found[0] == (oldest.position.seq - 1) * 10 + oldest.position.slot
+    assert "are lost" in caplog.text
+
+
+def test_a_replica_that_was_away_hands_over_where_it_went_and_takes_over_where_it_came_back(
+    tmp_path: Path,
+) -> None:
+    """Node 1 was away in 8.2; node 2 joined only for that."""
+    away = Writer(tmp_path / "away", 1).install(configuration(4, 1, 1, 2)).packets(2)
+    away.install(configuration(12, 1, 1, 2), gap=True).packets(2, 40)
+    short = Writer(tmp_path / "short", 2).install(configuration(4, 1, 1, 2)).packets(2)
+    short.install(configuration(8, 2, 2)).packets(2, 20).install(configuration(12, 1, 1, 2))
+    replicas = of(away.done(), short.done())
+    start = replicas.oldest()
+    end = replicas.furthest(start)
+    assert end == place("12.1/2/9")
+    ends = replicas.split(start, end, 1000)
+    parts = zip([start, *map(Place.after, ends)], ends, strict=False)
+    assert [number for at, upto in parts for number in numbers(replicas.read(at, upto, None))] == ALL[:60]
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "nodes is missing"),
+        ({"nodes": " , "}, "nodes is missing"),
+        ({"nodes": "a:1", "startingPosition": "yesterday"}, "write earliest, latest, or the position"),
+        ({"nodes": "a:1", "maxRowsPerTrigger": "0"}, "write a number of rows"),
+        ({"nodes": "a:1", "failOnDataLoss": "perhaps"}, "write true or false"),
+        ({"nodes": "a:1", "key": "x", "keyFile": "y"}, "both given"),
+        ({"nodes": "a:1", "maxRows": "5"}, "did you mean maxRowsPerTrigger?"),
+    ],
+)
+def test_a_mistake_in_the_options_is_explained(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigProblem, match=complaint):
+        reading(options)
+
+
+def test_rows_are_written_through_nodes_to_a_group() -> None:
+    with pytest.raises(ConfigProblem, match="group is missing"):
+        writing({"nodes": "127.0.0.1:4805"})
+    with pytest.raises(ConfigProblem, match="a directory"):
+        writing({"nodes": "/var/log/ordercast", "group": "ledger"})
+    assert writing({"nodes": "a:1, b:2", "group": "ledger"}).access.nodes == ("a:1", "b:2")
