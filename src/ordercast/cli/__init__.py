@@ -6,11 +6,13 @@ from importlib import import_module
 from typing import Annotated, Any, ClassVar
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 from typer.main import get_command
 
 import ordercast
 from ordercast.cli.screen import ASIDE, Code
+from ordercast.errors import SparkProblem
 from ordercast.sim.crew import WorkerDied
 
 
@@ -109,6 +111,6 @@ def main() -> None:
     """The command `ordercast`."""
     try:
         app()
-    except WorkerDied as error:
-        ASIDE.print(f"[bold red]error:[/] {error}")
+    except (WorkerDied, SparkProblem) as error:
+        ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         raise SystemExit(Code.BROKEN) from None
