@@ -16,8 +16,10 @@ Distributions are vectors of probabilities on a lattice of `Density.step_us`.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -37,7 +39,10 @@ FRAME_BYTES = 38 + 20 + 8
 """Ethernet's preamble, header, check sequence and gap; headers of IP and UDP."""
 NEGLIGIBLE = 1e-12
 """Probability that is left out."""
+MOST_HOPS = 20_000
+"""How far back it is looked for what still has an effect."""
 FINEST_US = 1.0
+"""The finest lattice."""
 POINTS = 4_000
 """Points of the lattice in a mean rotation, if they are no finer than `FINEST_US`."""
 
@@ -193,6 +198,7 @@ class Density:
 # --- the rotation --------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)
 def messages_in_a_rotation(model: RingModel) -> Vector:
     """The probabilities of 0, 1, 2, … messages in one rotation.
 
@@ -211,12 +217,14 @@ def messages_in_a_rotation(model: RingModel) -> Vector:
     n, cost = model.nodes, model.cost_us
     size = 1 << max(6, math.ceil(math.log2(8 + 4 * mean + 16 * math.sqrt(mean) / (1 - model.load))))
     z = np.exp(-2j * np.pi * np.arange(size) / size)
-    ages: list[Any] = []  # w of the last n ages
+    waiting = deque([np.zeros(size, dtype=complex)] * n)  # 1 - w of the last n ages
+    recent = np.zeros(size, dtype=complex)  # their sum
     total = np.zeros(size, dtype=complex)
-    for age in range(100_000):
-        g = sum((model.per_us / n * (1 - w) for w in ages), np.zeros(size, dtype=complex))
+    for age in range(MOST_HOPS):
+        g = model.per_us / n * recent
         total += g
-        ages = [(z if age < n else 1.0) * np.exp(-cost * g), *ages][:n]
+        waiting.append(1 - (z if age < n else 1.0) * np.exp(-cost * g))
+        recent = recent + waiting[-1] - waiting.popleft()
         if age > n and np.abs(g).max() * model.hop_us < NEGLIGIBLE:
             break
     probabilities = np.fft.ifft(np.exp(-model.hop_us * total)).real.clip(0)
