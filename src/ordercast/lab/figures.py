@@ -52,6 +52,7 @@ _STYLE: dict[str, Any] = {
     "axes.edgecolor": "#666666",
     "axes.labelcolor": "#333333",
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.7,
     "xtick.color": "#666666",

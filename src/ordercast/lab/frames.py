@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ordercast.lab.grid import Run
+from ordercast.lab.store import SCHEMA
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,14 +32,16 @@ class Frames:
     def __init__(self, spark: SparkSession, files: Sequence[Path], runs: Sequence[Run], quick: bool) -> None:
         self.spark, self.runs, self.quick = spark, tuple(runs), quick
         self._files = [str(path) for path in files]
+        self._means: dict[tuple[tuple[str, ...], tuple[str, ...]], pd.DataFrame] = {}
 
     @cached_property
     def stored(self) -> DataFrame:
         """The rows as they are stored, of this grid's runs that were carried out, each once."""
         from pyspark.sql import functions as f
+        from pyspark.sql.pandas.types import from_arrow_schema
 
         wanted = self.spark.createDataFrame([(run.id,) for run in self.runs], "run string")
-        stored = self.spark.read.parquet(*self._files)
+        stored = self.spark.read.schema(from_arrow_schema(SCHEMA)).parquet(*self._files)
         return (
             stored.where(f.col("error").isNull())
             .join(f.broadcast(wanted), "run", "left_semi")
@@ -94,12 +97,17 @@ class Frames:
         """Means over the runs that agree in `by`, with ``runs`` and, for each figure, ``…_sd``; sorted."""
         from pyspark.sql import functions as f
 
+        key = (tuple(by), tuple(figures))
+        if key in self._means:
+            return self._means[key].copy()
         columns = [f.count(f.lit(1)).alias("runs")]
         for name in figures:
             value = f.col(f"`{name}`") if name in self.figure_names else f.lit(None).cast("double")
             columns += [f.avg(value).alias(name), f.stddev_pop(value).alias(f"{name}_sd")]
-        return self.results.groupBy(*by).agg(*columns).orderBy(*by).toPandas()
+        self._means[key] = self.results.groupBy(*by).agg(*columns).orderBy(*by).toPandas()
+        return self._means[key].copy()
 
+    @cached_property
     def total(self) -> dict[str, float]:
         """Each figure, summed over all runs."""
         from pyspark.sql import functions as f
@@ -108,6 +116,7 @@ class Frames:
         summed = each.groupBy("name").agg(f.sum("value").alias("value")).orderBy("name")
         return {row["name"]: row["value"] for row in summed.collect()}
 
+    @cached_property
     def notes(self) -> list[str]:
         """What the runs had to say, in no particular order."""
         from pyspark.sql import functions as f

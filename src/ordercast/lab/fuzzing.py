@@ -19,13 +19,13 @@ from ordercast.trace.writer import TraceWriter
 if TYPE_CHECKING:
     from ordercast.lab.frames import Frames
 
-BLOCK = 50
+BLOCK = 20
 """Seeds of a run: a few seconds of work."""
 SEEDS = range(1000)
 NODES = (2, 7)
 MOST_SHOWN = 50
 """Failures listed on the page; ``--json`` has all."""
-_SEED_S = 0.15
+_SEED_S = 0.3
 """What a seed takes, about."""
 
 
@@ -120,7 +120,7 @@ def campaign(protocol: str, seeds: range = SEEDS, nodes: tuple[int, int] = NODES
 
     def failures(frames: Frames) -> list[dict[str, Any]]:
         found = []
-        for note in frames.notes():
+        for note in frames.notes:
             head, code, sentence = note.split(": ", 2)
             seed = int(head.removeprefix("seed "))
             found.append({"seed": seed, "property": code, "sentence": sentence, "replay": replay(seed)})
@@ -132,7 +132,7 @@ def campaign(protocol: str, seeds: range = SEEDS, nodes: tuple[int, int] = NODES
             Table(
                 title="What happened, and how often",
                 columns=("event", "times"),
-                rows=[(name, f"{count:,.0f}") for name, count in _part(frames.total(), "coverage/").items()],
+                rows=[(name, f"{count:,.0f}") for name, count in _part(frames.total, "coverage/").items()],
                 note="Of what is listed with 0, the fuzzer should have made it happen, and did not.",
             )
         ]
@@ -145,7 +145,7 @@ def campaign(protocol: str, seeds: range = SEEDS, nodes: tuple[int, int] = NODES
         return shown
 
     def answer(frames: Frames) -> dict[str, Any]:
-        total = frames.total()
+        total = frames.total
         counts = ("runs", "violations", "not_converged", "events", "receptions", "rows")
         return {
             "protocol": protocol,
@@ -182,7 +182,7 @@ def resize(sizes: Sizes) -> Experiment:
 
 
 def _claims(frames: Frames) -> list[Claim]:
-    total = frames.total()
+    total = frames.total
     broken = {name: count for name, count in _part(total, "property/").items() if count}
     told = ", ".join(f"{name} in {count:,.0f}" for name, count in sorted(broken.items()))
     runs = f"{total['runs']:,.0f} runs, {total['events']:,.0f} events"
@@ -208,7 +208,7 @@ def _figures(frames: Frames) -> list[Figure]:
 
     from ordercast.lab.figures import COLOURS, style
 
-    seen = [(name, count) for name, count in _part(frames.total(), "coverage/").items() if " -> " not in name]
+    seen = [(name, count) for name, count in _part(frames.total, "coverage/").items() if " -> " not in name]
     seen.sort(key=lambda each: each[1])
     if not seen:
         return []
@@ -228,6 +228,7 @@ def _figures(frames: Frames) -> list[Figure]:
                 fontsize=8,
                 color="#333333" if count else COLOURS[3],
             )
+        axes.set_xlim(left=0.5)
         axes.set_xlabel("times, over all runs")
         plt.close(drawing)
     caption = "Changes of state are in the table below."

@@ -74,6 +74,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     method: str = UNDER_LOAD
     """The module whose `METHOD` carries the run out."""
 
+    def __post_init__(self) -> None:
+        for name in ("rate", "safe", "loss", "seconds"):  # 200 and 200.0 are the same declaration
+            value = getattr(self, name)
+            if isinstance(value, int):
+                msgspec.structs.force_setattr(self, name, float(value))
+
     @property
     def id(self) -> str:
         """Sixteen hexadecimal digits that stand for this declaration."""

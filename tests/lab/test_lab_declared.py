@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from ordercast.lab.declared import declared
+from ordercast.lab.grid import GridError, checked
+
+FILE = """
+title = "Loss"
+[grid]
+protocol = ["cm", "dtp"]
+nodes = [3, 5, 7]
+rate_per_node = 10
+messages = 80
+loss = [0, 0.01]
+seeds = "4:6"
+[grid.net]
+base_us = [50, 500]
+[settings.cm]
+batch = 1
+[report]
+x = "loss"
+panel = "nodes"
+figures = ["stability_us"]
+"""
+
+
+def test_every_list_of_a_file_is_an_axis() -> None:
+    runs = checked(declared("loss", FILE).grid(False))
+    assert len(runs) == 2 * 3 * 2 * 2 * 2
+    assert {run.seed for run in runs} == {4, 5}
+    assert {run.rate for run in runs} == {30.0, 50.0, 70.0}
+    assert {run.net["base_us"] for run in runs} == {50, 500}
+    assert all(run.settings == ({"batch": 1} if run.protocol == "cm" else {}) for run in runs)
+    assert {run.labels["net.base_us"] for run in runs} == {50, 500}
+
+
+def test_a_quick_look_has_the_ends_of_each_axis_and_fewer_messages() -> None:
+    runs = declared("loss", FILE).grid(True)
+    assert {run.nodes for run in runs} == {3, 7}
+    assert {run.messages for run in runs} == {20}
+
+
+def grid(lines: str) -> str:
+    return "[grid]\nprotocol = 'dtp'\nnodes = 3\nmessages = 10\n" + lines
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[grid\n", "this is no TOML"),
+        ("title = 'no grid'\n", "missing required field `grid`"),
+        (grid("bogus = 1"), "unknown field `bogus`.*a grid has protocol, nodes"),
+        (grid("size = 'large'"), "Expected `int`, got `str`.*size"),
+        (grid("loss = []"), "loss is an empty list"),
+        (grid("seeds = '5'"), 'write a range such as "0:3"'),
+        (grid("seeds = '0:3'\nseed = 1"), "either seed or seeds"),
+        (grid("rate = 5\nrate_per_node = 5"), "either rate, of all nodes together, or rate_per_node"),
+        (grid("rate_per_node = 'many'"), "rate_per_node is a number, not 'many'"),
+        (grid("net = 3"), r"write \[grid.net\]"),
+        (grid("") + "[settings.nonesuch]\nbatch = 1\n", r"\[settings.nonesuch\]: there is no such protocol"),
+        (grid("") + "[report]\nx = 'colour'\n", "'colour' is nothing that runs differ in"),
+        (grid("") + "[report]\nfigures = ['beauty']\n", "no figure 'beauty'; there are stability_us"),
+        (grid(f"seed = {list(range(400))}\nloss = {[n / 1000 for n in range(400)]}"), "160,000 runs"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_with_what_to_write_instead(text: str, told: str) -> None:
+    with pytest.raises(GridError, match=told):
+        declared("mine", text)
+
+
+def test_a_file_with_values_that_no_protocol_takes_is_refused_before_anything_runs() -> None:
+    with pytest.raises(GridError, match="batch is 0"):
+        checked(declared("mine", grid("") + "[settings.dtp]\nbatch = 0\n").grid(False))
