@@ -46,7 +46,7 @@ def test_nodes_find_each_other_and_leave_with_a_word(tmp_path: Path) -> None:
 def test_a_file_tells_and_options_change_it(tmp_path: Path) -> None:
     file = tmp_path / "ring.toml"
     metrics = free_address()
-    file.write_text('id = 1\ndata = "elsewhere"\nlisten = "127.0.0.1:0"\nlog = "warning"\n')
+    file.write_text('id = 1\ndata = "elsewhere"\nlisten = "127.0.0.1:0"\nlog_level = "warning"\n')
     assert ordercast("keygen", tmp_path / "group.key").code == 0
     with node(
         tmp_path / "data", "-c", file, "--id", 5, "--key", tmp_path / "group.key", "--metrics", metrics
@@ -104,7 +104,7 @@ def test_two_nodes_cannot_share_a_port(tmp_path: Path) -> None:
         (("--listen", "4801"), "listen: '4801' is no address"),
         (("--seed", "::1"), "seeds: '::1' is no address: write an IPv6 host in brackets"),
         (("--id", "0"), "id is 0: choose at least 1"),
-        (("--log", "loud"), "log is 'loud'"),
+        (("--log-level", "loud"), "log_level is 'loud'"),
         (("--key", "nowhere.key"), "nowhere.key"),
     ],
 )

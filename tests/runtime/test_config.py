@@ -30,7 +30,8 @@ listen = "[::1]:4801"
 key = "/etc/ordercast/group.key"
 cipher = "chacha20-poly1305"
 evict_after = 5
-log = "warning"
+log = "kept"
+log_level = "warning"
 
 [totem]
 token_loss_us = 300_000
@@ -49,7 +50,8 @@ def test_a_file_is_read_and_its_relative_paths_are_relative_to_it(tmp_path: Path
         key=Path("/etc/ordercast/group.key"),
         cipher="chacha20-poly1305",
         evict_after=5.0,
-        log="warning",
+        log=tmp_path / "kept",
+        log_level="warning",
         protocol_settings={"token_loss_us": 300_000},
     )
     assert config.sealed
@@ -88,7 +90,12 @@ def test_a_changed_configuration_is_checked_again() -> None:
         ("seeds = [4801]", "seeds is [4801]: write a list of texts in brackets"),
         ("insecure = 1", "insecure is 1: write true or false, as in insecure = false"),
         ('cipher = "rot13"', 'cipher is \'rot13\': write "aes-gcm" or "chacha20-poly1305", as in cipher'),
-        ('log = "loud"', 'log is \'loud\': write "debug", "info", "warning" or "error", as in log = "info"'),
+        (
+            'log_level = "loud"',
+            'log_level is \'loud\': write "debug", "info", "warning" or "error", as in log_level = "info"',
+        ),
+        ('log = "debug"', "log is 'debug': it is the directory of the ordered log; for how much"),
+        ('log = "kept"\nlog_bytes = 5', "log_bytes is 5: choose at least 1,048,576"),
         ('evict_after = "5s"', "evict_after is '5s': write a number of seconds, as in evict_after = 5.0"),
         ("evict_after = 0", "evict_after is 0.0: choose at least 0.1 and no upper limit"),
         ("evict_after = nan", "evict_after is nan: choose at least 0.1"),

@@ -90,7 +90,8 @@ def passing(
         )
     try:
         there = tuple(seeds or ()) or (*base.seeds, _own(base))
-        config = base.with_changes(seeds=there, peers=None, id=None, data=None, metrics=None)
+        alone = {"peers": None, "id": None, "data": None, "metrics": None, "log": None, "log_listen": None}
+        config = base.with_changes(seeds=there, **alone)
         config.place()
         return config.with_changes(listen=_any_port(base, there))
     except OrdercastError as error:

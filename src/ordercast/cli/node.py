@@ -47,13 +47,19 @@ def node(
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics there.")
     ] = None,
     log: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the ordered log there; see `ordercast log`.")
+    ] = None,
+    log_listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where the log is read over TCP.")
+    ] = None,
+    log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="debug, info (as a rule), warning or error.")
     ] = None,
 ) -> None:
     """Run a member of a group until SIGINT or SIGTERM; then it leaves with a word to the others.
 
-    Options override the configuration. Log lines go to stderr. Exit code 2 if something is wrong with the
-    configuration, 3 if the node ended for another reason than being told to.
+    Options override the configuration. What it says goes to stderr. Exit code 2 if something is wrong with
+    the configuration, 3 if the node ended for another reason than being told to.
     """
     chosen = configured(
         config,
@@ -67,8 +73,10 @@ def node(
         protocol=protocol,
         metrics=metrics,
         log=log,
+        log_listen=log_listen,
+        log_level=log_level,
     )
-    live(_run(chosen), log=chosen.log)
+    live(_run(chosen), log=chosen.log_level)
     raise typer.Exit(Code.OK)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ordercast.core.contract import Machine
@@ -93,3 +94,14 @@ def journal_of(config: NodeConfig, node: NodeId, incarnation: int) -> Journal | 
         )
     except TraceError as error:
         raise StorageProblem(str(error)) from error
+
+
+def stamp_of(key_file: Path | None) -> tuple[int, int] | None:
+    """Changes when the key file does."""
+    if key_file is None:
+        return None
+    try:
+        found = key_file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

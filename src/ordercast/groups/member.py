@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
 from ordercast.errors import Evicted, Excluded, KeyProblem, NodeClosed, SendTimeout
 from ordercast.groups.envelope import describe
-from ordercast.groups.equipment import journal_of, machine_of, protocol_of, storage_of
+from ordercast.groups.equipment import journal_of, machine_of, protocol_of, stamp_of, storage_of
+from ordercast.groups.keeping import Keeping
 from ordercast.groups.producers import GUARANTEE
 from ordercast.groups.producing import Producing
 from ordercast.groups.rooms import Rooms
@@ -74,6 +75,7 @@ class Member:
         self._queued = 0
         self._rooms = Rooms()
         self.producing = Producing(self)
+        self.log = Keeping(config, sealed=keyring is not None)
         self._numbers = 0
         self._changed = asyncio.Event()
         self._over: asyncio.Future[None] | None = None
@@ -100,6 +102,7 @@ class Member:
         try:
             await self._assemble(storage)
         except BaseException:
+            await self.log.close()
             storage.close(halted=False)
             raise
         try:
@@ -111,6 +114,7 @@ class Member:
 
     async def _assemble(self, storage: Storage) -> None:
         config = self.config
+        await self.log.open(self.id)
         self._over = asyncio.get_running_loop().create_future()
         seal = None
         if self._keyring is None:
@@ -151,6 +155,7 @@ class Member:
             self._journal,
             token_on_unicast=protocol.token_on_unicast,
         )
+        self.log.begin(lambda: self.driver.machine.final, self._apply_brake, self.driver.leave_at_once)
         if recorder is not None:
             recorder.begin_life(self.driver.now_us(), self.incarnation, crashed=storage.crashed)
         self.links = Links(
@@ -173,6 +178,7 @@ class Member:
         self.driver.start(self.incarnation, storage.stored)
         self.largest = self.driver.machine.room
         self._watch = asyncio.create_task(self._look_after(), name="ordercast")
+        await self.log.serve(lambda: None if self._seal is None else self._seal.keyring, self.producing)
         if self.config.metrics is not None:
             from ordercast.runtime.metrics import Metrics
 
@@ -248,7 +254,10 @@ class Member:
         if self._journal is not None:
             await asyncio.to_thread(self._journal.close)
             self._journal = None
-        self._storage.close(halted=self.driver.halted)
+        try:
+            await self.log.close()
+        finally:
+            self._storage.close(halted=self.driver.halted)
 
     # --- another life ---------------------------------------------------------------------------
 
@@ -262,6 +271,7 @@ class Member:
             "delivered it: send it again, if twice does no harm"
         )
         self.session.life_over(lost.with_traceback(None))
+        self.log.life_over()
         short = time.monotonic() - self._born < LASTING_S
         self._revive_s = min(2 * self._revive_s, MOST_REVIVE_S) if short else REVIVE_S
         self._reviving = asyncio.create_task(self._revive(), name="ordercast-revive")
@@ -282,21 +292,25 @@ class Member:
             self.session.begin_life(self.incarnation)
             LOG.info("node %d begins life %d", self.id, self.incarnation)
             self.driver.start_again(machine, self.incarnation, self._storage.stored)
-            if self.session.braking:
-                self.driver.brake(True)
+            self._apply_brake()
             self._rooms.next()
 
     # --- what the driver tells ------------------------------------------------------------------
 
     def deliver(self, batch: Batch) -> None:
         """Messages, in order."""
+        feed = self.log.feed
         for admitted in self.producing.admit(batch) if batch.guarantee is GUARANTEE else (batch,):
             self.session.deliver(admitted)
+            if feed is not None:
+                feed.deliver(admitted)
 
     def install(self, configuration: Configuration) -> None:
         """A configuration, in its place among the messages."""
         self.producing.producers.install(configuration)
         self.session.install(configuration)
+        if self.log.feed is not None:
+            self.log.feed.install(configuration)
         self._changed.set()
 
     def originated(self, batch: Batch) -> None:
@@ -381,7 +395,11 @@ class Member:
                 self.session.fullest,
                 self.session.unread,
             )
-        asyncio.get_running_loop().call_soon(self.driver.brake, on)
+        asyncio.get_running_loop().call_soon(self._apply_brake)
+
+    def _apply_brake(self) -> None:
+        """Brake while the application, or the log, does not keep up."""
+        self.driver.brake(self.session.braking or self.log.braking)
 
     def _look_at_reader(self) -> None:
         limit = self.config.evict_after
@@ -398,7 +416,7 @@ class Member:
 
     async def _look_after(self) -> None:
         """Once a second: the key file, the rates, the reader, and refusals by others."""
-        changed = _stamp(self._key_file)
+        changed = stamp_of(self._key_file)
         while not self.driver.ended:
             await asyncio.sleep(LOOK_S)
             self.rates.note(self.driver, self.session)
@@ -406,7 +424,7 @@ class Member:
             if self.driver.refusals and not self.links.targets:
                 self.driver.leave_at_once(self.driver.refusals[-1])
             self.driver.refusals.clear()
-            stamp = _stamp(self._key_file)
+            stamp = stamp_of(self._key_file)
             if stamp != changed and self._seal is not None and self._key_file is not None:
                 changed = stamp
                 try:
@@ -468,15 +486,4 @@ class Member:
 
     def status(self) -> dict[str, Any]:
         """Everything a person might want to know."""
-        return status(self)
-
-
-def _stamp(key_file: Path | None) -> tuple[int, int] | None:
-    """Changes when the key file does."""
-    if key_file is None:
-        return None
-    try:
-        found = key_file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
+        return {**status(self), "log": self.log.status()}

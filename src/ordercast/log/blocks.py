@@ -210,7 +210,7 @@ class Messages:
         return _with_head(head, buffers)
 
     @classmethod
-    def decoded(cls, block: bytes) -> Messages:
+    def decoded(cls, block: bytes | memoryview) -> Messages:
         """What was `encoded`: nothing is copied, the arrays are in the block."""
         head = head_of(block)
         whole = pa.py_buffer(block)
@@ -317,7 +317,7 @@ def batch_of_change(head: Head) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row], schema=LOG_SCHEMA)
 
 
-def batch_of(block: bytes, begin: int, end: int, group: str | None) -> pa.RecordBatch:
+def batch_of(block: bytes | memoryview, begin: int, end: int, group: str | None) -> pa.RecordBatch:
     """Rows of a block as Arrow has them; of one group, which each change of the configuration belongs to."""
     head = head_of(block)
     if head.kind != MESSAGE:

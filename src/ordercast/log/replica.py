@@ -9,8 +9,23 @@ from typing import Self
 
 import pyarrow as pa
 
+from ordercast.errors import AddressProblem
+from ordercast.log.client import Remote
 from ordercast.log.position import Position
 from ordercast.log.view import Bounds, View
+from ordercast.runtime.config import parse_address
+from ordercast.runtime.keys import Keyring
+
+
+def is_address(where: str) -> bool:
+    """Whether this is host and port, and no directory."""
+    if "/" in where or Path(where).is_dir():
+        return False
+    try:
+        parse_address(where)
+    except AddressProblem:
+        return False
+    return True
 
 
 class Replica:
@@ -26,7 +41,11 @@ class Replica:
         `timeout`: seconds after which a node that does not answer is `Unreachable`.
         """
         self.where = where
-        self._source = View(Path(where))
+        self._source: View | Remote
+        if is_address(where):
+            self._source = Remote(where, None if key is None else Keyring.of(key), timeout)
+        else:
+            self._source = View(Path(where))
 
     def bounds(self) -> Bounds:
         """What the replica holds."""

@@ -121,6 +121,8 @@ class Store:
                 with disk.reading() as view:
                     found = disk.meta(view)
                     last = self._last_note(disk, view)
+                    with view.cursor(db=disk.blocks) as cursor:
+                        self._oldest = Position.unpacked(bytes(cursor.key())) if cursor.first() else None
             except LogError as error:
                 raise StorageProblem(str(error)) from error
         if found is not None and found.node != self.node:
@@ -145,6 +147,16 @@ class Store:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    @property
+    def oldest(self) -> Position | None:
+        """The first entry that is kept."""
+        return self._oldest
+
+    @property
+    def ages(self) -> bool:
+        """Whether entries go when they are old, even if nothing comes."""
+        return self._most_age_us is not None
 
     @property
     def head(self) -> Position | None:
@@ -271,6 +283,7 @@ class Store:
                 key = cursor.key()
                 self._tails = [tail for tail in self._tails if tail.first != key]
                 cursor.delete()
+            self._oldest = Position.unpacked(bytes(cursor.key())) if cursor.first() else None
         if trimmed:
             self._forget_configurations(disk, transaction)
             disk.forget_dead_readers()

@@ -27,6 +27,13 @@ IP_AND_UDP_HEADERS = 48
 """Bytes of a frame that are not payload: 40 of IPv6 and 8 of UDP. IPv4 needs 20 less."""
 
 
+ALLOW = (
+    "name a group key (key = FILE; `ordercast keygen` makes one), or write insecure = true if you trust "
+    "everyone on that network"
+)
+LEVELS = ("debug", "info", "warning", "error")
+
+
 class Place(NamedTuple):
     """Where a node listens."""
 
@@ -103,8 +110,26 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     metrics: str | None = None
     """Serve Prometheus metrics over HTTP at this address, as in "127.0.0.1:9464". Not set: no metrics."""
 
-    log: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important messages that `ordercast node` still logs."""
+    log: Path | None = None
+    """Directory of the node's ordered log: everything that it delivers, kept durably in the one order, for
+    `ordercast log` and for Spark. Each node needs its own, and `data` beside it. Not set: no log."""
+
+    log_listen: str | None = None
+    """Where the log is read over TCP, as in "0.0.0.0:4805"; port 0 takes any. Not set: any free port of
+    127.0.0.1. `ordercast status` shows it."""
+
+    log_bytes: int = 8 * 1024**3
+    """Bytes of the log that are kept: when there are more, the oldest entries go."""
+
+    log_age: float | None = None
+    """Seconds for which entries of the log are kept. Not set: as long as `log_bytes` allows."""
+
+    log_sync: bool = True
+    """Entries are on the disk itself before anybody can read them, so that they survive a loss of power. If
+    false, they survive the end of the process, and the disk has less to do."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important messages that `ordercast node` writes about what it does."""
 
     send_buffer: int = 1024 * 1024
     """Bytes that the application has sent and the node has not yet broadcast. When it is full, sending
@@ -159,20 +184,26 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         self._check_that_others_can_be_reached(place)
         return place
 
+    def log_place(self, sealed: bool) -> tuple[str, int]:
+        """Where to serve the log, if that is allowed: without a key from this machine only."""
+        host, port = parse_address(self.log_listen or "127.0.0.1:0")
+        if not (sealed or self.insecure or is_loopback(host)):
+            raise ConfigProblem(
+                f"log_listen is {self.log_listen!r}, where other machines could read the log, since the node "
+                f"has no key: {ALLOW}, or listen on 127.0.0.1"
+            )
+        return host, port
+
     def _check_that_nobody_else_is_reached(self, place: Place) -> None:
-        allow = (
-            "name a group key (key = FILE; `ordercast keygen` makes one), or write insecure = true if you "
-            "trust everyone on that network"
-        )
         if not is_loopback(place.host):
             raise ConfigProblem(
                 f"listen is {self.listen!r}, where other machines could read and forge messages, since the "
-                f"node has no key: {allow}, or listen on 127.0.0.1"
+                f"node has no key: {ALLOW}, or listen on 127.0.0.1"
             )
         if self.multicast is not None and not (self.interface and is_loopback(self.interface)):
             raise ConfigProblem(
                 f"multicast is {self.multicast!r}, which other machines can read and forge, since the node "
-                f"has no key: {allow}"
+                f"has no key: {ALLOW}"
             )
 
     def _check_that_others_can_be_reached(self, place: Place) -> None:
@@ -221,6 +252,13 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             _check_listen(self.listen)
         if self.metrics is not None:
             _check_address("metrics", self.metrics, least=0)
+        if self.log_listen is not None:
+            _check_address("log_listen", self.log_listen, least=0)
+        if str(self.log) in LEVELS:
+            raise ConfigProblem(
+                f"log is {str(self.log)!r}: it is the directory of the ordered log; for how much the node "
+                "says write log_level"
+            )
         if self.multicast is not None:
             _check_multicast(self.multicast)
         elif self.interface is not None:
@@ -233,6 +271,8 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("id", 1, MAX_NODE_ID),
     ("trace_rows", 1_000, 100_000_000),
     ("trace_files", 2, 1_000_000),
+    ("log_bytes", 1024 * 1024, 2**45),
+    ("log_age", 1.0, math.inf),
     ("send_buffer", 4_096, 2**32),
     ("receive_buffer", 65_536, 2**40),
     ("evict_after", 0.1, math.inf),
@@ -250,6 +290,9 @@ EXAMPLES: Mapping[str, object] = {
     "key": "group.key",
     "trace": "trace",
     "metrics": "127.0.0.1:9464",
+    "log": "/var/lib/ordercast-log",
+    "log_listen": "0.0.0.0:4805",
+    "log_age": 604_800.0,
     "evict_after": 5.0,
 }
 """What to write where nothing is the default."""
@@ -285,8 +328,8 @@ def parse(text: str, directory: Path = Path()) -> NodeConfig:
     if settings is not None:
         told["protocol_settings"] = settings
     check_names(told)
-    for name in ("data", "key", "trace"):
-        if isinstance(told.get(name), str):
+    for name in ("data", "key", "trace", "log"):
+        if isinstance(told.get(name), str) and told[name] not in LEVELS:
             told[name] = directory / Path(told[name]).expanduser()
     return NodeConfig(**told)
 

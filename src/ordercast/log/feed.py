@@ -1,0 +1,218 @@
+"""From a node's event loop to its log: what is delivered waits until it is final, then it is written.
+
+Nothing happens here per message but its bytes being counted. A few times a second what has become final is
+handed to a thread, which writes it as one transaction; what comes meanwhile waits for the next one. If it
+waits in heaps, because the disk is slow, the node brakes: the group is slowed down, memory is not filled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from ordercast.core.identity import Batch, Configuration, ConfigurationId
+from ordercast.errors import StorageProblem
+from ordercast.log.position import Position
+from ordercast.log.store import Delivered, Installed, Store
+
+LOG = logging.getLogger("ordercast")
+
+TICK_S = 0.02
+"""How often the log is written, while there is something to write or to wait for."""
+WAITING_BYTES = 16 * 1024 * 1024
+"""What may wait for the disk before the node brakes."""
+TRIM_S = 5.0
+"""How often a log that is not written is looked through for entries that are too old."""
+_OVERHEAD = 64
+"""What an entry counts for beside its bytes."""
+
+Final = tuple[ConfigurationId, int] | None
+
+
+class Feed:
+    """What a node has delivered and not written yet."""
+
+    def __init__(
+        self,
+        store: Store,
+        final: Callable[[], Final],
+        brake: Callable[[], None],
+        failed: Callable[[StorageProblem], None],
+    ) -> None:
+        """`final` is the machine's; `brake` is called when `braking` changes; `failed` ends the node."""
+        self._store = store
+        self._final = final
+        self._brake = brake
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, "ordercast-log")
+        self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self._waiting: deque[tuple[Delivered | Installed, int]] = deque()
+        """Not final yet, each with its size."""
+        self._configuration: ConfigurationId | None = None
+        """The one that the first of them was delivered in."""
+        self._ready: list[Delivered | Installed] = []
+        self._ready_bytes = 0
+        self._writing: asyncio.Future[None] | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._trimming: asyncio.TimerHandle | None = None
+        self._first_of_life = True
+        self._ended = False
+        self._told = self._settled = 0
+        """How many entries came, and how many of them are written, or given up."""
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self.braking = False
+
+    def start(self) -> None:
+        """Look after the log even when nothing is delivered."""
+        if self._store.ages:
+            self._trimming = self._loop.call_later(TRIM_S, self._trim)
+
+    # --- what the node tells --------------------------------------------------------------------
+
+    def deliver(self, batch: Batch) -> None:
+        """Messages, in order."""
+        payloads = batch.payloads
+        size = sum(map(len, payloads)) + _OVERHEAD * len(payloads)
+        self._waiting.append((Delivered(self._now_us(), batch), size))
+        self._told += 1
+        if self._ticking is None:
+            self._tick_soon()
+
+    def install(self, configuration: Configuration) -> None:
+        """A configuration, in its place among the messages."""
+        self._waiting.append((Installed(self._now_us(), configuration, self._first_of_life), _OVERHEAD))
+        self._first_of_life = False
+        self._told += 1
+        if self._ticking is None:
+            self._tick_soon()
+
+    def life_over(self) -> None:
+        """The machine has ended this life, and another one follows: what did not become final never will."""
+        self._take_final()
+        self._settled += len(self._waiting)
+        self._waiting.clear()
+        self._first_of_life = True
+
+    def _now_us(self) -> int:
+        return time.monotonic_ns() // 1000 + self._offset_us
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def _tick_soon(self) -> None:
+        if not self._ended:
+            self._ticking = self._loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = None
+        self._take_final()
+        if self._writing is None and self._ready:
+            self._write()
+        if not self.braking and self._ready_bytes > WAITING_BYTES:
+            self._set_braking(True)
+        if self._waiting or self._ready or self._writing is not None:
+            self._tick_soon()
+
+    def _take_final(self) -> None:
+        """What has become final is ready to be written."""
+        final = self._final()
+        waiting = self._waiting
+        if final is None or not waiting:
+            return
+        configuration = self._configuration
+        while waiting:
+            entry, size = waiting[0]
+            if isinstance(entry, Installed):
+                here = (entry.configuration.id, 0)
+            else:
+                assert configuration is not None, "messages are delivered in a configuration"
+                here = (configuration, entry.batch.seq)
+            if here > final:
+                break
+            configuration = here[0]
+            waiting.popleft()
+            self._ready.append(entry)
+            self._ready_bytes += size
+        self._configuration = configuration
+
+    def _write(self) -> None:
+        entries, self._ready, self._ready_bytes = self._ready, [], 0
+        self._writing = self._loop.run_in_executor(self._thread, self._store.append, entries)
+        self._writing.add_done_callback(lambda writing: self._written(writing, len(entries)))
+
+    def _written(self, writing: asyncio.Future[None], count: int) -> None:
+        self._writing = None
+        error = writing.exception()
+        if error is not None:
+            self._ended = True
+            problem = error if isinstance(error, StorageProblem) else _defect(error)
+            self._loop.call_soon(self._failed, problem)
+            return
+        self._settled += count
+        while self._waiters and self._waiters[0][0] <= self._settled:
+            _, waiter = self._waiters.pop(0)
+            if not waiter.done():
+                waiter.set_result(None)
+        if self.braking and self._ready_bytes * 2 < WAITING_BYTES:
+            self._set_braking(False)
+
+    def _set_braking(self, on: bool) -> None:
+        if on:
+            LOG.warning(
+                "the log is not written as fast as messages come: %d bytes wait, and all are slowed down",
+                self._ready_bytes,
+            )
+        self.braking = on
+        self._brake()
+
+    def _trim(self) -> None:
+        if not self._ended:
+            if self._writing is None and not self._ready:
+                self._write()
+            self._trimming = self._loop.call_later(TRIM_S, self._trim)
+
+    async def kept(self) -> None:
+        """Wait until everything that was delivered so far is written."""
+        if self._settled < self._told:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._waiters.append((self._told, waiter))
+            await waiter
+
+    # --- the end --------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Write what is final, and let go of the log."""
+        for timer in (self._ticking, self._trimming):
+            if timer is not None:
+                timer.cancel()
+        try:
+            while self._writing is not None:
+                await asyncio.wait((self._writing,))
+                await asyncio.sleep(0)  # until `_written` has been called
+            if not self._ended:
+                self._ended = True
+                self._take_final()
+                await self._loop.run_in_executor(self._thread, self._store.append, self._ready)
+        finally:
+            self._ended = True
+            for _, waiter in self._waiters:
+                waiter.cancel()
+            await self._loop.run_in_executor(None, self._thread.shutdown)
+            self._store.close()
+
+    @property
+    def position(self) -> Position | None:
+        """The last entry that was written."""
+        return self._store.head
+
+
+def _defect(error: BaseException) -> StorageProblem:
+    LOG.critical("the log stops: a defect in ordercast", exc_info=error)
+    return StorageProblem(
+        f"the log cannot be written ({error!r}), and the node stops, because its log would have a hole: this "
+        "is a defect in ordercast, please report it"
+    )

@@ -1,0 +1,246 @@
+"""A node's log over TCP: clients ask what it holds, and for ranges of it.
+
+Blocks are sent as they are stored, one at a time: a connection takes up the memory of a block or two, however
+much is asked for and however slowly it is read. What has to be read from the disk or sealed is done in a
+thread. Garbage on the port is counted, and ends the connection that it came by and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ordercast.errors import AddressProblem, LogError, OrdercastError
+from ordercast.log import wire
+from ordercast.log.position import Position
+from ordercast.log.view import Piece, View
+from ordercast.log.wire import Frames, Malformed
+from ordercast.runtime.config import format_address
+from ordercast.runtime.keys import Keyring
+
+LOG = logging.getLogger("ordercast")
+
+GREETING_S = 5.0
+"""How long a client may take to greet."""
+STALLED_S = 600.0
+"""A client that takes nothing for so long of what it asked for is cut off."""
+MOST_CONNECTIONS = 256
+_BUFFERED = 1024 * 1024
+
+
+class Line:
+    """A connection to a client that has greeted."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frames: Frames) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.frames = frames
+
+    async def receive(self) -> tuple[dict[str, Any], bytes] | None:
+        """What it says next; None when it has gone."""
+        try:
+            (length,) = wire.LENGTH.unpack(await self._reader.readexactly(wire.LENGTH.size))
+            if length > wire.MOST_REQUEST:
+                raise Malformed("frame too large")
+            header, body = self.frames.taken(await self._reader.readexactly(length))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        return header, bytes(body)
+
+    async def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """Tell it something."""
+        await self.write(self.frames.made(header, body))
+
+    async def write(self, frame: bytes) -> None:
+        """Send a frame that was made; waits while much is on its way."""
+        self._writer.write(frame)
+        async with asyncio.timeout(STALLED_S):
+            await self._writer.drain()
+
+
+Handler: TypeAlias = Callable[[Line, dict[str, Any]], Awaitable[None]]
+"""Serves what a client wishes, and may go on listening to it."""
+
+
+class After(msgspec.Struct, forbid_unknown_fields=True):
+    """A wish for the end of a range."""
+
+    rows: int
+    start: Position | None = None
+
+
+class Read(msgspec.Struct, forbid_unknown_fields=True):
+    """A wish for the entries of a range."""
+
+    end: Position
+    start: Position | None = None
+    group: str | None = None
+
+
+class Service:
+    """Serves the log in a directory."""
+
+    def __init__(
+        self,
+        path: Path,
+        keyring: Callable[[], Keyring | None],
+        handlers: Mapping[str, Handler] | None = None,
+    ) -> None:
+        """`keyring` is asked for each connection; `handlers`: what else can be wished for, by name."""
+        self._path = path
+        self._keyring = keyring
+        self._handlers: dict[str, Handler] = {
+            "bounds": self._bounds,
+            "after": self._after,
+            "read": self._read,
+            **(handlers or {}),
+        }
+        self._server: asyncio.Server | None = None
+        self._view: View | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self.drops: Counter[str] = Counter()
+        """Connections that ended because of what came by them, by reason."""
+        self.address = ""
+
+    @property
+    def connections(self) -> int:
+        """How many clients there are."""
+        return len(self._connections)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen."""
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port, limit=_BUFFERED)
+        except OSError as error:
+            raise AddressProblem(
+                f"the log cannot be served at {format_address(host, port)}: {error.strerror or error}; "
+                "choose another address for log_listen"
+            ) from error
+        self.address = format_address(*self._server.sockets[0].getsockname()[:2])
+
+    async def close(self) -> None:
+        """Serve no more."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        await server.wait_closed()
+        if self._view is not None:
+            self._view.close()
+
+    # --- connections ----------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        writer.transport.set_write_buffer_limits(_BUFFERED)
+        try:
+            line = await self._greeted(reader, writer)
+            while line is not None and (said := await line.receive()) is not None:
+                await self._answer(line, said[0])
+        except Malformed as error:
+            self.drops[str(error)] += 1
+        except TimeoutError:
+            self.drops["stalled"] += 1
+        except ConnectionError:
+            pass  # it has gone
+        except asyncio.CancelledError:
+            pass  # closing
+        except Exception:
+            self.drops["defect"] += 1
+            LOG.critical("a connection to the log ends: a defect in ordercast", exc_info=True)
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _greeted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Line | None:
+        """Agree on keys; None if that is not possible, and the client was told why."""
+        try:
+            async with asyncio.timeout(GREETING_S):
+                head = await reader.readexactly(wire.GREETING_SIZE)
+                has_keys, client, count = wire.read_greeting(head)
+                ids = wire.read_key_ids(await reader.readexactly(4 * count))
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                raise Malformed("not a client of the log") from None
+            return None
+        keyring, own = self._keyring(), wire.new_nonce()
+        refusal, chosen = _choice(keyring, has_keys, ids)
+        busy = len(self._connections) > MOST_CONNECTIONS
+        if busy:
+            refusal = f"{MOST_CONNECTIONS} clients read it already: close some, or ask another replica"
+        if refusal:
+            self.drops["busy" if busy else "refused"] += 1
+            writer.write(wire.answer(own, refusal=refusal, busy=busy))
+            await writer.drain()
+            return None
+        if keyring is None or chosen is None:
+            writer.write(wire.answer(own))
+            return Line(reader, writer, Frames())
+        writer.write(wire.answer(own, chosen))
+        key = keyring.keys[keyring.ids.index(chosen)]
+        return Line(reader, writer, Frames.sealed(key, client, own, serving=True))
+
+    async def _answer(self, line: Line, wish: dict[str, Any]) -> None:
+        name = wish.pop("op", None)
+        handler = self._handlers.get(name) if isinstance(name, str) else None
+        try:
+            if handler is None:
+                raise LogError(f"a log service does not know {name!r}: use the same version on both sides")
+            await handler(line, wish)
+        except msgspec.ValidationError as error:
+            raise Malformed("malformed wish") from error
+        except OrdercastError as error:
+            await line.send({"error": type(error).__name__, "message": str(error)})
+
+    # --- what can be wished for -----------------------------------------------------------------
+
+    async def _opened(self) -> View:
+        if self._view is None:
+            self._view = await asyncio.to_thread(View, self._path)
+        return self._view
+
+    async def _bounds(self, line: Line, wish: dict[str, Any]) -> None:
+        view = await self._opened()
+        await line.send({"bounds": await asyncio.to_thread(view.bounds)})
+
+    async def _after(self, line: Line, wish: dict[str, Any]) -> None:
+        asked = msgspec.convert(wish, After)
+        view = await self._opened()
+        await line.send({"end": await asyncio.to_thread(view.after, asked.start, asked.rows)})
+
+    async def _read(self, line: Line, wish: dict[str, Any]) -> None:
+        """One block after the other, and a word at the end."""
+        asked = msgspec.convert(wish, Read)
+        view = await self._opened()
+        pieces = await asyncio.to_thread(view.pieces, asked.start, asked.end, asked.group)
+        while (frame := await asyncio.to_thread(_next_frame, line.frames, pieces)) is not None:
+            await line.write(frame)
+        await line.send({"done": True})
+
+
+def _next_frame(frames: Frames, pieces: Iterator[Piece]) -> bytes | None:
+    piece = next(pieces, None)
+    return None if piece is None else frames.made({"rows": (piece.begin, piece.end)}, piece.block)
+
+
+def _choice(keyring: Keyring | None, has_keys: bool, ids: list[int]) -> tuple[str, int | None]:
+    """Which key to use; or a sentence on why there is none."""
+    if keyring is None:
+        return ("the node has no group key: leave the key out to read its log" if has_keys else ""), None
+    if not has_keys:
+        return "the log is sealed: give the group key, as the node has it", None
+    for known in keyring.ids:
+        if known in ids:
+            return "", known
+    return "the node has another group key: give the one that it has", None
