@@ -65,7 +65,11 @@ def run(
         if not fresh:
             for surprise in lab.surprises():
                 ASIDE.print(f"[yellow]note:[/] {escape(surprise)}", soft_wrap=True)
-        carried, reported = _carry_out(lab, master, traces, fresh)
+        try:
+            carried, reported = _carry_out(lab, master, traces, fresh)
+        except KeyboardInterrupt:
+            ASIDE.print(f"interrupted; what was done is kept in {lab.store.directory}: run it again to go on")
+            raise typer.Exit(Code.INTERRUPTED) from None
     failed = {run: lab.command(run) for run in carried.failed}
     if json:
         answer(_document(lab, carried, reported, failed))
@@ -86,16 +90,17 @@ def _carry_out(
     if fresh:
         lab.store.clear()
     with spark_session("lab", master or os.environ.get("ORDERCAST_MASTER") or MASTER) as spark:
-        with _progress(lab) as watch:
+        with _progress(lab, spark.sparkContext.defaultParallelism) as watch:
             carried = lab.run(spark, traces=traces, watch=watch)
         whole = carried.asked > len(carried.failed)
         return carried, lab.report(spark) if whole else None
 
 
 @contextmanager
-def _progress(lab: Laboratory) -> Iterator[Watch]:
+def _progress(lab: Laboratory, processors: int) -> Iterator[Watch]:
     """Runs done, and the time left by what the others are expected to cost."""
-    pending, cost = len(lab.pending()), max(lab.cost(), 1e-9)
+    pending = lab.pending()
+    cost = max(lab.cost(pending), 1e-9)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -105,18 +110,19 @@ def _progress(lab: Laboratory) -> Iterator[Watch]:
     )
     began = time.monotonic()
     with Progress(*columns, console=ASIDE, transient=True, disable=not ASIDE.is_terminal) as progress:
-        bar = progress.add_task(lab.experiment.name, total=cost, runs=0, asked=pending, left="")
+        bar = progress.add_task(lab.experiment.name, total=cost, runs=0, asked=len(pending), left="")
 
         def watch(runs: int, done: float) -> None:
-            progress.update(bar, completed=done, runs=runs, left=_left(time.monotonic() - began, done / cost))
+            progress.update(
+                bar, completed=done, runs=runs, left=_left(time.monotonic() - began, done, cost, processors)
+            )
 
         yield watch
 
 
-def _left(elapsed_s: float, share: float) -> str:
-    if share <= 0:
-        return ""
-    left_s = elapsed_s * (1 - share) / share
+def _left(elapsed_s: float, done: float, cost: float, processors: int) -> str:
+    """By what was done in the time so far; at first, by what is expected alone."""
+    left_s = elapsed_s * (cost - done) / done if done else max(0.0, cost / processors - elapsed_s)
     return f"about {left_s / 60:.0f} min left" if left_s >= 90 else f"about {left_s:.0f} s left"
 
 

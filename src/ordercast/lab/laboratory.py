@@ -145,9 +145,9 @@ class Laboratory:
         """Runs that are to be carried out."""
         return missing(self.store, self.runs)
 
-    def cost(self) -> float:
-        """Seconds of one processor that these are expected to take."""
-        return sum(method_of(run).cost(run) for run in self.pending())
+    def cost(self, runs: Sequence[Run]) -> float:
+        """Seconds of one processor that runs are expected to take."""
+        return sum(method_of(run).cost(run) for run in runs)
 
     def run(
         self,

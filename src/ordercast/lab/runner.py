@@ -67,6 +67,8 @@ def carry_out(
     began = time.perf_counter()
     store.prepare()
     wanted = missing(store, runs)
+    for mark in store.results.glob("*.begun"):  # of an earlier attempt that was killed as a whole
+        mark.unlink()
     if wanted:
         tasks = pack(wanted, _cost, spark.sparkContext.defaultParallelism)
         with _watching(store, tasks, watch):
