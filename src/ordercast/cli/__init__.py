@@ -42,8 +42,8 @@ class Commands(TyperGroup):
 class _Real(Commands):
     modules: ClassVar = {
         "demo": "group_demo",
-        **{name: name for name in ("node", "send", "listen", "status", "config", "keygen", "bench", "audit")},
-        "protocols": "protocols",
+        **{name: name for name in ("node", "send", "listen", "status", "log", "config", "keygen", "bench")},
+        **{name: name for name in ("audit", "protocols")},
     }
 
 

@@ -112,6 +112,7 @@ def shown(status: Status) -> Group:
         "protocol": f"{status['protocol']}{role}",
         **_configuration(status),
         **_figures(status),
+        **_log(status),
         **_troubles(status),
     }
     parts: list[Any] = [Text.from_markup(head), Text(), facts(rows)]
@@ -152,6 +153,19 @@ def _figures(status: Status) -> dict[str, str]:
         "waiting": f"{status['queued_bytes']:,} bytes to be sent, {status['unread_bytes']:,} to be read",
         "sent again": f"packets {status['retransmissions']:,.0f} times, "
         f"tokens {status['token_retransmissions']:,.0f} times",
+    }
+
+
+def _log(status: Status) -> dict[str, str]:
+    kept = status.get("log")
+    if kept is None:
+        return {}
+    slow = ", [yellow]and the disk does not keep up[/]" if kept["braking"] else ""
+    return {
+        "log": f"{kept['entries']:,} entries, {kept['bytes'] / 1e6:,.1f} MB{slow}",
+        "log in": escape(kept["directory"]),
+        "log holds": f"{kept['oldest'] or 'nothing'} to {kept['head'] or 'nothing'}",
+        "log at": f"{escape(kept['address'] or 'nowhere yet')}, {kept['clients']} clients",
     }
 
 

@@ -184,6 +184,11 @@ class Remote:
         header, _ = self._asked({"op": "after", "start": start, "rows": rows})
         return None if header["end"] is None else Position(*header["end"])
 
+    def before(self, end: Position, rows: int) -> Position | None:
+        """Where a range begins."""
+        header, _ = self._asked({"op": "before", "end": end, "rows": rows})
+        return None if header["start"] is None else Position(*header["start"])
+
     def read(
         self, start: Position | None, end: Position, group: str | None = None
     ) -> Iterator[pa.RecordBatch]:

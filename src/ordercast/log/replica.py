@@ -59,6 +59,10 @@ class Replica:
         """
         return self._source.after(start, rows)
 
+    def before(self, end: Position, rows: int) -> Position | None:
+        """The entry behind which the last `rows` entries up to `end` begin; None: with the oldest."""
+        return self._source.before(end, rows)
+
     def read(
         self, start: Position | None, end: Position, group: str | None = None
     ) -> Iterator[pa.RecordBatch]:

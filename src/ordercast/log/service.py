@@ -75,6 +75,13 @@ class After(msgspec.Struct, forbid_unknown_fields=True):
     start: Position | None = None
 
 
+class Before(msgspec.Struct, forbid_unknown_fields=True):
+    """A wish for the begin of a range."""
+
+    rows: int
+    end: Position
+
+
 class Read(msgspec.Struct, forbid_unknown_fields=True):
     """A wish for the entries of a range."""
 
@@ -98,6 +105,7 @@ class Service:
         self._handlers: dict[str, Handler] = {
             "bounds": self._bounds,
             "after": self._after,
+            "before": self._before,
             "read": self._read,
             **(handlers or {}),
         }
@@ -218,6 +226,11 @@ class Service:
         asked = msgspec.convert(wish, After)
         view = await self._opened()
         await line.send({"end": await asyncio.to_thread(view.after, asked.start, asked.rows)})
+
+    async def _before(self, line: Line, wish: dict[str, Any]) -> None:
+        asked = msgspec.convert(wish, Before)
+        view = await self._opened()
+        await line.send({"start": await asyncio.to_thread(view.before, asked.end, asked.rows)})
 
     async def _read(self, line: Line, wish: dict[str, Any]) -> None:
         """One block after the other, and a word at the end."""

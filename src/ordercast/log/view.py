@@ -141,6 +141,24 @@ class View:
                 end = head.last
         return end if end != start else None
 
+    def before(self, end: Position, rows: int) -> Position | None:
+        """The entry behind which the last `rows` entries up to `end` begin; None: with the oldest."""
+        disk = self.disk
+        with disk.reading() as view:
+            self._check_held(view, self._meta(view), end)
+            with view.cursor(db=disk.blocks) as cursor:
+                there = self._seek(cursor, end)
+                while there:
+                    head = head_of(cursor.value())
+                    held = self._rows_up_to(view, head, end) if head.last > end else head.rows
+                    if held > rows:
+                        return self._within(view, head, held - rows) if head.kind == MESSAGE else head.first
+                    if held == rows and cursor.prev():
+                        return head_of(cursor.value()).last
+                    rows -= held
+                    there = cursor.prev()
+        return None
+
     def _within(self, view: Any, head: Head, rows: int) -> Position:
         """The last of so many messages of a block."""
         block = Messages.decoded(bytes(view.get(head.first.packed, db=self.disk.blocks)))

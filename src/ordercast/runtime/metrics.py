@@ -135,6 +135,7 @@ def families(status: Status) -> Iterator[Metric]:
         drops.add_metric([reason], count)
     yield drops
     yield from _group(status)
+    yield from _log(status)
     yield from _others(status)
     buffers = GaugeMetricFamily(
         "ordercast_receive_buffer_bytes", "Of the kernel: asked for and granted.", labels=["which"]
@@ -157,6 +158,23 @@ def _group(status: Status) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "ordercast_configuration_seq", "Number of the configuration.", configuration["seq"]
         )
+
+
+def _log(status: Status) -> Iterator[Metric]:
+    kept = status.get("log")
+    if kept:
+        yield GaugeMetricFamily("ordercast_log_entries", "In the ordered log.", kept["entries"])
+        yield GaugeMetricFamily("ordercast_log_bytes", "Of the ordered log.", kept["bytes"])
+        yield GaugeMetricFamily("ordercast_log_clients", "Who read it over TCP.", kept["clients"])
+        yield GaugeMetricFamily(
+            "ordercast_log_braking", "Whether the disk does not keep up.", float(kept["braking"])
+        )
+        drops = CounterMetricFamily(
+            "ordercast_log_drops", "Connections to the log that were ended, by reason.", labels=["reason"]
+        )
+        for reason, count in kept["drops"].items():
+            drops.add_metric([reason], count)
+        yield drops
 
 
 def _others(status: Status) -> Iterator[Metric]:

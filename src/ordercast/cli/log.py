@@ -1,0 +1,217 @@
+"""``ordercast log``: what is in the ordered log of a node."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from ordercast.cli.member import KeyFile
+from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse, verdict
+from ordercast.errors import NotYet, OrdercastError
+from ordercast.log import Bounds, Position, Replica
+from ordercast.log.compare import compare
+
+LOOK_S = 0.2
+"""How often --follow asks for more."""
+AT_A_TIME = 10_000
+FAR = 100
+"""Among so many times as many entries as are to be shown those of one group are looked for."""
+LONGEST = 60
+"""Characters of a payload that are shown."""
+
+
+def log(
+    where: Annotated[str, typer.Argument(metavar="DIR|HOST:PORT", help="The log of a node, or its service.")],
+    begin: Annotated[
+        str | None, typer.Option("--from", metavar="POSITION", help="Show what comes after, as in 8.1/17/0.")
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many entries; without --from, the last.")
+    ] = 20,
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="Its messages, and changes of the configuration.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Show what comes, until interrupted.")] = False,
+    verify: Annotated[
+        str | None,
+        typer.Option(metavar="DIR|HOST:PORT", help="Compare with this replica, where both have entries."),
+    ] = None,
+    key: KeyFile = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long the node may take to answer.")
+    ] = 5.0,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: what the log holds, then an entry a line.")
+    ] = False,
+) -> None:
+    """Look at the ordered log of a node: what it holds, and its last entries.
+
+    The log of a node on this machine is read in its directory; any other from its log service, whose address
+    `ordercast status` shows, with the group key if there is one. Exit code 1 if replicas differ, 3 if a log
+    cannot be read.
+    """
+    try:
+        start = None if begin is None else Position.parse(begin)
+    except ValueError as error:
+        refuse(str(error))
+    try:
+        with Replica(where, _key(key), timeout) as replica:
+            if verify is not None:
+                with Replica(verify, _key(key), timeout) as other:
+                    _verify(replica, other, json)
+                return
+            _show(replica, start, rows, group, follow, json)
+    except OrdercastError as error:
+        ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(Code.BROKEN) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(Code.OK) from None
+
+
+def _key(key: Path | None) -> str | None:
+    return None if key is None else str(key)
+
+
+def _show(
+    replica: Replica, start: Position | None, rows: int, group: str | None, follow: bool, json: bool
+) -> None:
+    bounds = replica.bounds()
+    if json:
+        answer(_bounds(bounds))
+    else:
+        SAY.print(_facts(bounds), "")
+    entries, at = _entries(replica, bounds, start, rows, group)
+    _print(entries, json)
+    while follow:
+        try:
+            end = replica.after(at, AT_A_TIME)
+        except NotYet:  # it was ahead of what this replica has
+            end = None
+        if end is None:
+            time.sleep(LOOK_S)
+            continue
+        _print(list(_read(replica, at, end, group)), json, headless=True)
+        at = end
+
+
+def _entries(
+    replica: Replica, bounds: Bounds, start: Position | None, rows: int, group: str | None
+) -> tuple[list[dict[str, Any]], Position | None]:
+    """What is shown at first, and up to where that goes."""
+    if bounds.head is None:
+        return [], start
+    if start is None:
+        count = rows if group is None else FAR * rows
+        start = replica.before(bounds.head, count)
+        if start is not None and bounds.since is not None and start < bounds.since:
+            start = bounds.since
+        return list(_read(replica, start, bounds.head, group))[-rows:], bounds.head
+    shown: list[dict[str, Any]] = []
+    while len(shown) < rows and (end := replica.after(start, rows - len(shown))) is not None:
+        shown += _read(replica, start, end, group)
+        start = end
+    return shown, start
+
+
+def _read(
+    replica: Replica, start: Position | None, end: Position, group: str | None
+) -> Iterator[dict[str, Any]]:
+    for batch in replica.read(start, end, group):
+        yield from batch.to_pylist()
+
+
+# --- for people and programs --------------------------------------------------------------------
+
+
+def _bounds(bounds: Bounds) -> dict[str, Any]:
+    return {
+        name: str(value) if isinstance(value, Position) else value for name, value in bounds._asdict().items()
+    }
+
+
+def _facts(bounds: Bounds) -> Table:
+    rows = {
+        "log of": f"node {bounds.node}",
+        "entries": f"{bounds.entries:,}, {bounds.bytes / 1e6:,.1f} MB",
+        "oldest": str(bounds.oldest or "nothing yet"),
+        "head": str(bounds.head or "nothing yet"),
+    }
+    if bounds.since != bounds.oldest:
+        rows["without a gap"] = f"since {bounds.since}"
+    return facts(rows)
+
+
+def _print(entries: list[dict[str, Any]], json: bool, headless: bool = False) -> None:
+    if json:
+        for entry in entries:
+            answer(_document(entry))
+        return
+    if not entries:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bright_black", show_header=not headless)
+    for name in ("position", "time", "sender", "group", "guarantee", "entry"):
+        table.add_column(name, justify="right" if name == "sender" else "left", no_wrap=name != "entry")
+    for entry in entries:
+        table.add_row(*_row(entry))
+    SAY.print(table)
+
+
+def _position(entry: dict[str, Any]) -> str:
+    return str(Position(entry["config_seq"], entry["config_rep"], entry["seq"], entry["slot"]))
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    when = datetime.fromtimestamp(entry["time_us"] / 1e6).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    if entry["kind"] != "message":
+        members = ", ".join(map(str, entry["members"]))
+        return _position(entry), when, "", "", "", f"[cyan]{entry['kind']} configuration: {members}[/]"
+    text = entry["payload"][: 4 * LONGEST].decode(errors="backslashreplace")
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST - 1]}…"
+    return (
+        _position(entry),
+        when,
+        str(entry["sender"]),
+        escape(entry["group"]),
+        entry["guarantee"],
+        escape(text),
+    )
+
+
+def _document(entry: dict[str, Any]) -> dict[str, Any]:
+    names = ("kind", "sender", "group", "guarantee", "time_us", "members")
+    document = {name: entry[name] for name in names if entry[name] is not None}
+    payload = entry["payload"]
+    if payload is not None:
+        try:
+            document["payload"] = payload.decode()
+        except UnicodeDecodeError:
+            document["payload_base64"] = base64.b64encode(payload).decode()
+    return {"position": _position(entry), **document}
+
+
+def _verify(one: Replica, other: Replica, json: bool) -> None:
+    found = compare(one, other)
+    if json:
+        answer(
+            {
+                "equal": found.equal,
+                "entries": found.entries,
+                "begin": str(found.begin),
+                "end": str(found.end),
+                "differs_after": None if found.differs_after is None else str(found.differs_after),
+            }
+        )
+    else:
+        SAY.print(verdict(found.equal, found.sentence))
+    if not found.equal:
+        raise typer.Exit(Code.FAILED)
