@@ -156,9 +156,9 @@ def test_a_journal_that_goes_away_while_the_trace_is_read_had_nothing_to_tell(
     journal = Journal(tmp_path, "r", 1, 0)
     journal.append(rows_of(10))
     journal.close()
-    there = reader._files(tmp_path)
+    there = reader.trace_files(tmp_path)
     monkeypatch.setattr(
-        reader, "_files", lambda path: [*there, tmp_path / "r-0000000001-0000000000-000001.journal"]
+        reader, "trace_files", lambda path: [*there, tmp_path / "r-0000000001-0000000000-000001.journal"]
     )
     assert one_run(tmp_path) == rows_of(10)
     assert about_runs(tmp_path) == {}
@@ -334,14 +334,14 @@ def test_a_part_that_is_converted_while_it_is_read_is_read_once(
 ) -> None:
     from ordercast.trace import reader
 
-    listed = reader._files
+    listed = reader.trace_files
 
     def convert_after_looking(path: Path) -> list[Path]:
         files = listed(path)
         convert.convert(journal_file)
         return files
 
-    monkeypatch.setattr(reader, "_files", convert_after_looking)
+    monkeypatch.setattr(reader, "trace_files", convert_after_looking)
     assert one_run(journal_file.parent) == rows_of(30)
     assert not journal_file.exists()
 

@@ -74,6 +74,8 @@ class Report:
     promises: tuple[str, ...] = ()
     """The sets of properties that runs were judged by; most often one."""
     runs: int = 1
+    notes: tuple[str, ...] = ()
+    """What to know of how this came about, where it did not by looking at every row in turn."""
 
     @property
     def clean(self) -> bool:
@@ -89,6 +91,7 @@ class Report:
             "properties": dict(self.properties),
             "unchecked": list(self.unchecked),
             "violations": [violation.as_dict() for violation in self.violations],
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def of_run(self, run: str) -> Report:
@@ -103,6 +106,7 @@ def merge(reports: Iterable[Report]) -> Report:
     kept: dict[str, list[Violation]] = {}
     unchecked: dict[str, None] = {}
     promises: dict[str, None] = {}
+    notes: list[str] = []
     for report in reports:
         events += report.events
         runs += report.runs
@@ -112,8 +116,9 @@ def merge(reports: Iterable[Report]) -> Report:
             kept.setdefault(violation.property, []).append(violation)
         unchecked |= dict.fromkeys(report.unchecked)
         promises |= dict.fromkeys(report.promises)
+        notes += report.notes
     first = (violation for code in counts for violation in kept.get(code, ())[:KEPT])
-    return Report(events, counts, tuple(first), tuple(unchecked), tuple(sorted(promises)), runs)
+    return Report(events, counts, tuple(first), tuple(unchecked), tuple(sorted(promises)), runs, tuple(notes))
 
 
 # --- words -------------------------------------------------------------------------------------

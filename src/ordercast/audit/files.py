@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ordercast.audit.explain import Report, merge
+from ordercast.audit.findings import Findings
 from ordercast.audit.properties import PROMISES, Promises, audit, promised
 from ordercast.trace.reader import about_runs, read_runs
-from ordercast.trace.schema import About, Row, TraceError
+from ordercast.trace.schema import About, TraceError
 from ordercast.trace.trimmed import common_part
 
 
@@ -18,20 +19,25 @@ def audit_trace(path: Path, checks: Promises | None = None, *, trimmed: bool = F
     Without `checks` a run is judged by the set that its files name, or by what is found in it where they name
     none. Of a `trimmed` trace that part is judged which all nodes still have.
     """
-    return merge(_reports(path, checks, trimmed))
+    return merge(findings.report for findings in audited_runs(path, checks, trimmed=trimmed))
 
 
-def _reports(path: Path, checks: Promises | None, trimmed: bool) -> Iterator[Report]:
+def audited_runs(
+    path: Path, checks: Promises | None = None, *, trimmed: bool = False, shown: bool = False
+) -> Iterator[Findings]:
+    """The same run by run; with `shown`, each with the rows that matter."""
     about = about_runs(path) if checks is None else {}
     for run, rows in read_runs(path):
-        its = checks if checks is not None else _promised(run, about.get(run, {}), rows)
-        yield audit(common_part(rows) if trimmed else rows, None, its).of_run(run)
+        its = checks or promises_by_name(run, about.get(run, {})) or promised(rows)
+        judged = common_part(rows) if trimmed else rows
+        yield Findings.of(run, audit(judged, None, its), judged, shown=shown)
 
 
-def _promised(run: str, about: About, rows: list[Row]) -> Promises:
+def promises_by_name(run: str, about: About) -> Promises | None:
+    """The set that the files of a run name; None if they name none."""
     name = about.get("promises")
     if name is None:
-        return promised(rows)
+        return None
     if name not in PROMISES:
         raise TraceError(
             f"run {run!r} promises {name}, which is none of {', '.join(PROMISES)}: choose one with "

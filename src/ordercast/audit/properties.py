@@ -35,6 +35,7 @@ __all__ = [
     "audit",
     "audit_runs",
     "promised",
+    "unjudged",
 ]
 
 Check: TypeAlias = Callable[[Any], list[Violation]]
@@ -124,9 +125,14 @@ def audit(
         found = check(history)
         counts[code] = len(found)
         kept += found[:KEPT]
-    unchecked = tuple(code for code in _NEED_EXPECTATION if expectation is None and code in checks)
+    unchecked = unjudged(checks) if expectation is None else ()
     names = () if promises is None else (promises.name,)
     return Report(history.events, counts, tuple(kept), unchecked, names)
+
+
+def unjudged(checks: Mapping[str, Check]) -> tuple[str, ...]:
+    """Those of the properties that no trace tells about by itself."""
+    return tuple(code for code in _NEED_EXPECTATION if code in checks)
 
 
 def audit_runs(

@@ -31,24 +31,24 @@ def read_runs(path: Path) -> Iterator[tuple[str, list[Row]]]:
 
     The nodes may still be writing: what they had written when their files were opened is read.
     """
-    files = _files(path)
-    last = {run: file for file in files for run in _run_names(file)}
+    files = trace_files(path)
+    last = {run: file for file in files for run in run_names(file)}
     begun: dict[str, list[pa.Table]] = {}
     for file in files:
-        for run, table in _by_run(_read(file)):
+        for run, table in by_run(stored_table(file)):
             begun.setdefault(run, []).append(table)
         for run in [run for run in begun if last[run] == file]:
             tables = begun.pop(run)
             table = pa.concat_tables(tables)
-            yield run, _rows(table if len(tables) == 1 else table.sort_by(_IN_ORDER))
+            yield run, rows_of(table if len(tables) == 1 else table.sort_by(_IN_ORDER))
 
 
 def about_runs(path: Path) -> dict[str, dict[str, str]]:
     """What the files say of each run beside its rows: see `ordercast.trace.schema.About`."""
     known: dict[str, dict[str, str]] = {}
-    for file in _files(path):
+    for file in trace_files(path):
         about = _about(file)
-        for run in _run_names(file) if about else ():
+        for run in run_names(file) if about else ():
             its = known.setdefault(run, about)
             if its != about:
                 raise TraceError(
@@ -81,7 +81,8 @@ def _told(about: dict[str, str]) -> str:
     return ", ".join(f"{key} {value}" for key, value in about.items())
 
 
-def _files(path: Path) -> list[Path]:
+def trace_files(path: Path) -> list[Path]:
+    """The files of a trace, each part once, in the order in which they are read."""
     if not path.exists():
         raise TraceError(f"{path} does not exist: give the directory that holds the trace's Parquet files.")
     if path.is_file():
@@ -103,7 +104,7 @@ def _files(path: Path) -> list[Path]:
     )
 
 
-def _run_names(file: Path) -> list[str]:
+def run_names(file: Path) -> list[str]:
     """Check a file's columns and say whose rows it holds, without reading the rest of it."""
     if file.suffix == JOURNAL:
         try:
@@ -111,15 +112,25 @@ def _run_names(file: Path) -> list[str]:
                 return [] if journal.run is None else [journal.run]
         except FileNotFoundError:
             converted = _converted(file)
-            return [] if converted is None else _run_names(converted)
+            return [] if converted is None else run_names(converted)
         except OSError as error:
             raise _unreadable(file, error) from error
     try:
         with pq.ParquetFile(file) as parquet:
             _check_columns(file, parquet.schema_arrow)
-            names = pc.unique(parquet.read(["run"]).column("run"))
+            groups = [_runs_of_group(parquet, group) for group in range(parquet.num_row_groups)]
     except (pa.ArrowInvalid, OSError) as error:
         raise _not_parquet(file, error) from error
+    return list(dict.fromkeys(name for names in groups for name in names))
+
+
+def _runs_of_group(parquet: pq.ParquetFile, group: int) -> list[str]:
+    """Whose rows a row group holds: mostly one run's, as its statistics say."""
+    column = parquet.schema_arrow.get_field_index("run")
+    told = parquet.metadata.row_group(group).column(column).statistics
+    if told is not None and told.has_min_max and told.min == told.max and told.null_count == 0:
+        return [str(told.min)]
+    names = pc.unique(parquet.read_row_group(group, ["run"]).column("run"))
     return [str(name) for name in names.to_pylist()]
 
 
@@ -159,7 +170,8 @@ def _same_sort(found: pa.DataType, expected: pa.DataType) -> bool:
     return any(kind(found) for kind in lists) and _same_sort(found.value_type, expected.value_type)
 
 
-def _read(file: Path) -> pa.Table:
+def stored_table(file: Path) -> pa.Table:
+    """All rows of one file, with the schema's types."""
     table = _read_journal(file) if file.suffix == JOURNAL else _read_parquet(file)
     for event in pc.unique(table.column("event")).to_pylist():
         if event not in EVENTS:
@@ -224,7 +236,7 @@ def _not_parquet(file: Path, error: Exception) -> TraceError:
     )
 
 
-def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+def by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Cut a table into its runs, each in its own order of rows."""
     names = pc.unique(table.column("run")).to_pylist()
     if len(names) == 1:
@@ -238,7 +250,8 @@ def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         start += size
 
 
-def _rows(table: pa.Table) -> list[Row]:
+def rows_of(table: pa.Table) -> list[Row]:
+    """A table with the schema's columns, as rows."""
     columns: Iterable[Iterable[Any]] = (_values(column) for column in table.columns[1:])
     return list(zip(*columns, strict=False))  # not strict: a column of nulls is an endless repeat(None)
 

@@ -1,0 +1,70 @@
+"""What an audit found in one run, with the few rows that show it: what a page about it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import itemgetter
+
+from ordercast.audit.explain import Report, Violation
+from ordercast.trace.schema import Row
+
+SHOWN = 30
+"""Rows that are kept of what a violation is about."""
+
+EXPLAINED = 20
+"""Violations of a run of which such rows are kept."""
+
+CONTROL = ("install", "crash", "restart", "halt")
+"""Events that make up a node's configurations and lives."""
+
+_BY_TIME = itemgetter(3, 0, 2)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """One run, judged."""
+
+    run: str
+    report: Report
+    """Its violations name the run."""
+    control: tuple[Row, ...] = ()
+    """Every configuration that was installed, and every life's beginning and end."""
+    windows: tuple[tuple[Row, ...], ...] = ()
+    """For the first violations of the report, the smallest window of rows that shows each."""
+    how: str = "judged row by row"
+    """How the auditor came to it."""
+
+    @classmethod
+    def of(
+        cls, run: str, report: Report, rows: list[Row], *, shown: bool, how: str = "judged row by row"
+    ) -> Findings:
+        """With `shown`, pick from the rows that were judged what there is to show."""
+        report = report.of_run(run)
+        if not shown:
+            return cls(run, report, how=how)
+        control = tuple(sorted((row for row in rows if row[4] in CONTROL), key=_BY_TIME))
+        return cls(
+            run, report, control, tuple(window(rows, each) for each in report.violations[:EXPLAINED]), how
+        )
+
+
+def window(rows: Iterable[Row], violation: Violation) -> tuple[Row, ...]:
+    """The rows that a violation is about: of its messages, and of its configurations, at its nodes.
+
+    What happened to a message at its origin belongs to it, too.
+    """
+    nodes = {*violation.nodes, *(message.origin for message in violation.messages)}
+    messages = set(violation.messages)
+    configurations = set(violation.configurations)
+    told = [
+        row
+        for row in rows
+        if row[0] in nodes
+        and (
+            (row[4] in ("originate", "deliver") and row[9:12] in messages)
+            or (row[4] == "install" and row[5:7] in configurations)
+            or (row[4] in ("crash", "halt", "restart") and not messages)
+        )
+    ]
+    return tuple(sorted(told, key=_BY_TIME)[:SHOWN])

@@ -1,0 +1,231 @@
+"""The audit of a trace on Spark: certified by a few passes, and judged by the reference where it cannot be.
+
+Every run is laid out by its configurations (`skeleton`), and what a pass over the events says of each stay is
+held against what `rings` or `primary` ask for. A run about which nothing is in doubt is right, if the
+reference finds nothing in its tail. Any other is handed to the reference: as a whole, if it is of a size for
+that, so that the report is the reference's to the letter; otherwise those messages of it that are in doubt
+(`narrow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as fn
+
+from ordercast.audit.explain import Report, merge
+from ordercast.audit.findings import Findings
+from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY, Promises, audit, unjudged
+from ordercast.audit.spark import plans, primary, rings
+from ordercast.audit.spark.cut import from_common_point
+from ordercast.audit.spark.events import Events, open_events
+from ordercast.audit.spark.narrow import narrowed
+from ordercast.audit.spark.plans import RunKey
+from ordercast.audit.spark.rows import MOST_ROWS, in_batches, of_runs, rows_by_run
+from ordercast.audit.spark.skeleton import Run
+from ordercast.core.identity import ConfigurationId
+from ordercast.spark.progress import watched
+from ordercast.trace.schema import Row
+from ordercast.trace.trimmed import common_part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def audit_on_spark(
+    spark: SparkSession, path: Path, checks: Promises | None = None, *, trimmed: bool = False
+) -> Report:
+    """What `ordercast.audit.files.audit_trace` answers, for traces of any size."""
+    return merge(each.report for each in audited_on_spark(spark, path, checks, trimmed=trimmed))
+
+
+def audited_on_spark(
+    spark: SparkSession,
+    path: Path,
+    checks: Promises | None = None,
+    *,
+    trimmed: bool = False,
+    shown: bool = False,
+) -> Iterator[Findings]:
+    """The same run by run, as `ordercast.audit.files.audited_runs`."""
+    with open_events(spark, path) as events:
+        audit_ = _Audit(spark, events, trimmed=trimmed, shown=shown)
+        with watched(spark, "checking the trace"):
+            found = dict(audit_.judged(checks))
+        yield from (found[key] for key in events.runs if key in found)
+
+
+class _Audit:
+    """One audit, while it goes on."""
+
+    def __init__(self, spark: SparkSession, events: Events, *, trimmed: bool, shown: bool) -> None:
+        self._spark = spark
+        self._events = events
+        self._trimmed = trimmed
+        self._shown = shown
+
+    def judged(self, checks: Promises | None) -> Iterator[tuple[RunKey, Findings]]:
+        """Every run that has rows, in no order."""
+        promised = {key: checks or its for key, its in self._events.promised.items()}
+        self._find_out(promised)
+        for promises in (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY):
+            keys = [key for key, its in promised.items() if its is promises]
+            if not keys:
+                continue
+            table = self._events.table
+            its = table if len(keys) == len(promised) else of_runs(self._spark, table, keys)
+            yield from self._judge(its, promises)
+
+    def _find_out(self, promised: dict[RunKey, Promises | None]) -> None:
+        """Where no file says what was promised, look for what only Totem writes: see `promised`."""
+        unknown = [key for key, its in promised.items() if its is None]
+        if not unknown:
+            return
+        telling = fn.expr("config_kind <=> 'transitional' OR (event <=> 'originate' AND seq IS NOT NULL)")
+        table = of_runs(self._spark, self._events.table, unknown).where(telling)
+        totem = {row[0] for row in table.select("run_key").distinct().collect()}
+        for key in unknown:
+            promised[key] = EXTENDED_VIRTUAL_SYNCHRONY if key in totem else VIEW_SYNCHRONY
+
+    # --- one set of properties ------------------------------------------------------------------
+
+    def _judge(self, table: DataFrame, promises: Promises) -> Iterator[tuple[RunKey, Findings]]:
+        views = promises is VIEW_SYNCHRONY
+        whole = table
+        notes: dict[RunKey, str] = {}
+        if self._trimmed:
+            table, notes = from_common_point(self._spark, table, MOST_ROWS)
+        runs = self._laid_out(table, promises)
+        if self._trimmed:
+            for key, run in runs.items():
+                if key not in notes:
+                    run.doubt("its beginning is missing")
+        self._look(table, runs, views)
+        doubtful = {key: run for key, run in runs.items() if run.doubts}
+        for key, run in runs.items():
+            if key not in doubtful:
+                yield key, self._clean(run, notes.get(key))
+        small = {key: run.events for key, run in doubtful.items() if run.events <= MOST_ROWS}
+        for batch in in_batches(small):
+            rows = rows_by_run(of_runs(self._spark, whole if self._trimmed else table, batch))
+            for key in batch:
+                yield key, self._by_reference(runs[key], rows[runs[key].name])
+        for key, run in doubtful.items():
+            if key not in small:
+                yield key, self._in_part(table, run, views)
+
+    def _laid_out(self, table: DataFrame, promises: Promises) -> dict[RunKey, Run]:
+        control = rows_by_run(plans.control_rows(table))
+        spells: dict[RunKey, list[plans.Spell]] = {}
+        for spell in plans.spells(table, promises is VIEW_SYNCHRONY):
+            spells.setdefault(spell.run, []).append(spell)
+        names = self._events.runs
+        return {
+            key: Run(key, names[key], promises, control.get(names[key], []), its)
+            for key, its in spells.items()
+        }
+
+    def _look(self, table: DataFrame, runs: dict[RunKey, Run], views: bool) -> None:
+        """Find out what is in doubt about each run."""
+        self._find_disorder(table, runs, views)
+        for run in runs.values():
+            if views:
+                primary.look_at(run)
+            else:
+                rings.look_at(run)
+        if views:
+            limits = self._compare_views(table, runs)
+            self._judge_tails(table, runs, limits)
+        else:
+            self._compare_rings(table, runs)
+            self._judge_tails(table, runs, None)
+
+    def _find_disorder(self, table: DataFrame, runs: dict[RunKey, Run], views: bool) -> None:
+        stays = {spell.key: spell for run in runs.values() for spell in run.spells}
+        for found in plans.disorder(table, views):
+            spell = stays[found.key]
+            run = runs[spell.run]
+            run.disorder.append(found)
+            here = None
+            if spell.config_seq is not None and spell.config_rep is not None:
+                here = ConfigurationId(spell.config_seq, spell.config_rep)
+            run.doubt(f"node {spell.node} went back in its order", here)
+
+    def _compare_rings(self, table: DataFrame, runs: dict[RunKey, Run]) -> None:
+        wanted = {ring: cuts for run in _certain(runs) for ring, cuts in rings.boundaries(run).items()}
+        found = plans.buckets(self._spark, table, False, wanted)
+        for run in _certain(runs):
+            rings.compare(run, wanted, (bucket for bucket in found if bucket.ring[0] == run.key))
+
+    def _compare_views(self, table: DataFrame, runs: dict[RunKey, Run]) -> dict[plans.Sender, int]:
+        wanted = {ring: cuts for run in _certain(runs) for ring, cuts in primary.boundaries(run).items()}
+        found: dict[RunKey, list[plans.Bucket]] = {}
+        for bucket in plans.buckets(self._spark, table, True, wanted):
+            found.setdefault(bucket.ring[0], []).append(bucket)
+        senders = {run.key: primary.compare(run, wanted, found.get(run.key, ())) for run in _certain(runs)}
+        limits = {who: last for its in senders.values() for who, (last, _) in its.items()}
+        originated = plans.originated(self._spark, table, limits)
+        for run in _certain(runs):
+            primary.compare_with_originations(run, senders[run.key], originated)
+        return limits
+
+    # --- tails ---------------------------------------------------------------------------------
+
+    def _judge_tails(
+        self, table: DataFrame, runs: dict[RunKey, Run], limits: dict[plans.Sender, int] | None
+    ) -> None:
+        """Let the reference look at what lies beyond the part that is certified."""
+        cuts = {run.ring(at): cut for run in _certain(runs) for at, cut in run.cuts.items()}
+        if not cuts:
+            return
+        if limits is None:
+            tails = plans.tails_of_rings(self._spark, table, cuts)
+        else:
+            tails = plans.tails_of_views(self._spark, table, cuts, limits)
+        tails = tails.persist()
+        try:
+            sizes = dict(tails.groupBy("run_key").count().collect())
+            for key in [key for key, size in sizes.items() if size > MOST_ROWS]:
+                runs[key].doubt("too much was in flight when its configurations ended", *runs[key].cuts)
+                del sizes[key]
+            for batch in in_batches(sizes):
+                found = rows_by_run(of_runs(self._spark, tails, batch) if len(sizes) > 1 else tails)
+                for key in batch:
+                    self._judge_tail(runs[key], found[runs[key].name])
+        finally:
+            tails.unpersist()
+
+    def _judge_tail(self, run: Run, rows: list[Row]) -> None:
+        report = audit([*run.control, *rows], None, run.promises)
+        for found in report.violations:
+            run.doubt(found.sentence, *found.configurations)
+        run.tail = len(rows)
+
+    # --- findings ------------------------------------------------------------------------------
+
+    def _clean(self, run: Run, note: str | None) -> Findings:
+        counts = dict.fromkeys(run.promises, 0)
+        notes = () if note is None else (note,)
+        report = Report(run.events, counts, (), unjudged(run.promises), (run.promises.name,), notes=notes)
+        how = f"certified, {run.tail} rows looked at" if run.tail else "certified"
+        return Findings.of(run.name, report, run.control, shown=self._shown, how=how)
+
+    def _by_reference(self, run: Run, rows: list[Row]) -> Findings:
+        judged = common_part(rows) if self._trimmed else rows
+        report = audit(judged, None, run.promises)
+        return Findings.of(run.name, report, judged, shown=self._shown, how="judged row by row")
+
+    def _in_part(self, table: DataFrame, run: Run, views: bool) -> Findings:
+        rows, note = narrowed(self._spark, table, run, views)
+        found = audit(rows, None, run.promises)
+        report = Report(
+            run.events, found.properties, found.violations, found.unchecked, found.promises, notes=(note,)
+        )
+        return Findings.of(run.name, report, rows, shown=self._shown, how="judged in part")
+
+
+def _certain(runs: dict[RunKey, Run]) -> Sequence[Run]:
+    """Those about which nothing is in doubt yet."""
+    return [run for run in runs.values() if not run.doubts]

@@ -1,0 +1,143 @@
+"""From a run that is too large for the reference to the messages of it that are in doubt.
+
+The run is *restricted* to some messages: all rows of these, and all installs and lives. That invents no
+violation, since every property speaks of what happened to messages that are named, and a restriction keeps
+their rows, their order at every node, and all configurations. It may lose some: counts are of what was found.
+
+The configurations in doubt are taken whole if they are small enough. Otherwise each one's order is cut into
+pieces, and in one pass every stay's fingerprint of each piece is held against what it should be: the pieces
+that differ, and those in which something goes back, are what is looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as fn
+
+from ordercast.audit.spark import plans
+from ordercast.audit.spark.plans import DELIVER, ORIGINATE
+from ordercast.audit.spark.rows import MOST_ROWS, of_runs, rows_by_run
+from ordercast.audit.spark.skeleton import Run
+from ordercast.core.identity import ConfigurationId
+from ordercast.trace.schema import Row
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PIECES = 4096
+"""Into how many pieces an order is cut."""
+
+MOST_MESSAGES = 5_000
+"""Messages that are picked out."""
+
+_MESSAGE = ("origin", "origin_incarnation", "number")
+
+
+def narrowed(spark: SparkSession, table: DataFrame, run: Run, views: bool) -> tuple[list[Row], str]:
+    """The rows of the restricted run, and a sentence that says so."""
+    its = of_runs(spark, table, [run.key]).where(fn.col("event").isin("deliver", "originate"))
+    doubtful = _configurations(run)
+    size = sum(
+        spell.rows
+        for spell in run.spells
+        if spell.event in (DELIVER, ORIGINATE) and (spell.config_seq, spell.config_rep) in doubtful
+    )
+    if size <= MOST_ROWS:
+        named = _of_any(its, doubtful)
+        what = "those of the configurations in doubt"
+    else:
+        named = _of_messages(spark, its, _suspects(spark, its, run, views, doubtful))
+        what = "those of the first messages in doubt"
+    rows = rows_by_run(named.limit(MOST_ROWS)).get(run.name, [])
+    note = (
+        f"run {run.name} is too large to be judged row by row: {len(rows):,} of its {run.events:,} rows "
+        f"were, {what} ({run.doubts[0].why}); there may be more violations than are counted"
+    )
+    return [*run.control, *rows], note
+
+
+def _configurations(run: Run) -> set[tuple[int, int]]:
+    """The configurations in doubt, and what follows a regular one at any node: all, if nobody can tell."""
+    named: set[ConfigurationId] = set()
+    for doubt in run.doubts:
+        if not doubt.configurations:
+            return {(seq, rep) for seq, rep in run.history.installs}
+        named |= doubt.configurations
+    for stay in run.history.all_stays():
+        if not stay.regular and stay.source in named:
+            named.add(stay.id)
+    return {(seq, rep) for seq, rep in named}
+
+
+def _of_any(rows: DataFrame, configurations: Iterable[tuple[int, int]]) -> DataFrame:
+    """Rows in, or of messages of, one of the configurations."""
+    clauses = [
+        f"({prefix}config_seq = {seq} AND {prefix}config_rep = {rep})"
+        for seq, rep in sorted(configurations)
+        for prefix in ("", "origin_")
+    ]
+    return rows.where(" OR ".join(clauses))
+
+
+def _suspects(
+    spark: SparkSession, rows: DataFrame, run: Run, views: bool, doubtful: set[tuple[int, int]]
+) -> DataFrame:
+    """The identities of the messages in the pieces that differ."""
+    highest = max((spell.highest or 0 for spell in run.spells), default=0)
+    width = highest // PIECES + 1
+    cut = plans.marked(rows, views).withColumn("piece", fn.expr(f"rank div {width}"))
+    cut = cut.join(fn.broadcast(_frame(spark, doubtful)), ["config_seq", "config_rep"])
+    keys = ("config_seq", "config_rep", "piece", "ev", "node", "incarnation")
+    prints = cut.groupBy(*keys).agg(
+        fn.count(fn.lit(1)), fn.expr("bit_xor(placed)"), fn.expr("max(bad)"), fn.max("rank")
+    )
+    pieces = _differing(run, prints.collect(), views)
+    pieces |= {
+        (spell.config_seq, spell.config_rep, rank // width)
+        for found in run.disorder
+        for spell in run.spells
+        if spell.key == found.key and spell.config_seq is not None and spell.config_rep is not None
+        for rank in (found.lowest, found.against)
+        if rank is not None
+    }
+    small = spark.createDataFrame(
+        sorted(pieces)[:PIECES] or [(0, 0, -1)], "config_seq bigint, config_rep int, piece bigint"
+    )
+    picked = cut.join(fn.broadcast(small), ["config_seq", "config_rep", "piece"])
+    return picked.select(*_MESSAGE).distinct().limit(MOST_MESSAGES)
+
+
+def _frame(spark: SparkSession, configurations: set[tuple[int, int]]) -> DataFrame:
+    return spark.createDataFrame(sorted(configurations), "config_seq bigint, config_rep int")
+
+
+def _differing(
+    run: Run, prints: Iterable[tuple[int, int, int, int, int, int, int, int, bool, int]], views: bool
+) -> set[tuple[int, int, int]]:
+    """Pieces of a configuration's order that are not everywhere what most have of them."""
+    told: dict[tuple[int, int, int], Counter[tuple[int, int]]] = {}
+    bad: set[tuple[int, int, int]] = set()
+    own: dict[tuple[int, int, int], list[int]] = {}
+    for seq, rep, piece, event, _, _, count, hashed, is_bad, _ in prints:
+        at = (seq, rep, -1 if piece is None else piece)
+        if is_bad:
+            bad.add(at)
+        if event == DELIVER:
+            told.setdefault(at, Counter())[count, hashed] += 1
+        else:
+            total = own.setdefault(at, [0, 0])
+            total[0] += count
+            total[1] ^= hashed
+    found = {at for at, each in told.items() if len(each) > 1}
+    if not views:
+        found |= {at for at, each in told.items() if [*next(iter(each))] != own.get(at)}
+        found |= {at for at in own if at not in told}
+    return found | bad
+
+
+def _of_messages(spark: SparkSession, rows: DataFrame, identities: DataFrame) -> DataFrame:
+    """All rows of these messages, wherever they are."""
+    return rows.join(fn.broadcast(identities), [*_MESSAGE], "left_semi")

@@ -1,0 +1,130 @@
+"""The certificate for runs of Totem: why a run that fits keeps all that extended virtual synchrony promises.
+
+Of a run the following is asked. All of it is read off the passes' few numbers:
+
+1. its configurations by themselves are right (the reference's own checks, over all installs); a node's
+   regular configurations rise over all its lives;
+2. every delivery and origination lies, by its step, in the stay that it names, lacks nothing, and says of its
+   message what its node could know (`plans._is_bad`);
+3. in every stay deliveries rise in rank; an origination's rank is above all that was delivered or originated
+   there before; numbers of originations rise over a life;
+4. for every regular stay: what it delivered has the fingerprint of what was *originated* in that
+   configuration up to the rank of its last delivery;
+5. transitional stays deliver only messages of the regular configuration before, beyond what their node had
+   delivered there, and beyond the configuration's *cut*: the rank up to which everybody who went on from it
+   had delivered;
+6. where anybody delivered a safe message, all members installed the configuration.
+
+What lies beyond the cuts, the *tail*, is judged by the reference, together with all configurations. It is
+little: what was in flight when rings broke, and nothing where none did.
+
+Why that is enough. By 3 and 4 every regular stay delivered a beginning of its configuration's order, each
+message once, as it was originated and where it was originated; by 3 identities and (up to the cut) places are
+unique. So nothing up to the cut breaks ``deliver-once``, ``deliver-originated``, ``deliver-place`` or
+``seq-unique``, nor ``gap-free`` in regular stays. With 1 and 5 every node's deliveries follow one order, by
+configuration and rank, which is ``total-order``.
+
+``causal``: in a tidy stay the only way to break it is an origination of a lower rank than something its node
+had delivered or originated before; by 3 there is none. So what precedes a message has a lower rank, and a
+beginning of the order has it.
+
+What was delivered up to the cut changes nothing of what the reference finds in the tail. Whoever owes
+anything has gone on, so it has the whole of that part: it is the same in every set compared by
+``virtual-synchrony``, and nothing of it is missing for ``self-delivery`` or ``safe`` (6 speaks of members
+that never came). In ``gap-free`` and ``causal`` a transitional stay is compared with messages behind its
+node's last regular delivery, all of them in the tail; causes within the cut are there. For ``global-order``:
+if the tail with the configurations has no cycle, it can be put in a row; insert each configuration's messages
+up to its cut right behind it, in order, and every node's order follows that row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ordercast.audit.history import Stay
+from ordercast.audit.membership import config_chain, config_consistent, config_member, config_unique
+from ordercast.audit.spark.plans import NOTHING, Bucket, Print, Ring, Witness
+from ordercast.audit.spark.skeleton import Run, added
+from ordercast.core.identity import ConfigurationId
+
+
+def look_at(run: Run) -> None:
+    """Conditions 1, 2, 5 and 6: whatever can be told without asking more of the trace."""
+    for check in (config_unique, config_member, config_chain, config_consistent):
+        for found in check(run.history):
+            run.doubt(found.sentence, *found.configurations)
+    for configuration, stays in run.regular.items():
+        _members_came(run, configuration, stays)
+    for stay in run.history.all_stays():
+        if not stay.regular and run.deliveries(stay) is not None:
+            _transitional(run, stay)
+
+
+def _members_came(run: Run, configuration: ConfigurationId, stays: Sequence[Stay]) -> None:
+    safe = any(spell.safe for stay in stays if (spell := run.deliveries(stay)) is not None)
+    if safe and not set(stays[0].members) <= {stay.node for stay in stays}:
+        run.doubt(
+            "a safe message was delivered in a configuration that not all members installed", configuration
+        )
+
+
+def _transitional(run: Run, stay: Stay) -> None:
+    spell, before = run.deliveries(stay), stay.previous
+    assert spell is not None, "it is asked for stays that delivered"
+    source = stay.source
+    if source is None or before is None:
+        run.doubt("a transitional configuration without a regular one before it delivered messages", stay.id)
+        return
+    lowest = NOTHING if spell.lowest is None else spell.lowest
+    claimed = {(spell.source_from, spell.rep_from), (spell.source_to, spell.rep_to)}
+    cut = run.certified_up_to(run.history.installs[source])
+    if claimed != {tuple(source)} or lowest <= cut or lowest <= run.last(before):
+        run.doubt("a transitional configuration delivered what does not belong there", source, stay.id)
+
+
+def boundaries(run: Run) -> dict[Ring, tuple[Witness, list[int]]]:
+    """Where the order of originations has to be cut for condition 4: stays that do not have all of it."""
+    wanted: dict[Ring, tuple[Witness, list[int]]] = {}
+    for configuration, stays in run.regular.items():
+        whole = added(spell.placed for spell in run.originations(configuration))
+        partial = {
+            run.last(stay)
+            for stay in stays
+            if (spell := run.deliveries(stay)) is not None and spell.placed != whole
+        }
+        cut = run.certified_up_to(stays)
+        highest = max((spell.highest or 0 for spell in run.originations(configuration)), default=NOTHING)
+        if cut < highest or _carried_over(run, configuration):
+            run.cuts[configuration] = cut
+        if partial:
+            wanted[run.ring(configuration)] = (None, sorted(partial))
+    return wanted
+
+
+def _carried_over(run: Run, configuration: ConfigurationId) -> bool:
+    """Whether messages of a configuration were delivered in a transitional one behind it."""
+    following = (stay.next for stay in run.history.installs[configuration])
+    return any(stay is not None and run.deliveries(stay) is not None for stay in following)
+
+
+def compare(run: Run, wanted: Mapping[Ring, tuple[Witness, Sequence[int]]], found: Iterable[Bucket]) -> None:
+    """Condition 4: every regular stay delivered what was originated, up to its last delivery."""
+    by_ring: dict[Ring, dict[int, Print]] = {}
+    for bucket in found:
+        its = by_ring.setdefault(bucket.ring, {})
+        its[bucket.bucket] = its.get(bucket.bucket, Print()) + bucket.placed
+    for configuration, stays in run.regular.items():
+        ring = run.ring(configuration)
+        whole = added(spell.placed for spell in run.originations(configuration))
+        _, cuts = wanted.get(ring, (None, ()))
+        pieces = by_ring.get(ring, {})
+        upto = {
+            rank: added(pieces.get(piece, Print()) for piece in range(at + 1)) for at, rank in enumerate(cuts)
+        }
+        for stay in stays:
+            spell = run.deliveries(stay)
+            if spell is not None and spell.placed not in (whole, upto.get(run.last(stay))):
+                run.doubt(
+                    f"node {stay.node} did not deliver a beginning of the configuration's order",
+                    configuration,
+                )

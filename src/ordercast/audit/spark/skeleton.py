@@ -1,0 +1,205 @@
+"""A run without its messages: who was where, and what each stay comes to.
+
+Configurations are few, so the driver has all of them, as the reference would: a `History` of the rows that
+are no message's. What the passes say of stays is laid over it, and whatever does not fit is a reason to let
+the reference judge the run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TypeAlias
+
+from ordercast.audit.history import Stay
+from ordercast.audit.properties import Promises
+from ordercast.audit.spark.plans import (
+    DELIVER,
+    NOTHING,
+    ORIGINATE,
+    REGULAR,
+    TRANSITIONAL,
+    UNKNOWN,
+    Disorder,
+    Print,
+    Ring,
+    RunKey,
+    Spell,
+)
+from ordercast.core.identity import ConfigurationId
+from ordercast.trace.schema import Row, TraceError
+
+_PASSED_OVER = "packet_sent"
+"""An event that says nothing of configurations: it stands for all rows of a life that are no install."""
+
+_KINDS = {"regular": REGULAR, "transitional": TRANSITIONAL}
+
+Place: TypeAlias = tuple[int, int, int, int, int]
+"""A stay by node, life, configuration and kind."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why a run is not certified as it is."""
+
+    why: str
+    configurations: frozenset[ConfigurationId] = frozenset()
+    """Those that it concerns; none: that cannot be told."""
+
+
+@dataclass
+class Run:
+    """A run, as far as the passes tell of it."""
+
+    key: RunKey
+    name: str
+    promises: Promises
+    control: list[Row]
+    spells: list[Spell]
+    doubts: list[Doubt] = field(default_factory=list)
+    delivered: dict[Place, Spell] = field(default_factory=dict)
+    """What was delivered in each stay in which something was."""
+    originated: dict[Place, Spell] = field(default_factory=dict)
+    disorder: list[Disorder] = field(default_factory=list)
+    tail: int = 0
+    """Rows beyond the certified part, at which the reference looked."""
+    cuts: dict[ConfigurationId, int] = field(default_factory=dict)
+    """Up to which rank the order of a regular configuration is certified, where more is to be looked at."""
+
+    def __post_init__(self) -> None:
+        self.events = sum(spell.rows for spell in self.spells)
+        self.history = self.promises.history([*self.control, *_beginnings(self.spells)])
+        self._lay_over()
+
+    def doubt(self, why: str, *configurations: ConfigurationId | None) -> None:
+        """Say why the run cannot be certified."""
+        known = frozenset(each for each in configurations if each is not None)
+        self.doubts.append(Doubt(why, known if len(known) == len(configurations) else frozenset()))
+
+    def ring(self, configuration: ConfigurationId) -> Ring:
+        """A configuration as the passes call it."""
+        return (self.key, configuration.seq, configuration.rep)
+
+    # --- stays ---------------------------------------------------------------------------------
+
+    def deliveries(self, stay: Stay) -> Spell | None:
+        """What was delivered in a stay."""
+        return self.delivered.get(place(stay))
+
+    def last(self, stay: Stay) -> int:
+        """The rank of the last message delivered in a stay; `NOTHING` if there is none."""
+        spell = self.deliveries(stay)
+        return NOTHING if spell is None or spell.highest is None else spell.highest
+
+    def originations(self, configuration: ConfigurationId) -> list[Spell]:
+        """What was originated in a configuration, node by node."""
+        return [
+            spell
+            for stay in self.history.installs.get(configuration, ())
+            if (spell := self.originated.get(place(stay))) is not None
+        ]
+
+    @property
+    def regular(self) -> dict[ConfigurationId, list[Stay]]:
+        """The regular configurations, each with its stays."""
+        return {each: stays for each, stays in self.history.installs.items() if stays[0].regular}
+
+    def certified_up_to(self, stays: Sequence[Stay]) -> int:
+        """The rank up to which all who went on from a configuration delivered its messages there.
+
+        Where nobody went on, nobody owes anything: then it is the last that anybody delivered.
+        """
+        left = [self.last(stay) for stay in stays if stay.next is not None]
+        return min(left) if left else max(map(self.last, stays), default=NOTHING)
+
+    # --- laying the passes' numbers over the stays -----------------------------------------------
+
+    def _lay_over(self) -> None:
+        bounds = _bounds(self.control)
+        if any(len(found) > 1 for found in bounds.values()):
+            twice = [ConfigurationId(at[2], at[3]) for at, found in bounds.items() if len(found) > 1]
+            self.doubt("a life installed a configuration more than once", *twice)
+        for spell in self.spells:
+            if spell.event == UNKNOWN:
+                raise TraceError(
+                    f"run {self.name!r} has rows with an unknown event, or without node, incarnation, step "
+                    "or time: audit it with --engine reference, which names the file."
+                )
+            if spell.event not in (DELIVER, ORIGINATE):
+                continue
+            at = (spell.node, spell.incarnation, spell.config_seq, spell.config_rep, spell.kind)
+            here = _configuration(spell)
+            if spell.bad:
+                self.doubt("rows lack a fact of their message, or contradict their place", here)
+            known = bounds.get(at)  # type: ignore[arg-type]
+            if known is None or not known[0][0] < spell.first_step or not spell.last_step < known[0][1]:
+                self.doubt("messages were delivered or originated outside the configuration they name", here)
+                continue
+            whose = self.delivered if spell.event == DELIVER else self.originated
+            whose[at] = spell  # type: ignore[index]
+        self._follow_lives()
+
+    def _follow_lives(self) -> None:
+        """Configurations rise at every node over all its lives, and numbers of messages in each life."""
+        for stays in self.history.stays.values():
+            highest: ConfigurationId | None = None
+            numbers: dict[int, int] = {}
+            for stay in stays:
+                if stay.regular:
+                    if highest is not None and stay.id <= highest:
+                        self.doubt("a node's configurations do not rise", highest, stay.id)
+                    highest = stay.id
+                own = self.originated.get(place(stay))
+                if own is None or own.first_number is None or own.last_number is None:
+                    continue
+                if own.first_number <= numbers.get(stay.incarnation, -1):
+                    self.doubt("a number was given to two messages", stay.id)
+                numbers[stay.incarnation] = own.last_number
+
+
+def place(stay: Stay) -> Place:
+    """A stay as the passes call it."""
+    return (stay.node, stay.incarnation, stay.id.seq, stay.id.rep, REGULAR if stay.regular else TRANSITIONAL)
+
+
+def added(prints: Iterable[Print]) -> Print:
+    """The fingerprint of several sets together."""
+    total = Print()
+    for each in prints:
+        total = total + each
+    return total
+
+
+def _configuration(spell: Spell) -> ConfigurationId | None:
+    if spell.config_seq is None or spell.config_rep is None:
+        return None
+    return ConfigurationId(spell.config_seq, spell.config_rep)
+
+
+def _beginnings(spells: Iterable[Spell]) -> list[Row]:
+    """For each life of a node a row where its rows begin: that it was there is all that it says."""
+    first: dict[tuple[int, int], int] = {}
+    for spell in spells:
+        if spell.node is not None and spell.incarnation is not None:
+            life = (spell.node, spell.incarnation)
+            first[life] = min(first.get(life, spell.first_step), spell.first_step)
+    nothing = (None,) * 15
+    return [(node, life, step, 0, _PASSED_OVER, *nothing) for (node, life), step in first.items()]
+
+
+def _bounds(control: Iterable[Row]) -> dict[Place, list[tuple[float, float]]]:
+    """Between which steps each stay lies: from its install to what next changes the node's state."""
+    by_life: defaultdict[tuple[int, int], list[Row]] = defaultdict(list)
+    for row in control:
+        by_life[row[0], row[1]].append(row)
+    bounds: defaultdict[Place, list[tuple[float, float]]] = defaultdict(list)
+    for (node, life), rows in by_life.items():
+        rows.sort(key=lambda row: row[2])
+        for row, following in zip(rows, [*rows[1:], None], strict=True):
+            kind = _KINDS.get(row[7] or "")
+            if row[4] == "install" and row[5] is not None and row[6] is not None and kind is not None:
+                end = inf if following is None else following[2]
+                bounds[node, life, row[5], row[6], kind].append((row[2], end))
+    return bounds
