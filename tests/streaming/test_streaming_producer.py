@@ -227,7 +227,7 @@ def test_what_the_group_never_takes_is_said() -> None:
         producer.write(ROWS[:1])
         connection = producer._connection
         assert isinstance(connection, FrailConnection)
-        connection.answers.append({"error": "a row of 9 bytes is too large"})
+        connection.answers.append({"error": "MessageTooLarge", "message": "a row of 9 bytes is too large"})
         with pytest.raises(Refused, match="too large"):
             producer.write(ROWS[1:2])
 

@@ -47,7 +47,7 @@ ASK_AGAIN_S = 1.0
 """What was asked in a configuration that ended is asked again after so long at the latest."""
 _CHUNK = 256
 """Rows handed over at a time: between them others may send."""
-_rows_of = msgspec.msgpack.Decoder(list[bytes]).decode
+_decode_rows = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class Line(Protocol):
@@ -68,6 +68,14 @@ class Produce(msgspec.Struct, frozen=True):
     batch: int
     run: bytes
     attempt: int
+
+
+class Some(msgspec.Struct, frozen=True):
+    """Some rows are to be sent."""
+
+    rows: int
+    """Number of the first."""
+    fence: int
 
 
 class Producing:
@@ -150,8 +158,9 @@ class _Serving:
     async def _read(self) -> None:
         while (said := await self._line.receive()) is not None:
             header, body = said
-            if header.get("fence") == self._fence:
-                await self._take(int(header["rows"]), _rows_of(body), self._fence)
+            some = msgspec.convert(header, Some)
+            if some.fence == self._fence:
+                await self._take(some.rows, _rows(body), self._fence)
 
     async def _take(self, first: int, rows: list[bytes], fence: int) -> None:
         member = self._member
@@ -243,3 +252,10 @@ class _Serving:
                 await self._event.wait()
         except TimeoutError:
             self._member.check_open()
+
+
+def _rows(body: bytes) -> list[bytes]:
+    try:
+        return _decode_rows(body)
+    except msgspec.DecodeError as error:
+        raise msgspec.ValidationError(f"these are no rows: {error}") from error

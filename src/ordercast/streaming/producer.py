@@ -26,6 +26,10 @@ PATIENCE_S = 30.0
 SILENCE_S = 15.0
 """A node that says nothing for so long while rows are on their way is given up."""
 AGAIN_S = 0.1
+LARGEST = 8 * 1024 * 1024 - 4096
+"""Bytes of a row that a node takes over a line at most; what a group carries may be less."""
+_LASTING = ("MessageTooLarge", "ConfigProblem", "LogError")
+"""Errors of a node that no other node would not have."""
 
 
 class Superseded(OrdercastError):
@@ -92,6 +96,9 @@ class Producer:
 
     def write(self, rows: list[bytes]) -> None:
         """Rows, behind all others. Waits while too many are on their way."""
+        longest = max(map(len, rows), default=0)
+        if longest > LARGEST:
+            raise Refused(f"a row of {longest:,} bytes is too large: at most {LARGEST:,} can be written")
         self._rows.add(rows)
         while not self._whole and self._rows.size and (self._is_to_send or self._rows.size > WINDOW):
             self._go_on()
@@ -136,8 +143,10 @@ class Producer:
             self._rows.keep(said["kept"])
         elif "outcome" in said:
             self._on_outcome(said)
+        elif said.get("error") in _LASTING:
+            raise Refused(said["message"])
         else:
-            raise Refused(str(said.get("error", "the node said something that is not understood")))
+            raise Unreachable(said.get("message", "it said something that is not understood"))
 
     def _on_outcome(self, said: dict[str, Any]) -> None:
         match said["outcome"]:

@@ -22,6 +22,8 @@ LOG = logging.getLogger("ordercast")
 
 PATIENCE_S = 20.0
 """How long replicas may take to come back, to catch up, or to agree on who is still there."""
+UNKNOWN_S = 3.0
+"""The same, where none of them has ever answered: the names may be wrong."""
 AGAIN_S = 0.05
 """How soon they are asked again."""
 ELSEWHERE_S = 1.0
@@ -98,6 +100,7 @@ class Replicas:
         self._order = [*nodes[first % len(nodes) :], *nodes[: first % len(nodes)]]
         self._key = access.key
         self._open: dict[str, Replica] = {}
+        self._answered = False
         self._served = time.monotonic()
         self._news = time.monotonic()
 
@@ -148,6 +151,7 @@ class Replicas:
             self._open[where] = replica
             raise
         self._open[where] = replica
+        self._answered = True
         return answer
 
     def _prefer(self, where: str) -> None:
@@ -156,12 +160,13 @@ class Replicas:
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
         """Try again while that may help, for a while."""
-        until = time.monotonic() + PATIENCE_S
+        begun = time.monotonic()
         while True:
             try:
                 return attempt()
             except NoReplica as error:
-                if not error.passing or time.monotonic() > until:
+                patience = PATIENCE_S if self._answered else UNKNOWN_S
+                if not error.passing or time.monotonic() - begun > patience:
                     raise
             time.sleep(AGAIN_S)
 
@@ -186,6 +191,9 @@ class Replicas:
             else:
                 if answer is not None:
                     found[where] = answer
+        for where in self._order[1:]:  # which are seldom asked
+            if (replica := self._open.pop(where, None)) is not None:
+                replica.close()
         if len(reasons) == len(self._order):
             raise NoReplica("say what it has", reasons)
         return found
