@@ -32,7 +32,7 @@ class Compared(NamedTuple):
     def sentence(self) -> str:
         """In words."""
         if self.equal:
-            return f"{self.entries:,} entries from {self.begin} to {self.end} are the same at both"
+            return f"{self.entries:,} entries after {self.begin}, up to {self.end}, are the same at both"
         return f"the replicas differ behind {self.differs_after}, {self.entries:,} entries after {self.begin}"
 
 
