@@ -106,9 +106,13 @@ class Replicas:
 
     def close(self) -> None:
         """Give all connections back."""
-        for replica in self._open.values():
+        for where in list(self._open):
+            self._close(where)
+
+    def _close(self, where: str) -> None:
+        replica = self._open.pop(where, None)
+        if replica is not None:
             replica.close()
-        self._open.clear()
 
     @property
     def first(self) -> str:
@@ -191,9 +195,8 @@ class Replicas:
             else:
                 if answer is not None:
                     found[where] = answer
-        for where in self._order[1:]:  # which are seldom asked
-            if (replica := self._open.pop(where, None)) is not None:
-                replica.close()
+        for where in self._order[1:]:
+            self._close(where)  # seldom asked
         if len(reasons) == len(self._order):
             raise NoReplica("say what it has", reasons)
         return found
@@ -228,6 +231,7 @@ class Replicas:
         now = time.monotonic()
         if now - self._news > ELSEWHERE_S:
             self._news = now
+            self._close(self._order[0])
             self._order.append(self._order.pop(0))
         try:
             end = self._ask(f"go on {start}", lambda replica: _end_of(replica, start, rows or _ALL))
