@@ -36,7 +36,6 @@ FAN = 8
 SLACK = 1024 * 1024 * 1024
 """Address space beyond twice the bytes that are kept: lmdb needs room for what it replaces."""
 _END = 2**31 - 1
-_PERMISSION = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class Delivered(NamedTuple):
@@ -384,20 +383,23 @@ class _Or:
                 "deleted from being used again. End them, or raise log_bytes, and start the node again."
             ) from error
         if isinstance(error, OSError | lmdb.Error):
+            why = getattr(error, "strerror", None) or str(error)
+            if "Input/output" in why and _full(self._path):  # what lmdb says of a write that was cut short
+                why = os.strerror(errno.ENOSPC)
             raise StorageProblem(
-                f"the log {self._path} cannot be written: {getattr(error, 'strerror', None) or error}. The "
-                f"node stops, because its log would have a hole. {_advice(error)}"
+                f"the log {self._path} cannot be written: {why}. The node stops, because its log would have a "
+                f"hole. {_advice(why)}"
             ) from error
 
 
-def _advice(error: BaseException) -> str:
-    text, number = str(error), getattr(error, "errno", None)
-    if (
-        number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        or "No space left" in text
-        or "File too large" in text
-    ):
+def _full(path: Path) -> bool:
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize < FULL_BYTES
+
+
+def _advice(why: str) -> str:
+    if any(os.strerror(number) in why for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
         return "Make room, or keep less with log_bytes or log_age, and start it again."
-    if number in _PERMISSION or "Permission" in text or "Read-only" in text:
+    if any(os.strerror(number) in why for number in (errno.EROFS, errno.EACCES, errno.EPERM)):
         return "Make the directory writable for the user that runs the node, or give it another one."
-    return "Check the disk, or give the log a directory on another one."
+    return "Check the disk, make room, or keep less with log_bytes; or give the log a directory elsewhere."
