@@ -41,6 +41,13 @@ def test_a_quick_look_has_the_ends_of_each_axis_and_fewer_messages() -> None:
     assert {run.messages for run in runs} == {20}
 
 
+def test_faults_are_those_of_one_run_and_lists_of_them_an_axis() -> None:
+    one = declared("mine", grid("faults = ['at 3s crash 2', 'at 4s restart 2']")).grid(False)
+    assert [run.faults for run in one] == [("at 3s crash 2", "at 4s restart 2")]
+    two = declared("mine", grid("faults = [[], ['at 3s crash 2']]")).grid(False)
+    assert [run.faults for run in two] == [(), ("at 3s crash 2",)]
+
+
 def grid(lines: str) -> str:
     return "[grid]\nprotocol = 'dtp'\nnodes = 3\nmessages = 10\n" + lines
 

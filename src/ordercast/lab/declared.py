@@ -113,6 +113,8 @@ def _runs(name: str, file: Declared, *, quick: bool) -> list[Run]:
         key: _values(value) for key, value in file.grid.items() if key not in ("seeds", "net", "settings")
     }
     axes["seed"] = _seeds(name, file.grid)
+    if all(isinstance(fault, str) for fault in axes.get("faults", ())):
+        axes["faults"] = [axes.get("faults", [])]  # one run has them all; lists of them are an axis
     for table in ("net", "settings"):
         changes = file.grid.get(table, {})
         if not isinstance(changes, dict):

@@ -7,7 +7,7 @@ with Spark and answer with a `pandas.DataFrame` of a few rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,12 +26,19 @@ DECLARED = (
 """Fields of a run's declaration that are columns of the results."""
 
 
+FEW = 8
+"""Partitions into which results are put together: they come in many small files."""
+
+
 class Frames:
     """What came of the runs of a grid."""
 
-    def __init__(self, spark: SparkSession, files: Sequence[Path], runs: Sequence[Run], quick: bool) -> None:
+    def __init__(
+        self, spark: SparkSession, files: Mapping[str, Path], runs: Sequence[Run], quick: bool
+    ) -> None:
+        """Results of these runs; `files` says, by identifier, which file has each."""
         self.spark, self.runs, self.quick = spark, tuple(runs), quick
-        self._files = [str(path) for path in files]
+        self._files = {run.id: files[run.id] for run in runs}
         self._means: dict[tuple[tuple[str, ...], tuple[str, ...]], pd.DataFrame] = {}
 
     @cached_property
@@ -40,22 +47,21 @@ class Frames:
         from pyspark.sql import functions as f
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        wanted = self.spark.createDataFrame([(run.id,) for run in self.runs], "run string")
-        stored = self.spark.read.schema(from_arrow_schema(SCHEMA)).parquet(*self._files)
-        return (
-            stored.where(f.col("error").isNull())
-            .join(f.broadcast(wanted), "run", "left_semi")
-            .dropDuplicates(["run"])
-            .cache()
-        )
+        which = [(run, path.name) for run, path in self._files.items()]
+        wanted = self.spark.createDataFrame(which, "run string, file string")
+        paths = sorted({str(path) for path in self._files.values()})
+        stored = self.spark.read.schema(from_arrow_schema(SCHEMA)).parquet(*paths)
+        named = stored.withColumn("file", f.col("_metadata.file_name"))
+        return named.join(f.broadcast(wanted), ["run", "file"], "left_semi").coalesce(FEW).cache()
 
     @cached_property
     def figure_names(self) -> list[str]:
         """What was measured, by name, over all runs."""
         from pyspark.sql import functions as f
 
-        names = self.stored.select(f.explode(f.map_keys("figures")).alias("name")).distinct()
-        return sorted(row["name"] for row in names.collect())
+        keys = f.flatten(f.collect_set(f.map_keys("figures")))
+        (row,) = self.stored.select(f.array_sort(f.array_distinct(keys)).alias("names")).collect()
+        return list(row["names"])
 
     @cached_property
     def results(self) -> DataFrame:

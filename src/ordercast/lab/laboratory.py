@@ -206,7 +206,7 @@ class Laboratory:
             raise LabError(
                 f"{self.store.directory} has no results of {self.experiment.name} yet: run it first"
             )
-        frames = Frames(spark, files_with(done, there), there, self.quick)
+        frames = Frames(spark, {run.id: done[run.id].file for run in there}, there, self.quick)
         chosen = self.experiment
         claims = chosen.claims(frames)
         page = write_report(

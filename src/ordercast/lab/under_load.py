@@ -173,11 +173,11 @@ def cost(run: Run) -> float:
         messages = (run.seconds or 1.0) * 5_000
     else:
         messages = run.skip + (run.messages or run.rate * (run.seconds or 0.0))
-    heard_us = 25.0 if run.protocol == "totem" else 30.0
+    heard_us = 40.0 if run.protocol == "totem" else 45.0
     total_us = messages * run.nodes * heard_us
     if run.protocol == "totem":
         seconds = run.seconds or messages / run.rate
-        total_us += seconds * 1_000_000 / _hop_us(run) * 22.0
+        total_us += seconds * 1_000_000 / _hop_us(run) * 20.0
     return total_us / 1_000_000
 
 
