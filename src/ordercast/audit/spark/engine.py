@@ -186,7 +186,7 @@ class _Audit:
             tails = plans.tails_of_views(self._spark, table, cuts, limits)
         tails = tails.persist()
         try:
-            sizes = dict(tails.groupBy("run_key").count().collect())
+            sizes: dict[RunKey, int] = dict(tails.groupBy("run_key").count().collect())
             for key in [key for key, size in sizes.items() if size > MOST_ROWS]:
                 runs[key].doubt("too much was in flight when its configurations ended", *runs[key].cuts)
                 del sizes[key]

@@ -1,0 +1,436 @@
+"""Right runs, and what can be made wrong in them: one trace with hundreds of runs, most of them broken.
+
+The runs are fuzzed ones of all protocols, with crashes, partitions and restarts in them. A *plant* takes a
+run's rows and breaks something at random; which properties that breaks is for the auditors to say.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+import pyarrow.parquet as pq
+
+from ordercast.protocols import PROTOCOLS, protocol
+from ordercast.sim.fuzz import plan, run
+from ordercast.trace.schema import ABOUT, SCHEMA, Row
+from ordercast.trace.writer import record_batch
+
+COLUMN = {name: place for place, name in enumerate(SCHEMA.names[1:])}
+MESSAGE = slice(9, 20)
+HERE = slice(5, 8)
+
+Plant = Callable[[Random, list[Row]], list[Row] | None]
+"""From a run's rows to those of a broken one; None if there is nothing in it to break that way."""
+
+PLANTS: list[Plant] = []
+
+
+def plants(plant: Plant) -> Plant:
+    PLANTS.append(plant)
+    return plant
+
+
+def edited(row: Row, **columns: object) -> Row:
+    values = list(row)
+    for name, value in columns.items():
+        values[COLUMN[name]] = value
+    return tuple(values)  # type: ignore[return-value]
+
+
+def of(rows: Sequence[Row], *events: str) -> list[int]:
+    """The places of the rows of these events."""
+    return [at for at, row in enumerate(rows) if row[4] in events]
+
+
+def _one(rng: Random, rows: Sequence[Row], *events: str) -> int | None:
+    places = of(rows, *events)
+    return rng.choice(places) if places else None
+
+
+def _neighbours(rows: list[Row], distance: int = 1) -> list[tuple[int, int]]:
+    """Deliveries of one stay, with the one that many deliveries later."""
+    by_stay: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    for at in of(rows, "deliver"):
+        by_stay[(*rows[at][:2], *rows[at][HERE])].append(at)
+    return [pair for places in by_stay.values() for pair in zip(places, places[distance:], strict=False)]
+
+
+def _last_of_stays(rows: list[Row]) -> list[int]:
+    """The last delivery of each stay."""
+    last = {(*rows[at][:2], *rows[at][HERE]): at for at in of(rows, "deliver")}
+    return list(last.values())
+
+
+def _every(rows: list[Row], like: Row, **columns: object) -> list[Row]:
+    """Change what every row of a message says."""
+    return [edited(row, **columns) if row[9:12] == like[9:12] and row[4] != "submit" else row for row in rows]
+
+
+# --- deliveries --------------------------------------------------------------------------------
+
+
+@plants
+def swap_deliveries(rng: Random, rows: list[Row]) -> list[Row] | None:
+    pairs = _neighbours(rows, rng.choice((1, 1, 2, 5)))
+    if not pairs:
+        return None
+    one, other = rng.choice(pairs)
+    first, second = rows[one], rows[other]
+    rows[one] = (*first[:9], *second[MESSAGE])  # type: ignore[assignment]
+    rows[other] = (*second[:9], *first[MESSAGE])  # type: ignore[assignment]
+    return rows
+
+
+@plants
+def drop_a_delivery(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver")
+    return None if at is None else rows[:at] + rows[at + 1 :]
+
+
+@plants
+def drop_the_last_delivery_of_a_stay(rng: Random, rows: list[Row]) -> list[Row] | None:
+    places = _last_of_stays(rows)
+    if not places:
+        return None
+    at = rng.choice(places)
+    return rows[:at] + rows[at + 1 :]
+
+
+@plants
+def drop_an_own_delivery(rng: Random, rows: list[Row]) -> list[Row] | None:
+    own = [at for at in of(rows, "deliver") if rows[at][0] == rows[at][9]]
+    at = rng.choice(own) if own else None
+    return None if at is None else rows[:at] + rows[at + 1 :]
+
+
+@plants
+def drop_the_last_own_delivery(rng: Random, rows: list[Row]) -> list[Row] | None:
+    own = [at for at in _last_of_stays(rows) if rows[at][0] == rows[at][9]]
+    at = rng.choice(own) if own else None
+    return None if at is None else rows[:at] + rows[at + 1 :]
+
+
+@plants
+def drop_everywhere_but_once(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver")
+    if at is None:
+        return None
+    return [
+        row
+        for place, row in enumerate(rows)
+        if place == at or row[4] != "deliver" or row[9:12] != rows[at][9:12]
+    ]
+
+
+@plants
+def deliver_again(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver")
+    if at is None:
+        return None
+    row = rows[at]
+    later = [other for other in of(rows, "deliver", "install") if other >= at and rows[other][0] == row[0]]
+    where = rows[rng.choice(later)]
+    copy = edited(row, step=where[2] + 1, incarnation=where[1])
+    copy = edited(copy, config_seq=where[5], config_rep=where[6], config_kind=where[7])
+    return [*rows, copy]
+
+
+@plants
+def deliver_in_the_next_configuration(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver")
+    if at is None:
+        return None
+    row = rows[at]
+    installs = [other for other in of(rows, "install") if other > at and rows[other][0] == row[0]]
+    if not installs:
+        return None
+    where = rows[installs[0]]
+    moved = edited(row, step=where[2] + 1, incarnation=where[1])
+    if rng.random() < 0.5:
+        moved = edited(moved, config_seq=where[5], config_rep=where[6], config_kind=where[7])
+    return [*rows[:at], *rows[at + 1 :], moved]
+
+
+@plants
+def deliver_at_a_stranger(rng: Random, rows: list[Row]) -> list[Row] | None:
+    one, other = _one(rng, rows, "deliver"), _one(rng, rows, "deliver", "install")
+    if one is None or other is None:
+        return None
+    where = rows[other]
+    copy = (*where[:4], "deliver", *where[HERE], None, *rows[one][MESSAGE])
+    return [*rows, edited(copy, step=where[2] + 1)]  # type: ignore[arg-type]
+
+
+@plants
+def claim_something_else(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver", "originate")
+    if at is None:
+        return None
+    row = rows[at]
+    name = rng.choice(
+        ("origin", "number", "seq", "slot", "origin_config_seq", "origin_config_rep", "origin_incarnation")
+    )
+    value = row[COLUMN[name]]
+    assert isinstance(value, int | None)
+    rows[at] = edited(row, **{name: (value or 0) + rng.choice((1, 1, 7))})
+    return rows if value is not None else None
+
+
+@plants
+def claim_another_guarantee(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver", "originate")
+    if at is None:
+        return None
+    rows[at] = edited(rows[at], guarantee="agreed" if rows[at][16] == "safe" else "safe")
+    return rows
+
+
+@plants
+def claim_another_size(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver", "originate")
+    if at is None:
+        return None
+    column = rng.choice(("size", "group"))
+    rows[at] = edited(rows[at], **{column: 12_345 if column == "size" else "somebody's"})
+    return rows
+
+
+@plants
+def say_it_was_in_another_configuration(rng: Random, rows: list[Row]) -> list[Row] | None:
+    one, other = _one(rng, rows, "deliver", "originate"), _one(rng, rows, "install")
+    if one is None or other is None:
+        return None
+    seq, rep, kind = rows[other][HERE]
+    rows[one] = edited(rows[one], config_seq=seq, config_rep=rep, config_kind=kind)
+    return rows
+
+
+# --- messages, everywhere ----------------------------------------------------------------------
+
+
+@plants
+def safe_and_not_delivered_by_one(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = rng.choice(_last_of_stays(rows)) if of(rows, "deliver") else None
+    if at is None:
+        return None
+    return _every(rows[:at] + rows[at + 1 :], rows[at], guarantee="safe")
+
+
+@plants
+def never_originated(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "originate")
+    return None if at is None else rows[:at] + rows[at + 1 :]
+
+
+@plants
+def originated_twice(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "originate")
+    if at is None:
+        return None
+    again = edited(rows[at], step=rows[at][2] + 1)
+    if rng.random() < 0.5 and again[14] is not None:
+        again = edited(again, seq=again[14] + 1)
+    return [*rows, again]
+
+
+@plants
+def originated_by_another(rng: Random, rows: list[Row]) -> list[Row] | None:
+    one, other = _one(rng, rows, "originate"), _one(rng, rows, "deliver", "install")
+    if one is None or other is None:
+        return None
+    where = rows[other]
+    moved = (*where[:4], "originate", *where[HERE], None, *rows[one][MESSAGE])
+    return [*rows[:one], *rows[one + 1 :], edited(moved, step=where[2] + 1)]  # type: ignore[arg-type]
+
+
+@plants
+def originated_after_what_follows(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "originate")
+    if at is None:
+        return None
+    row = rows[at]
+    later = [
+        other
+        for other in of(rows, "deliver")
+        if other > at and rows[other][0] == row[0] and rows[other][HERE] == row[HERE]
+    ]
+    if not later:
+        return None
+    where = rows[rng.choice(later[:40])]
+    rows[at] = edited(row, step=where[2] + 1)
+    return rows
+
+
+@plants
+def two_at_one_place(rng: Random, rows: list[Row]) -> list[Row] | None:
+    pairs = _neighbours(rows)
+    if not pairs:
+        return None
+    one, other = rng.choice(pairs)
+    return _every(rows, rows[other], seq=rows[one][14], slot=rows[one][15])
+
+
+@plants
+def another_place_everywhere(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver")
+    if at is None:
+        return None
+    return _every(rows, rows[at], seq=(rows[at][14] or 0) + rng.choice((3, 40)))
+
+
+@plants
+def of_another_configuration_everywhere(rng: Random, rows: list[Row]) -> list[Row] | None:
+    one, other = _one(rng, rows, "deliver"), _one(rng, rows, "install")
+    if one is None or other is None:
+        return None
+    return _every(rows, rows[one], origin_config_seq=rows[other][5], origin_config_rep=rows[other][6])
+
+
+@plants
+def out_of_nothing(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver")
+    if at is None:
+        return None
+    like = rows[at]
+    return [
+        *rows,
+        *(
+            edited(row, step=row[2] + 1, number=(row[11] or 0) + 100_000, slot=(row[15] or 0) + 500)
+            for row in rows
+            if row[4] == "deliver" and row[9:12] == like[9:12]
+        ),
+    ]
+
+
+# --- configurations and lives ------------------------------------------------------------------
+
+
+@plants
+def other_members(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "install")
+    if at is None:
+        return None
+    members = set(rows[at][8] or ())
+    members ^= {rng.choice((rows[at][0], 99, *members))}
+    rows[at] = edited(rows[at], members=tuple(sorted(members)))
+    return rows
+
+
+@plants
+def other_members_for_all(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "install")
+    if at is None:
+        return None
+    like = rows[at]
+    members = set(like[8] or ())
+    members ^= {rng.choice((like[0], 99, *members))}
+    return [
+        edited(row, members=tuple(sorted(members)))
+        if row[4] == "install" and row[HERE] == like[HERE]
+        else row
+        for row in rows
+    ]
+
+
+@plants
+def another_kind(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "install")
+    if at is None:
+        return None
+    kind = "regular" if rows[at][7] == "transitional" else "transitional"
+    return _renamed(rows, at, rng.random() < 0.5, config_kind=kind)
+
+
+@plants
+def another_identifier(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "install")
+    if at is None:
+        return None
+    number = (rows[at][5] or 0) + rng.choice((-4, -1, 1, 1000))
+    return _renamed(rows, at, rng.random() < 0.7, config_seq=number)
+
+
+def _renamed(rows: list[Row], at: int, with_all_in_it: bool, **columns: object) -> list[Row]:
+    like = rows[at]
+    return [
+        edited(row, **columns)
+        if place == at or (with_all_in_it and row[:2] == like[:2] and row[HERE] == like[HERE])
+        else row
+        for place, row in enumerate(rows)
+    ]
+
+
+@plants
+def another_transitional_between(rng: Random, rows: list[Row]) -> list[Row] | None:
+    places = [at for at in of(rows, "install") if rows[at][7] == "transitional"]
+    if not places:
+        return None
+    at = rng.choice(places)
+    return _renamed(rows, at, True, config_rep=(rows[at][6] or 0) + 50)
+
+
+@plants
+def drop_an_install(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "install")
+    return None if at is None else rows[:at] + rows[at + 1 :]
+
+
+@plants
+def install_again(rng: Random, rows: list[Row]) -> list[Row] | None:
+    one, other = _one(rng, rows, "install"), _one(rng, rows, "deliver", "install")
+    if one is None or other is None:
+        return None
+    where = rows[other]
+    return [*rows, (*where[:2], where[2] + 1, where[3], *rows[one][4:])]
+
+
+@plants
+def a_life_that_ends_unseen(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "crash", "restart", "halt")
+    return None if at is None else rows[:at] + rows[at + 1 :]
+
+
+@plants
+def a_crash_in_the_middle(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver")
+    if at is None:
+        return None
+    return [*rows, edited((*rows[at][:4], "crash", *(None,) * 15), step=rows[at][2] + 1)]  # type: ignore[arg-type]
+
+
+# --- traces ------------------------------------------------------------------------------------
+
+
+def right_runs(
+    seeds: Sequence[int], protocols: Sequence[str] = tuple(PROTOCOLS)
+) -> Iterator[tuple[str, str, list[Row]]]:
+    """Name, set of promises and rows of fuzzed runs, of some hundred to some thousand rows."""
+    for name in protocols:
+        which = protocol(name)
+        for seed in seeds:
+            _, world = run(which, plan(which, seed, (3, 5)))
+            # Every second step is free, for rows that are put in between.
+            rows = [edited(row, step=2 * row[2]) for row in world.rows]
+            yield f"{name}-{seed}", which.promises, rows
+
+
+def broken(rng: Random, rows: list[Row], plant: Plant) -> list[Row] | None:
+    """The run with that in it, and now and then with one thing more."""
+    made = plant(rng, list(rows))
+    if made is not None and rng.random() < 0.15:
+        made = rng.choice(PLANTS)(rng, list(made)) or made
+    return made
+
+
+def write_runs(directory: Path, runs: Sequence[tuple[str, str, list[Row]]]) -> None:
+    """One file for each set of promises, with all its runs."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for promises in sorted({promises for _, promises, _ in runs}):
+        schema = SCHEMA.with_metadata({f"{ABOUT}promises": promises})
+        with pq.ParquetWriter(directory / f"{promises}.parquet", schema, compression="zstd") as file:
+            for name, its, rows in runs:
+                if its == promises and rows:
+                    file.write_batch(record_batch(name, rows).replace_schema_metadata(schema.metadata))
