@@ -398,7 +398,7 @@ def figures(frames: Frames) -> list[Figure]:
     usual: dict[str, Any] = {"by": "protocol", "scale": 1e-3, "order": order, "shared_y": True}
 
     def drawn(frame: pd.DataFrame, **more: Any) -> Any:
-        return lines(frame, panel="event", y_label="ms", **usual, **more)
+        return lines(frame, panel="event", y_label="time [ms]", **usual, **more)
 
     made = []
     by_size = mean[mean["timeout_ms"] == TYPICAL_MS]

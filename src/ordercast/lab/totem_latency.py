@@ -204,7 +204,7 @@ def figures(frames: Frames) -> list[Figure]:
 def _model_lines(axes: Axes, hosts: Any) -> None:
     from ordercast.lab.model import agreed_mean_us, safe_mean_us
 
-    low, high = axes.get_xlim()
+    high = axes.get_xlim()[1]
     rates = [rate for rate in (high * step / 40 for step in range(1, 41)) if _load(hosts, rate) < 0.93]
     top = axes.get_ylim()[1]
     models = [model_of(hosts, rate) for rate in rates]
@@ -212,7 +212,7 @@ def _model_lines(axes: Axes, hosts: Any) -> None:
         axes.plot(rates, [value / 1000 for value in values], color="black", linewidth=0.8, label="model")
     if hosts == FIVE:
         axes.axvline(625, color="#888888", linestyle=":", linewidth=1)
-    axes.set_xlim(max(0.0, low), high)
+    axes.set_xlim(0, high)
     axes.set_ylim(0, top)
 
 
