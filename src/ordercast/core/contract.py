@@ -220,5 +220,6 @@ class Machine(Protocol):
 
         A configuration that was installed, and a place in its order: everything delivered up to there, and in
         all configurations before, will have been delivered at the same places by every member of that
-        configuration that does not fail. None while that is not known of the last configuration at all.
+        configuration that does not fail. None while that is not known of the last configuration at all. What
+        was once final stays so, even if this says less later.
         """

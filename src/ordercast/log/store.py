@@ -387,8 +387,8 @@ class _Or:
             if "Input/output" in why and _full(self._path):  # what lmdb says of a write that was cut short
                 why = os.strerror(errno.ENOSPC)
             raise StorageProblem(
-                f"the log {self._path} cannot be written: {why}. The node stops, because its log would have a "
-                f"hole. {_advice(why)}"
+                f"the log {self._path} cannot be written: {why}. The node stops, because its log would have "
+                f"a hole. {_advice(why)}"
             ) from error
 
 
@@ -402,4 +402,4 @@ def _advice(why: str) -> str:
         return "Make room, or keep less with log_bytes or log_age, and start it again."
     if any(os.strerror(number) in why for number in (errno.EROFS, errno.EACCES, errno.EPERM)):
         return "Make the directory writable for the user that runs the node, or give it another one."
-    return "Check the disk, make room, or keep less with log_bytes; or give the log a directory elsewhere."
+    return "Check the disk, make room, or keep less with log_bytes; or give the log another place."

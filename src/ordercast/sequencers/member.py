@@ -171,7 +171,11 @@ class Member(ABC):
     def final(self) -> tuple[ConfigurationId, int] | None:
         """The view, and up to where everything was delivered here and is with all in the token list."""
         order = self.order
-        return None if order is None else (order.view.id, min(order.stable, order.delivered))
+        if order is None:
+            return None
+        majority = Guarantee.AGREED.needed(len(order.R))  # the token list may be shorter than the view
+        with_majority = sorted(order.R.values(), reverse=True)[majority - 1]
+        return order.view.id, min(order.stable, order.delivered, with_majority)
 
     @property
     def cut_off(self) -> bool:

@@ -1,0 +1,126 @@
+"""What a machine calls final is so, whatever fails: simulated groups, with faults, all protocols.
+
+A node may be lost right after it has handed out what is final. So wherever it called something final, every
+member of that configuration must have it at the same place, unless that member fails, too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from ordercast.core.contract import Effect, Event, Machine, Start
+from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.protocols import protocol
+from ordercast.sim.fuzz import plan, run
+
+Place = tuple[int, int]
+Life = tuple[NodeId, int]
+
+
+class Told(NamedTuple):
+    """What the lives of a run did: by configuration, what was delivered in it; and what was called final."""
+
+    members: dict[ConfigurationId, tuple[NodeId, ...]]
+    delivered: dict[Life, dict[ConfigurationId, list[tuple[Place, tuple[int, ...]]]]]
+    ended: set[Life]
+    final: dict[Life, dict[ConfigurationId, int]]
+
+
+class Watched:
+    """A machine whose word on what is final is kept, as it is between two events."""
+
+    def __init__(self, machine: Machine, node: NodeId, final: dict[Life, dict[ConfigurationId, int]]) -> None:
+        self._machine = machine
+        self._node = node
+        self._final = final
+        self._life = (node, -1)
+
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        if isinstance(event, Start):
+            self._life = (self._node, event.incarnation)
+        else:
+            self._note()
+        return self._machine.handle(now_us, event)
+
+    def _note(self) -> None:
+        final = self._machine.final
+        if final is not None:
+            said = self._final[self._life]
+            said[final[0]] = max(final[1], said.get(final[0], 0))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._machine, name)
+
+
+def lived(name: str, seed: int) -> Told:
+    """A fuzzed run."""
+    chosen = protocol(name)
+    final: dict[Life, dict[ConfigurationId, int]] = defaultdict(dict)
+
+    def make(settings: Mapping[str, object]) -> Any:
+        build = chosen.make(settings)
+
+        def one(node: NodeId, chance: Random) -> Any:
+            return Watched(build(node, chance), node, final)
+
+        return one
+
+    watched = chosen._replace(make=make)
+    result, world = run(watched, plan(watched, seed, (3, 5)))
+    assert result.failed is None, result
+    told = Told({}, defaultdict(lambda: defaultdict(list)), set(), final)
+    for row in world.rows:
+        life, event = (row[0], row[1]), row[4]
+        here = None if row[5] is None else ConfigurationId(row[5], row[6])
+        if event == "install" and here is not None:
+            told.members[here] = row[8]
+            told.delivered[life][here] = []
+        elif event == "deliver" and here is not None:
+            told.delivered[life][here].append(((row[14], row[15]), (row[9], row[10], row[11])))
+        elif event in ("crash", "halt"):
+            told.ended.add(life)
+    return told
+
+
+def check(told: Told) -> int:
+    """Whether what was final stayed so; how many entries that was said of."""
+    count = 0
+    for life, said in told.final.items():
+        for configuration, upto in said.items():
+            mine = [entry for entry in told.delivered[life][configuration] if entry[0][0] <= upto]
+            count += len(mine)
+            for member in told.members[configuration]:
+                others = [other for other in told.delivered if other[0] == member]
+                there = [other for other in others if configuration in told.delivered[other]]
+                if not there:
+                    assert told.ended & set(others), f"{member} lives and never was in {configuration}"
+                for other in there:
+                    theirs = [e for e in told.delivered[other][configuration] if e[0][0] <= upto]
+                    last = configuration == list(told.delivered[other])[-1]
+                    failed = last and other in told.ended
+                    expected = mine[: len(theirs)] if failed else mine
+                    assert theirs == expected, f"{life} called {configuration}/{upto} final, {other} differs"
+    return count
+
+
+def positions_rise(told: Told) -> None:
+    for node in {life[0] for life in told.delivered}:
+        seen: list[tuple[ConfigurationId, Place]] = []
+        for life in sorted(life for life in told.delivered if life[0] == node):
+            for configuration, entries in told.delivered[life].items():
+                seen += [(configuration, (0, 0)), *((configuration, place) for place, _ in entries)]
+        assert seen == sorted(set(seen)), f"positions of {node} do not rise"
+
+
+@pytest.mark.parametrize("name", ["totem", "total", "cm", "rbp", "irbp", "pinwheel", "dtp"])
+def test_what_is_final_is_with_every_member_that_does_not_fail(name: str) -> None:
+    seeds = range(8) if name == "totem" else range(2)
+    runs = [lived(name, seed) for seed in seeds]
+    assert sum(map(check, runs)) > 200
+    for told in runs:
+        positions_rise(told)
