@@ -192,6 +192,8 @@ def main() -> int:
             if query.exception() is not None:
                 break
             time.sleep(0.2)
+        if query.exception() is not None:
+            SAY.print(f"[red]the query failed[/]: {query.exception()}")
         SAY.print("[bold]4[/] the balances, as Spark and a member of the group have them")
         return show(found, expected)
 

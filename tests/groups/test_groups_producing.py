@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -125,6 +126,22 @@ def test_when_somebody_joins_the_task_is_told_where_to_go_on() -> None:
                     await task.hear_kept(500)
                     assert await payloads(newcomer, 400) == ROWS[100:]
             assert await payloads(group, 500) == ROWS
+
+    run(test)
+
+
+def test_a_group_that_was_stopped_as_a_whole_remembers_with_its_logs(tmp_path: Path) -> None:
+    async def test() -> None:
+        def node() -> Node:
+            return make_node(data=tmp_path / "data", log=tmp_path / "log")
+
+        async with node() as before, talk(before) as task:
+            await task.hear_taken()
+            task.say(0, ROWS[:200], fence=1)
+            await task.hear_kept(200)
+        async with node() as after, talk(after, attempt=1) as task:
+            taken = await task.hear_taken()
+            assert (taken["rows"], taken["checksum"]) == (200, checksum(ROWS[:200]))
 
     run(test)
 

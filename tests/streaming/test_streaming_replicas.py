@@ -86,6 +86,14 @@ def test_a_batch_has_no_more_rows_than_it_may(tmp_path: Path) -> None:
     assert found == ALL
 
 
+def test_the_beginning_is_where_messages_begin(tmp_path: Path) -> None:
+    """Not where a node was alone, before it had found the others: they do not have that."""
+    one = Writer(tmp_path / "one", 1).install(configuration(4, 1, 1)).install(configuration(12, 1, 1, 2))
+    two = Writer(tmp_path / "two", 2).install(configuration(8, 2, 2)).install(configuration(12, 1, 1, 2))
+    replicas = of(one.packets(2).done(), two.packets(2).done())
+    assert replicas.oldest() == Place(place("12.1/0/0"))
+
+
 # --- one goes -----------------------------------------------------------------------------------
 
 

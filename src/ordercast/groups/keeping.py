@@ -67,6 +67,7 @@ class Keeping:
             from ordercast.log.service import Service
 
             self._service = Service(self._store.path, keyring, {"produce": producing.serve})
+            producing.remember(self._store.notes(), self.feed.note)
             producing.kept = self.feed.kept
             await self._service.start(*self._place)
 

@@ -16,7 +16,7 @@ of this is in it; and what a member delivers of a producer in a regular configur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
 from typing import NamedTuple, TypeAlias
@@ -82,6 +82,7 @@ class Fence(msgspec.Struct, array_like=True, frozen=True, tag="fence"):
 
 Note: TypeAlias = Ask | Known | Fence
 _decode: Callable[[bytes], Note] = msgspec.msgpack.Decoder(Note).decode
+_decode_progress = msgspec.msgpack.Decoder(Progress).decode
 
 
 class Outcome(Enum):
@@ -124,11 +125,10 @@ def concern(payloads: Sequence[bytes]) -> bool:
 class Producers:
     """What a member knows of producers; told of every configuration and of all that is safe, in order."""
 
-    def __init__(self, progress: dict[bytes, Progress] | None = None) -> None:
-        """`progress`: what was known in an earlier life."""
-        self.progress = dict(progress or {})
+    def __init__(self) -> None:
+        self.progress: dict[bytes, Progress] = {}
         self.unsaved: set[bytes] = set()
-        """Producers whose progress changed since somebody emptied this."""
+        """Producers whose progress changed since it was last taken down."""
         self.settled = False
         """All members of the configuration have said what they know."""
         self.epoch = 0
@@ -145,6 +145,21 @@ class Producers:
         self._owners: dict[bytes, tuple[bytes, bytes]] = {}
         """By owner: the producer, and the tag of the group it writes to."""
         self._owner_of: dict[bytes, bytes] = {}
+
+    # --- other lives ----------------------------------------------------------------------------
+
+    def restore(self, notes: Mapping[bytes, bytes]) -> None:
+        """What an earlier life took down."""
+        for producer, note in notes.items():
+            self.progress.setdefault(producer, _decode_progress(note))
+
+    def take_unsaved(self) -> dict[bytes, bytes | None]:
+        """What is to be taken down for a later life, by producer; None: it is forgotten."""
+        unsaved, self.unsaved = self.unsaved, set()
+        known = {producer: self.progress.get(producer) for producer in unsaved}
+        return {
+            producer: None if it is None else msgspec.msgpack.encode(it) for producer, it in known.items()
+        }
 
     # --- configurations -------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -86,6 +86,7 @@ class Producing:
         self.producers = Producers()
         self.kept = kept
         self._member = member
+        self._note: Callable[[Mapping[bytes, bytes | None]], None] | None = None
         self._waiting: set[asyncio.Event] = set()
         self.producers.changed = self._wake
 
@@ -95,10 +96,21 @@ class Producing:
             return (batch,)
         producers = self.producers
         admitted = producers.admit(batch)
+        if producers.unsaved:
+            changed = producers.take_unsaved()
+            if self._note is not None:
+                self._note(changed)
         if producers.to_send and not self._member.leaving:
             notes, producers.to_send = producers.to_send, []
             self.submit(notes)
         return admitted
+
+    def remember(
+        self, notes: Mapping[bytes, bytes], note: Callable[[Mapping[bytes, bytes | None]], None]
+    ) -> None:
+        """What the log remembers of earlier lives, should nobody else know any more; and how to note more."""
+        self.producers.restore(notes)
+        self._note = note
 
     def submit(self, payloads: Sequence[bytes]) -> None:
         """Hand over what is about producers; few enough not to ask for room."""

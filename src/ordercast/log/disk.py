@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ FORMAT = 1
 FILE = "data.mdb"
 MOST_READERS = 1024
 _META = b"meta"
+_NOTE = b"note/"
 
 
 class Meta(msgspec.Struct, array_like=True):
@@ -161,6 +162,25 @@ class Disk:
                 f"{FORMAT}: use the version that wrote it"
             )
         return found
+
+    def notes(self, transaction: Any) -> dict[bytes, bytes]:
+        """What is remembered beside the entries."""
+        found = {}
+        with transaction.cursor(db=self._about) as cursor:
+            if cursor.set_range(_NOTE):
+                for key, value in cursor:
+                    if not bytes(key).startswith(_NOTE):
+                        break
+                    found[bytes(key).removeprefix(_NOTE)] = bytes(value)
+        return found
+
+    def put_notes(self, transaction: Any, notes: Mapping[bytes, bytes | None]) -> None:
+        """Remember these; None: no longer."""
+        for name, value in notes.items():
+            if value is None:
+                transaction.delete(_NOTE + name, db=self._about)
+            else:
+                transaction.put(_NOTE + name, value, db=self._about)
 
     def put_meta(self, transaction: Any, meta: Meta) -> None:
         """With every commit."""

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId
@@ -65,6 +65,7 @@ class Feed:
         self._told = self._settled = 0
         """How many entries came, and how many of them are written, or given up."""
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._notes: dict[bytes, bytes | None] = {}
         self.braking = False
 
     def start(self) -> None:
@@ -78,10 +79,15 @@ class Feed:
         """Messages, in order."""
         payloads = batch.payloads
         size = sum(map(len, payloads)) + _OVERHEAD * len(payloads)
-        self._waiting.append((Delivered(self._now_us(), batch), size))
+        notes, self._notes = self._notes or None, {}
+        self._waiting.append((Delivered(self._now_us(), batch, notes), size))
         self._told += 1
         if self._ticking is None:
             self._tick_soon()
+
+    def note(self, notes: Mapping[bytes, bytes | None]) -> None:
+        """What is to be remembered with the messages that are delivered next."""
+        self._notes.update(notes)
 
     def install(self, configuration: Configuration) -> None:
         """A configuration, in its place among the messages."""

@@ -14,7 +14,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +43,8 @@ class Delivered(NamedTuple):
 
     time_us: int
     batch: Batch
+    notes: Mapping[bytes, bytes | None] | None = None
+    """What is to be remembered beside the entries from here on, by name; None: no longer."""
 
 
 class Installed(NamedTuple):
@@ -157,6 +159,12 @@ class Store:
         """Whether entries go when they are old, even if nothing comes."""
         return self._most_age_us is not None
 
+    def notes(self) -> dict[bytes, bytes]:
+        """What is remembered beside the entries."""
+        assert self._disk is not None, "the log is closed"
+        with self._disk.reading() as view:
+            return self._disk.notes(view)
+
     @property
     def head(self) -> Position | None:
         """The last entry."""
@@ -184,6 +192,8 @@ class Store:
         for entry in entries:
             if isinstance(entry, Delivered):
                 waiting.append(entry)
+                if entry.notes is not None:
+                    disk.put_notes(transaction, entry.notes)
             else:
                 self._put_messages(disk, transaction, waiting)
                 waiting = []

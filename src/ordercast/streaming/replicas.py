@@ -31,8 +31,12 @@ ELSEWHERE_S = 1.0
 QUICK_S = 1.0
 """A connection that fails within so long was closed, and may be made anew; else nobody answers."""
 _ALL = 2**62
+_LOOKED_AT = 1000
+"""Entries at the beginning of a log among which the first message is looked for."""
 _MOST_TURNS = 100
 """Of replicas that go on where others were away."""
+
+_NAMES = ("config_seq", "config_rep", "seq", "slot")
 
 T = TypeVar("T")
 
@@ -177,8 +181,11 @@ class Replicas:
     # --- where there is something ---------------------------------------------------------------
 
     def oldest(self) -> Place:
-        """The first entry that any of them keeps."""
-        return Place(self._patiently(lambda: min(self._oldest_of_each().values(), default=None)))
+        """The first message that any of them keeps, or rather the change of the members before it.
+
+        What is before that are the configurations that a node was in until it had found the others.
+        """
+        return Place(self._patiently(lambda: min(self._of_each(_beginning).values(), default=None)))
 
     def _oldest_of_each(self) -> dict[str, Position]:
         return self._of_each(lambda replica: replica.bounds().oldest)
@@ -308,6 +315,18 @@ class Replicas:
         raise NoReplica(f"read from {at} up to {end}", reasons)
 
 
+def _beginning(replica: Replica) -> Position | None:
+    """Where the messages of a replica begin, with the configuration that the first of them is of."""
+    end = replica.after(None, _LOOKED_AT)
+    found: Position | None = None
+    for batch in replica.read(None, end) if end is not None else ():
+        for row, kind in enumerate(batch.column("kind").to_pylist()):
+            if kind == "message":
+                return found or _position(batch, row)
+            found = _position(batch, row)
+    return found
+
+
 def _end_of(replica: Replica, start: Place, rows: int) -> Position | None:
     if start.position is None or not start.included:
         return replica.after(start.position, rows)
@@ -328,10 +347,9 @@ def _batches(replica: Replica, at: Place, end: Position, group: str | None) -> I
 
 def _from(batch: pa.RecordBatch, first: Position) -> pa.RecordBatch:
     """The rows of a batch from a position on: rows of a batch rise."""
-    names = ("config_seq", "config_rep", "seq", "slot")
     earlier: pa.Array = pa.array([False] * batch.num_rows)
     equal: pa.Array = pa.array([True] * batch.num_rows)
-    for name, value in zip(names, first, strict=True):
+    for name, value in zip(_NAMES, first, strict=True):
         column = batch.column(name)
         earlier = pc.or_(earlier, pc.and_(equal, pc.less(column, value)))
         equal = pc.and_(equal, pc.equal(column, value))
@@ -339,7 +357,8 @@ def _from(batch: pa.RecordBatch, first: Position) -> pa.RecordBatch:
 
 
 def _last(batch: pa.RecordBatch) -> Position:
-    row = batch.num_rows - 1
-    return Position(
-        *(batch.column(name)[row].as_py() for name in ("config_seq", "config_rep", "seq", "slot"))
-    )
+    return _position(batch, batch.num_rows - 1)
+
+
+def _position(batch: pa.RecordBatch, row: int) -> Position:
+    return Position(*(batch.column(name)[row].as_py() for name in _NAMES))
