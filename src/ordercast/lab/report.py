@@ -132,7 +132,7 @@ def _figure(figure: Figure, image: bytes) -> str:
     data = base64.b64encode(image).decode()
     return (
         f'<figure id="{_text(figure.name)}"><img alt="{_text(figure.title)}" '
-        f'src="data:image/png;base64,{data}">'
+        f'style="width: {figure.drawing.get_figwidth() * 96:.0f}px" src="data:image/png;base64,{data}">'
         f"<figcaption><b>{_text(figure.title)}.</b> {_text(figure.caption)}</figcaption></figure>"
     )
 

@@ -8,11 +8,12 @@ its process every time, the last attempt writes it down as failed instead of car
 
 from __future__ import annotations
 
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,9 +72,8 @@ def carry_out(
         mark.unlink()
     if wanted:
         tasks = pack(wanted, _cost, spark.sparkContext.defaultParallelism)
-        with _watching(store, tasks, watch):
-            answered = _on_spark(spark, store.directory, tasks, traces)
-        _require_files(store, answered)
+        work = partial(_on_spark, spark, store.directory, tasks, traces)
+        _require_files(store, _followed(store, tasks, watch, work))
     done = store.done()
     failed = {run.id: done[run.id].error or "" for run in runs if _failed(done.get(run.id))}
     return Carried(len(runs), len(runs) - len(wanted), failed, time.perf_counter() - began)
@@ -175,24 +175,18 @@ def _require_files(store: Store, tasks: Sequence[str]) -> None:
         )
 
 
-@contextmanager
-def _watching(store: Store, tasks: Sequence[Task], watch: Watch) -> Iterator[None]:
-    """Look now and then which tasks have left their results."""
-    over = threading.Event()
-    left = {store.path_of(task.id): task for task in tasks}
+def _followed(store: Store, tasks: Sequence[Task], watch: Watch, work: Callable[[], list[str]]) -> list[str]:
+    """Do the work in a thread, and look now and then which tasks have left their results.
 
-    def look() -> None:
-        runs, cost = 0, 0.0
-        while not over.wait(POLL_S):
+    An interrupt comes to this thread, which is not the one that talks to Spark: it can be heard at once.
+    """
+    left = {store.path_of(task.id): task for task in tasks}
+    runs, cost = 0, 0.0
+    with ThreadPoolExecutor(1, "ordercast-lab") as pool:
+        job = pool.submit(work)
+        while not wait([job], POLL_S).done:
             for path in [path for path in left if path.exists()]:
                 task = left.pop(path)
                 runs, cost = runs + len(task.runs), cost + task.cost
             watch(runs, cost)
-
-    looker = threading.Thread(target=look, name="ordercast-lab-progress", daemon=True)
-    looker.start()
-    try:
-        yield
-    finally:
-        over.set()
-        looker.join()
+        return job.result()
