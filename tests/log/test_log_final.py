@@ -26,7 +26,7 @@ class Told(NamedTuple):
     """What the lives of a run did: by configuration, what was delivered in it; and what was called final."""
 
     members: dict[ConfigurationId, tuple[NodeId, ...]]
-    delivered: dict[Life, dict[ConfigurationId, list[tuple[Place, tuple[int, ...]]]]]
+    delivered: dict[Life, dict[ConfigurationId, list[tuple[Place, Any]]]]
     ended: set[Life]
     final: dict[Life, dict[ConfigurationId, int]]
 
@@ -76,12 +76,13 @@ def lived(name: str, seed: int) -> Told:
     told = Told({}, defaultdict(lambda: defaultdict(list)), set(), final)
     for row in world.rows:
         life, event = (row[0], row[1]), row[4]
-        here = None if row[5] is None else ConfigurationId(row[5], row[6])
+        here = None if row[5] is None or row[6] is None else ConfigurationId(row[5], row[6])
         if event == "install" and here is not None:
-            told.members[here] = row[8]
+            told.members[here] = row[8] or ()
             told.delivered[life][here] = []
         elif event == "deliver" and here is not None:
-            told.delivered[life][here].append(((row[14], row[15]), (row[9], row[10], row[11])))
+            place: Any = (row[14], row[15])
+            told.delivered[life][here].append((place, (row[9], row[10], row[11])))
         elif event in ("crash", "halt"):
             told.ended.add(life)
     return told

@@ -15,7 +15,7 @@ from ordercast.errors import LogError, NotThere, NotYet, SplitAway, StorageProbl
 from ordercast.groups.envelope import tag
 from ordercast.log import Position, Replica
 from ordercast.log.compare import compare
-from ordercast.log.store import Delivered, Store
+from ordercast.log.store import Delivered, Installed, Store
 
 
 @pytest.fixture
@@ -273,8 +273,8 @@ def test_who_was_alone_has_missed_nothing_when_it_comes_back(tmp_path: Path) -> 
 @pytest.fixture
 def parted(tmp_path: Path) -> Iterator[tuple[Replica, Replica]]:
     """Nodes 1 and 2 were together, were parted, and came together again."""
-    together = [installed("8.1", 1, 2, first=True), delivered(1, "both")]
-    again = [installed("20.1", 1, 2), delivered(1, "both again")]
+    together: list[Delivered | Installed] = [installed("8.1", 1, 2, first=True), delivered(1, "both")]
+    again: list[Delivered | Installed] = [installed("20.1", 1, 2), delivered(1, "both again")]
     one, two = store(tmp_path / "1", 1), store(tmp_path / "2", 2)
     one.append(
         [
@@ -351,9 +351,12 @@ def test_each_reason_has_its_words(
 
 
 def test_replicas_are_compared_where_both_have_entries(tmp_path: Path) -> None:
-    entries = [installed("4.1", 1, 2, first=True), *(delivered(seq, "x", at_us=seq) for seq in range(1, 50))]
-    others = [*entries[:30], *(delivered(seq, "y") for seq in range(30, 50))]
-    late = [installed("2.3", 3, first=True), *entries[:20]]
+    entries: list[Delivered | Installed] = [
+        installed("4.1", 1, 2, first=True),
+        *(delivered(seq, "x", at_us=seq) for seq in range(1, 50)),
+    ]
+    others: list[Delivered | Installed] = [*entries[:30], *(delivered(seq, "y") for seq in range(30, 50))]
+    late: list[Delivered | Installed] = [installed("2.3", 3, first=True), *entries[:20]]
     for name, some in {"a": entries, "b": others, "c": late}.items():
         log = store(tmp_path / name)
         log.append(some)
