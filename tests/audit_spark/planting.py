@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pyarrow.parquet as pq
 
@@ -19,13 +20,16 @@ from ordercast.trace.schema import ABOUT, SCHEMA, Row
 from ordercast.trace.writer import record_batch
 
 COLUMN = {name: place for place, name in enumerate(SCHEMA.names[1:])}
-MESSAGE = slice(9, 20)
-HERE = slice(5, 8)
 
 Plant = Callable[[Random, list[Row]], list[Row] | None]
 """From a run's rows to those of a broken one; None if there is nothing in it to break that way."""
 
 PLANTS: list[Plant] = []
+
+
+def row_of(*values: object) -> Row:
+    """A row, of values whose number and types are right."""
+    return cast(Row, values)
 
 
 def plants(plant: Plant) -> Plant:
@@ -34,10 +38,10 @@ def plants(plant: Plant) -> Plant:
 
 
 def edited(row: Row, **columns: object) -> Row:
-    values = list(row)
+    values: list[object] = list(row)
     for name, value in columns.items():
         values[COLUMN[name]] = value
-    return tuple(values)  # type: ignore[return-value]
+    return row_of(*values)
 
 
 def of(rows: Sequence[Row], *events: str) -> list[int]:
@@ -54,13 +58,13 @@ def _neighbours(rows: list[Row], distance: int = 1) -> list[tuple[int, int]]:
     """Deliveries of one stay, with the one that many deliveries later."""
     by_stay: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     for at in of(rows, "deliver"):
-        by_stay[(*rows[at][:2], *rows[at][HERE])].append(at)
+        by_stay[(*rows[at][:2], *rows[at][5:8])].append(at)
     return [pair for places in by_stay.values() for pair in zip(places, places[distance:], strict=False)]
 
 
 def _last_of_stays(rows: list[Row]) -> list[int]:
     """The last delivery of each stay."""
-    last = {(*rows[at][:2], *rows[at][HERE]): at for at in of(rows, "deliver")}
+    last = {(*rows[at][:2], *rows[at][5:8]): at for at in of(rows, "deliver")}
     return list(last.values())
 
 
@@ -79,8 +83,8 @@ def swap_deliveries(rng: Random, rows: list[Row]) -> list[Row] | None:
         return None
     one, other = rng.choice(pairs)
     first, second = rows[one], rows[other]
-    rows[one] = (*first[:9], *second[MESSAGE])  # type: ignore[assignment]
-    rows[other] = (*second[:9], *first[MESSAGE])  # type: ignore[assignment]
+    rows[one] = row_of(*first[:9], *second[9:20])
+    rows[other] = row_of(*second[:9], *first[9:20])
     return rows
 
 
@@ -160,8 +164,8 @@ def deliver_at_a_stranger(rng: Random, rows: list[Row]) -> list[Row] | None:
     if one is None or other is None:
         return None
     where = rows[other]
-    copy = (*where[:4], "deliver", *where[HERE], None, *rows[one][MESSAGE])
-    return [*rows, edited(copy, step=where[2] + 1)]  # type: ignore[arg-type]
+    copy = row_of(*where[:4], "deliver", *where[5:8], None, *rows[one][9:20])
+    return [*rows, edited(copy, step=where[2] + 1)]
 
 
 @plants
@@ -203,7 +207,7 @@ def say_it_was_in_another_configuration(rng: Random, rows: list[Row]) -> list[Ro
     one, other = _one(rng, rows, "deliver", "originate"), _one(rng, rows, "install")
     if one is None or other is None:
         return None
-    seq, rep, kind = rows[other][HERE]
+    seq, rep, kind = rows[other][5:8]
     rows[one] = edited(rows[one], config_seq=seq, config_rep=rep, config_kind=kind)
     return rows
 
@@ -242,8 +246,8 @@ def originated_by_another(rng: Random, rows: list[Row]) -> list[Row] | None:
     if one is None or other is None:
         return None
     where = rows[other]
-    moved = (*where[:4], "originate", *where[HERE], None, *rows[one][MESSAGE])
-    return [*rows[:one], *rows[one + 1 :], edited(moved, step=where[2] + 1)]  # type: ignore[arg-type]
+    moved = row_of(*where[:4], "originate", *where[5:8], None, *rows[one][9:20])
+    return [*rows[:one], *rows[one + 1 :], edited(moved, step=where[2] + 1)]
 
 
 @plants
@@ -255,7 +259,7 @@ def originated_after_what_follows(rng: Random, rows: list[Row]) -> list[Row] | N
     later = [
         other
         for other in of(rows, "deliver")
-        if other > at and rows[other][0] == row[0] and rows[other][HERE] == row[HERE]
+        if other > at and rows[other][0] == row[0] and rows[other][5:8] == row[5:8]
     ]
     if not later:
         return None
@@ -328,9 +332,7 @@ def other_members_for_all(rng: Random, rows: list[Row]) -> list[Row] | None:
     members = set(like[8] or ())
     members ^= {rng.choice((like[0], 99, *members))}
     return [
-        edited(row, members=tuple(sorted(members)))
-        if row[4] == "install" and row[HERE] == like[HERE]
-        else row
+        edited(row, members=tuple(sorted(members))) if row[4] == "install" and row[5:8] == like[5:8] else row
         for row in rows
     ]
 
@@ -357,7 +359,7 @@ def _renamed(rows: list[Row], at: int, with_all_in_it: bool, **columns: object) 
     like = rows[at]
     return [
         edited(row, **columns)
-        if place == at or (with_all_in_it and row[:2] == like[:2] and row[HERE] == like[HERE])
+        if place == at or (with_all_in_it and row[:2] == like[:2] and row[5:8] == like[5:8])
         else row
         for place, row in enumerate(rows)
     ]
@@ -384,7 +386,7 @@ def install_again(rng: Random, rows: list[Row]) -> list[Row] | None:
     if one is None or other is None:
         return None
     where = rows[other]
-    return [*rows, (*where[:2], where[2] + 1, where[3], *rows[one][4:])]
+    return [*rows, row_of(*where[:2], where[2] + 1, where[3], *rows[one][4:])]
 
 
 @plants
@@ -398,7 +400,7 @@ def a_crash_in_the_middle(rng: Random, rows: list[Row]) -> list[Row] | None:
     at = _one(rng, rows, "deliver")
     if at is None:
         return None
-    return [*rows, edited((*rows[at][:4], "crash", *(None,) * 15), step=rows[at][2] + 1)]  # type: ignore[arg-type]
+    return [*rows, edited(row_of(*rows[at][:4], "crash", *(None,) * 15), step=rows[at][2] + 1)]
 
 
 # --- traces ------------------------------------------------------------------------------------

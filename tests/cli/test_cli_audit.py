@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from cli_parts import ordercast, process
+from cli_parts import Said, ordercast, process
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.protocols import TOTEM
@@ -25,16 +25,21 @@ def written(directory: Path, rows: list[Row], about: dict[str, str] | None = Non
     return directory
 
 
+def audited(*words: object) -> Said:
+    """By the reference, which starts at once; `tests/audit_spark` has the other."""
+    return ordercast("audit", *words, "--engine", "reference")
+
+
 def test_a_clean_trace(tmp_path: Path, rows: list[Row]) -> None:
     directory = written(tmp_path, rows)
-    said = ordercast("audit", directory, "--engine", "reference", "--json")
+    said = audited(directory, "--json")
     assert said.code == 0
     document = said.document
     assert document["events"] == len(rows)
     assert document["violations"] == []
     assert set(document["properties"].values()) == {0}
     assert {"total-order", "virtual-synchrony", "safe"} <= set(document["properties"])
-    told = ordercast("audit", directory)
+    told = audited(directory)
     assert told.code == 0
     assert f"✓ clean: {len(rows):,} events of 1 run" in told.out
 
@@ -43,13 +48,13 @@ def test_a_violated_one(tmp_path: Path, rows: list[Row]) -> None:
     delivery = next(row for row in rows if row[4] == "deliver")
     again = (*delivery[:2], 10**6, *delivery[3:])
     directory = written(tmp_path, [*rows, again])
-    said = ordercast("audit", directory, "--json")
+    said = audited(directory, "--json")
     assert said.code == 1
     document = said.document
     assert document["properties"]["deliver-once"] == 1
     assert document["violations"][0]["run"] == "spoiled"
     assert document["violations"][0]["sentence"]
-    told = ordercast("audit", directory)
+    told = audited(directory)
     assert told.code == 1
     assert "deliver-once in spoiled: " in told.out
     assert "✗ violated: " in told.out
@@ -57,7 +62,7 @@ def test_a_violated_one(tmp_path: Path, rows: list[Row]) -> None:
 
 def test_one_file_will_do(tmp_path: Path, rows: list[Row]) -> None:
     (file,) = written(tmp_path, rows).iterdir()
-    assert ordercast("audit", file).code == 0
+    assert audited(file).code == 0
 
 
 @pytest.mark.parametrize("json", [(), ("--json",)])
@@ -78,17 +83,17 @@ def test_what_is_no_trace_is_refused_in_words(tmp_path: Path, rows: list[Row], j
         (nonsense, "cannot be read as Parquet"),
         (lacking, "has no column 'origin'"),
     ):
-        said = ordercast("audit", path, *json)
+        said = audited(path, *json)
         assert said.code == 2
         assert complaint in said.sentence
         assert not said.out
 
 
 def test_exit_codes_of_a_real_process(tmp_path: Path, rows: list[Row]) -> None:
-    said = process("audit", written(tmp_path / "trace", rows), "--json")
+    said = process("audit", written(tmp_path / "trace", rows), "--json", "--engine", "reference")
     assert said.code == 0
     assert said.document["events"] == len(rows)
-    refused = process("audit", tmp_path / "nowhere")
+    refused = process("audit", tmp_path / "nowhere", "--engine", "reference")
     assert refused.code == 2
     assert refused.err.startswith("error: ")
     assert "Traceback" not in refused.err
@@ -104,8 +109,8 @@ def test_of_a_trimmed_trace_what_all_nodes_still_have_is_judged(tmp_path: Path, 
     node = rows[0][0]
     beginning = sorted(row[2] for row in rows if row[0] == node)[: len(rows) // 20]
     directory = written(tmp_path, [row for row in rows if row[0] != node or row[2] not in beginning])
-    assert ordercast("audit", directory, "--json").code == 1, "as a whole, its beginning is missing"
-    said = ordercast("audit", directory, "--trimmed", "--json")
+    assert audited(directory, "--json").code == 1, "as a whole, its beginning is missing"
+    said = audited(directory, "--trimmed", "--json")
     assert said.code == 0
     assert 0 < said.document["events"] < len(rows)
 
@@ -132,12 +137,12 @@ def test_a_trace_of_the_sequencer_family_is_judged_by_view_synchrony(
     tmp_path: Path, about: dict[str, str]
 ) -> None:
     directory = written(tmp_path, views(), about)
-    said = ordercast("audit", directory, "--json")
+    said = audited(directory, "--json")
     assert said.code == 0
     assert said.document["promises"] == "view-synchrony"
     assert "uniform-order" in said.document["properties"]
     assert "total-order" not in said.document["properties"]
-    assert "judged by what is promised as view-synchrony" in ordercast("audit", directory).out
+    assert "judged by what is promised as view-synchrony" in audited(directory).out
 
 
 @pytest.mark.parametrize("about", [{}, TOTEM.heading])
@@ -145,38 +150,38 @@ def test_a_trace_of_totem_is_judged_by_extended_virtual_synchrony(
     tmp_path: Path, rows: list[Row], about: dict[str, str]
 ) -> None:
     directory = written(tmp_path, rows, about)
-    assert ordercast("audit", directory, "--json").document["promises"] == "extended-virtual-synchrony"
-    assert "promised as extended-virtual-synchrony" in ordercast("audit", directory).out
+    assert audited(directory, "--json").document["promises"] == "extended-virtual-synchrony"
+    assert "promised as extended-virtual-synchrony" in audited(directory).out
 
 
 def test_what_is_asked_for_goes_before_what_the_trace_says(tmp_path: Path, rows: list[Row]) -> None:
     directory = written(tmp_path, rows, TOTEM.heading)
-    said = ordercast("audit", directory, "--promises", "view-synchrony", "--json")
+    said = audited(directory, "--promises", "view-synchrony", "--json")
     assert said.code == 1
     assert said.document["promises"] == "view-synchrony"
     assert "a view is a regular one" in said.document["violations"][0]["sentence"]
 
 
 def test_a_trace_without_places_cannot_be_judged_by_extended_virtual_synchrony(tmp_path: Path) -> None:
-    said = ordercast("audit", written(tmp_path, views()), "--promises", "extended-virtual-synchrony")
+    said = audited(written(tmp_path, views()), "--promises", "extended-virtual-synchrony")
     assert said.code == 2
     assert "without a value for its seq" in said.sentence
 
 
 def test_a_promise_that_nobody_knows_is_refused(tmp_path: Path, rows: list[Row]) -> None:
     directory = written(tmp_path, rows, {"promises": "eventual-bliss"})
-    said = ordercast("audit", directory)
+    said = audited(directory)
     assert said.code == 2
     assert "promises eventual-bliss, which is none of" in said.sentence
-    assert ordercast("audit", directory, "--promises", "extended-virtual-synchrony").code == 0
-    assert ordercast("audit", directory, "--promises", "eventual-bliss").code == 2
+    assert audited(directory, "--promises", "extended-virtual-synchrony").code == 0
+    assert audited(directory, "--promises", "eventual-bliss").code == 2
 
 
 def test_runs_of_two_families_are_each_judged_by_their_own(tmp_path: Path, rows: list[Row]) -> None:
     written(tmp_path, rows, TOTEM.heading)
     with TraceWriter(tmp_path, "views", {"promises": "view-synchrony"}) as writer:
         writer.write(views())
-    said = ordercast("audit", tmp_path, "--json")
+    said = audited(tmp_path, "--json")
     assert said.code == 0
     assert said.document["promises"] == "extended-virtual-synchrony, view-synchrony"
     assert said.document["runs"] == 2
@@ -187,8 +192,45 @@ def test_a_trimmed_trace_of_the_sequencer_family_is_judged_as_far_as_all_have_it
     rows = views()
     at_two = [row for row in rows if row[0] == 2]
     directory = written(tmp_path, [row for row in rows if row[0] == 1] + at_two[1:])
-    assert ordercast("audit", directory, "--json").code == 1, "as a whole, its beginning is missing"
-    said = ordercast("audit", directory, "--trimmed", "--json")
+    assert audited(directory, "--json").code == 1, "as a whole, its beginning is missing"
+    said = audited(directory, "--trimmed", "--json")
     assert said.code == 0
     assert said.document["promises"] == "view-synchrony"
     assert said.document["events"] > 0
+
+
+def test_the_page_tells_everything_by_itself(tmp_path: Path, rows: list[Row]) -> None:
+    delivery = next(row for row in rows if row[4] == "deliver")
+    again = (*delivery[:2], 10**6, *delivery[3:])
+    directory = written(tmp_path / "trace", [*rows, again])
+    page = tmp_path / "page.html"
+    assert audited(directory, "--report", page).code == 1
+    told = page.read_text()
+    assert "Violated: " in told
+    assert "deliver-once" in told
+    assert f"{delivery[11]} of node {delivery[9]}" in told, "the window of events that the violation is about"
+    assert "<svg" in told
+    for reference in ("<script", "<link", "src=", "@import", "url("):
+        assert reference not in told, "nothing is fetched from anywhere"
+
+
+def test_a_page_that_cannot_be_written_is_the_options_fault(tmp_path: Path, rows: list[Row]) -> None:
+    said = audited(written(tmp_path / "trace", rows), "--report", tmp_path / "no" / "page.html")
+    assert said.code == 2
+    assert "--report" in said.sentence
+
+
+def test_without_spark_the_reference_audits_and_says_so(
+    tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ordercast.cli.audit.has_spark", lambda: False)
+    said = ordercast("audit", written(tmp_path, rows), "--json")
+    assert said.code == 0
+    assert said.document["engine"] == "reference"
+    assert "Spark is not installed" in said.sentence
+
+
+def test_a_master_is_of_no_use_to_the_reference(tmp_path: Path, rows: list[Row]) -> None:
+    said = audited(written(tmp_path, rows), "--master", "local[2]")
+    assert said.code == 2
+    assert "--master is for Spark" in said.sentence

@@ -87,7 +87,7 @@ def test_a_demo(tmp_path: Path) -> None:
     assert said.code == 0, said.out
     assert "Five nodes form a group, ordered by dtp" in said.out
     assert "install {1 2 3 4 5}" in said.out
-    assert ordercast("audit", tmp_path / "trace").code == 0
+    assert ordercast("audit", tmp_path / "trace", "--engine", "reference").code == 0
 
 
 def test_levels_of_resilience_are_for_protocols_that_have_them() -> None:

@@ -10,11 +10,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ordercast.audit.explain import Report, Violation
-from ordercast.audit.files import audit_trace
-from ordercast.audit.properties import PROMISES
+from ordercast.audit.explain import Report, Violation, merge
+from ordercast.audit.files import audited_runs
+from ordercast.audit.findings import Findings
+from ordercast.audit.properties import PROMISES, Promises
+from ordercast.cli.audit_page import write_page
 from ordercast.cli.options import Json
-from ordercast.cli.screen import SAY, Code, answer, refuse, verdict
+from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, refuse, verdict
+from ordercast.errors import SparkProblem
+from ordercast.spark.need import has_spark
+from ordercast.trace.reader import trace_files
 from ordercast.trace.schema import TraceError
 
 MOST_SHOWN = 6
@@ -31,6 +36,7 @@ class Promised(StrEnum):
 class Engine(StrEnum):
     """Which implementation of the auditor."""
 
+    SPARK = "spark"
     REFERENCE = "reference"
 
 
@@ -38,9 +44,17 @@ def audit(
     trace: Annotated[
         Path, typer.Argument(metavar="DIR", help="A trace: its directory, or one Parquet file.")
     ],
-    engine: Annotated[Engine, typer.Option(help="Which auditor; the reference is plain Python.")] = (
-        Engine.REFERENCE
-    ),
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="Which auditor: spark for traces of any size; reference, in plain Python, starts at once "
+            "and is quicker below a million events. Both give the same answers."
+        ),
+    ] = Engine.SPARK,
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Spark's master; by default all cores of this machine."),
+    ] = None,
     trimmed: Annotated[
         bool,
         typer.Option(
@@ -54,28 +68,76 @@ def audit(
             help="Judge by this set of properties, and not by the one of the protocol that wrote the trace."
         ),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", metavar="FILE", help="Write a page about it: one HTML file.", dir_okay=False
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check every guarantee against a trace, simulated or real.
 
     The trace says which protocol wrote it, and so what was promised; one that does not is judged by
-    what is found in it.
+    what is found in it. Without Spark installed the reference judges.
 
-    Exit code 0: all are kept; 1: some are broken; 2: this is no trace that can be read.
+    Exit code 0: all are kept; 1: some are broken; 2: this is no trace that can be read; 3: Spark could not do
+    its work.
     """
+    chosen = PROMISES[promises] if promises is not None else None
+    engine = _at_hand(engine, master)
+    judge = _with_spark if engine is Engine.SPARK else _with_reference
     try:
-        report = audit_trace(trace, PROMISES[promises] if promises is not None else None, trimmed=trimmed)
+        runs = judge(trace, chosen, trimmed, page is not None, master)
     except TraceError as error:
         refuse(str(error))
+    except SparkProblem as error:
+        ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(Code.BROKEN) from error
+    report = merge(findings.report for findings in runs)
     if not report.runs:
         refuse(f"{trace} holds no event: there is nothing to audit")
+    if page is not None:
+        with blaming("--report"):
+            write_page(page, str(trace), report, runs, str(engine))
     if json:
         answer({"engine": str(engine), "runs": report.runs, **report.as_dict()})
     else:
         show_report(report)
-        runs = "1 run" if report.runs == 1 else f"{report.runs:,} runs"
-        SAY.print(verdict_of(report, f"{report.events:,} events of {runs}"))
+        runs_ = "1 run" if report.runs == 1 else f"{report.runs:,} runs"
+        SAY.print(verdict_of(report, f"{report.events:,} events of {runs_}"))
     raise typer.Exit(Code.OK if report.clean else Code.FAILED)
+
+
+def _at_hand(engine: Engine, master: str | None) -> Engine:
+    """The engine that is asked for, if it is installed."""
+    if engine is Engine.SPARK and not has_spark() and master is None:
+        told = "Spark is not installed, the reference audits: pip install 'ordercast[spark]' brings it"
+        ASIDE.print(f"[bright_black]{escape(told)}[/]", soft_wrap=True)
+        return Engine.REFERENCE
+    return engine
+
+
+def _with_reference(
+    trace: Path, promises: Promises | None, trimmed: bool, shown: bool, master: str | None
+) -> list[Findings]:
+    if master is not None:
+        refuse("--master is for Spark: leave it out with --engine reference")
+    return list(audited_runs(trace, promises, trimmed=trimmed, shown=shown))
+
+
+def _with_spark(
+    trace: Path, promises: Promises | None, trimmed: bool, shown: bool, master: str | None
+) -> list[Findings]:
+    from ordercast.spark.need import need_spark
+
+    need_spark()
+    trace_files(trace)  # a mistake in the path is told at once, and not after Spark has started
+    from ordercast.audit.spark import audited_on_spark
+    from ordercast.spark.session import spark_session
+
+    with spark_session("audit", master) as spark:
+        return list(audited_on_spark(spark, trace, promises, trimmed=trimmed, shown=shown))
 
 
 def show_report(report: Report) -> None:
@@ -95,6 +157,8 @@ def show_report(report: Report) -> None:
             "[bright_black]not judged: a trace does not tell when faults stopped, after which these are "
             "due; sim fuzz knows, and judges them[/]"
         )
+    for note in report.notes:
+        SAY.print(f"[bright_black]{escape(note)}[/]")
     SAY.print()
     show_violations(report.violations)
 

@@ -1,0 +1,115 @@
+"""Traces as they come: being written, of one file, without a beginning, too large to be looked at whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from planting import broken, edited, right_runs, swap_deliveries, write_runs
+
+from ordercast.audit.files import audit_trace
+from ordercast.audit.properties import VIEW_SYNCHRONY
+from ordercast.audit.spark import audit_on_spark, audited_on_spark, engine, narrow
+from ordercast.trace.journal import Journal
+from ordercast.trace.schema import Row, TraceError
+from ordercast.trace.writer import TraceWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    ((_, _, rows),) = right_runs([5], ["totem"])
+    return rows
+
+
+def test_journals_of_running_nodes_are_read_too(spark: SparkSession, tmp_path: Path, rows: list[Row]) -> None:
+    for node in sorted({row[0] for row in rows}):
+        journal = Journal(tmp_path, "live", node, 0)
+        journal.append([row for row in rows if row[0] == node])
+        journal.close(convert=node == 1)
+    assert {file.suffix for file in tmp_path.iterdir()} == {".journal", ".parquet"}
+    report = audit_on_spark(spark, tmp_path)
+    assert report == audit_trace(tmp_path)
+    assert report.clean
+    assert report.events == len(rows)
+
+
+def test_a_trimmed_trace_is_judged_from_where_all_nodes_have_it(
+    spark: SparkSession, tmp_path: Path, rows: list[Row]
+) -> None:
+    node = rows[0][0]
+    beginning = sorted(row[2] for row in rows if row[0] == node)[: len(rows) // 20]
+    with TraceWriter(tmp_path, "trimmed") as writer:
+        writer.write([row for row in rows if row[0] != node or row[2] not in beginning])
+    report = audit_on_spark(spark, tmp_path, trimmed=True)
+    assert report == audit_trace(tmp_path, trimmed=True)
+    assert 0 < report.events < len(rows)
+
+
+def test_wider_types_and_odd_names_are_no_obstacle(
+    spark: SparkSession, tmp_path: Path, rows: list[Row]
+) -> None:
+    with TraceWriter(tmp_path / "narrow", "plain") as writer:
+        writer.write(rows)
+    table = pq.read_table(writer.paths[0])
+    place = table.schema.get_field_index("node")
+    wide = table.set_column(place, "node", table.column("node").cast(pa.int64()))
+    odd = tmp_path / "a [strange] {name}"
+    odd.mkdir()
+    pq.write_table(wide, odd / "one*.parquet")
+    assert audit_on_spark(spark, odd) == audit_trace(odd)
+
+
+def test_a_set_of_properties_can_be_chosen(spark: SparkSession, tmp_path: Path, rows: list[Row]) -> None:
+    with TraceWriter(tmp_path, "run") as writer:
+        writer.write(rows)
+    report = audit_on_spark(spark, tmp_path, VIEW_SYNCHRONY)
+    assert report.promises == ("view-synchrony",)
+    assert report == audit_trace(tmp_path, VIEW_SYNCHRONY)
+
+
+def test_what_lacks_a_fact_is_refused_as_the_reference_refuses_it(
+    spark: SparkSession, tmp_path: Path, rows: list[Row]
+) -> None:
+    at = next(place for place, row in enumerate(rows) if row[4] == "originate")
+    with TraceWriter(tmp_path, "lacking") as writer:
+        writer.write([*rows[:at], edited(rows[at], number=None), *rows[at + 1 :]])
+    with pytest.raises(TraceError, match="without a value for its number"):
+        audit_on_spark(spark, tmp_path)
+
+
+def test_an_event_that_is_none_is_refused(spark: SparkSession, tmp_path: Path, rows: list[Row]) -> None:
+    with TraceWriter(tmp_path, "odd") as writer:
+        writer.write([*rows, edited(rows[0], event="levitate")])
+    with pytest.raises(TraceError, match="unknown event"):
+        audit_on_spark(spark, tmp_path)
+
+
+def test_of_a_run_too_large_for_the_reference_the_messages_in_doubt_are_judged(
+    spark: SparkSession, tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = broken(Random(2), rows, swap_deliveries)
+    assert made is not None
+    write_runs(tmp_path, [("large", "extended-virtual-synchrony", made)])
+    for module in (engine, narrow):
+        monkeypatch.setattr(module, "MOST_ROWS", len(made) - 1)
+    by_configuration = audit_on_spark(spark, tmp_path)
+    (note,) = by_configuration.notes
+    assert "too large to be judged row by row" in note
+    whole = audit_trace(tmp_path)
+    assert not by_configuration.clean
+    assert by_configuration.events == len(made)
+    monkeypatch.setattr(narrow, "MOST_ROWS", 40)
+    monkeypatch.setattr(narrow, "PIECES", 64)
+    (found,) = audited_on_spark(spark, tmp_path)
+    assert found.how == "judged in part"
+    for report in (by_configuration, found.report):
+        for code, count in report.properties.items():
+            assert count <= whole.properties[code], "a restriction invents nothing"
+    assert found.report.properties["total-order"] == whole.properties["total-order"] > 0
