@@ -179,7 +179,8 @@ def main() -> int:
             group.send_many(every[turn * TRANSFERS // 20 : (turn + 1) * TRANSFERS // 20])
             time.sleep(0.3)
             if turn == 10:
-                seen = latest(spark)
+                while not (seen := latest(spark)).done and query.isActive:
+                    time.sleep(0.1)
                 SAY.print(
                     f"[bold]3[/] after {seen.done + seen.refused:,} of them: [red]kill -9[/] of node 1, from "
                     "which Spark reads"
