@@ -70,9 +70,10 @@ async def talk(node: Node, **wish: Any) -> AsyncIterator[Talk]:
 ROWS = [b"%d" % number for number in range(500)]
 
 
-def test_rows_are_delivered_at_all_members_and_told_to_be() -> None:
+@pytest.mark.parametrize("protocol", ["totem", "total", "pinwheel", "dtp"])
+def test_rows_are_delivered_at_all_members_and_told_to_be(protocol: str) -> None:
     async def test() -> None:
-        async with ring(3) as nodes:
+        async with ring(3, protocol=protocol) as nodes:
             groups = [await node.join("rows") for node in nodes]
             async with talk(nodes[0]) as task:
                 taken = await task.hear()

@@ -299,6 +299,8 @@ class Replicas:
         """From one replica to the next, each once."""
         reasons: dict[str, LogError] = {}
         for where in list(self._order):
+            if at == Place.after(end):
+                return
             replica = None
             try:
                 replica = self._open.pop(where, None) or Replica(where, self._key)
