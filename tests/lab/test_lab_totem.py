@@ -239,4 +239,4 @@ def test_figures_and_tables_are_made_of_the_results() -> None:
     frames = made(runs, densities([("poisson", 0.0, shares)]))
     assert len(totem_density.figures(frames)) == 2
     (table,) = totem_density.tables(frames)
-    assert table.rows[0][0] == "poisson, r = 0"
+    assert table.rows[0][0] == "Poisson, r = 0"

@@ -82,7 +82,9 @@ class Case(NamedTuple):
     lost: str = MESSAGES
 
     def __str__(self) -> str:
-        return f"{self.arrivals}, r = {self.loss:g}" + (", tokens too" if self.lost == TOKENS else "")
+        return f"{self.arrivals.capitalize()}, r = {self.loss:g}" + (
+            ", tokens too" if self.lost == TOKENS else ""
+        )
 
 
 class Histogram:
@@ -288,7 +290,7 @@ def figures(frames: Frames) -> list[Figure]:
         "by": "loss",
         "panel": "arrivals",
         "x_label": "latency [ms]",
-        "panel_title": lambda arrivals: f"{arrivals} arrivals",
+        "panel_title": lambda arrivals: f"{arrivals.capitalize()} arrivals",
         "label": lambda loss: f"r = {loss:g}" if loss else "no loss",
         "markers": False,
         "shared_y": True,
