@@ -27,6 +27,7 @@ def bench(
     sealed: Annotated[
         bool, typer.Option("--sealed", help="Encrypt and authenticate, with a new key.")
     ] = False,
+    log: Annotated[bool, typer.Option("--log", help="Each node keeps its ordered log.")] = False,
     kill_one: Annotated[
         bool, typer.Option("--kill-one", help="Kill the last node halfway (-9); look at longest_gap_ms.")
     ] = False,
@@ -65,6 +66,7 @@ def bench(
             rate=rate,
             safe=safe,
             sealed=sealed,
+            log=log,
             kill_one=kill_one,
             netns=netns,
             uvloop=uvloop,

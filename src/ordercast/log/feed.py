@@ -23,6 +23,8 @@ LOG = logging.getLogger("ordercast")
 
 TICK_S = 0.02
 """How often the log is written, while there is something to write or to wait for."""
+PAUSE_S, LARGE_BYTES = 0.06, 1024 * 1024
+"""Between two writes so much time passes, or so much comes: large blocks need not be merged."""
 WAITING_BYTES = 16 * 1024 * 1024
 """What may wait for the disk before the node brakes."""
 TRIM_S = 5.0
@@ -58,6 +60,8 @@ class Feed:
         self._ready: list[Delivered | Installed] = []
         self._ready_bytes = 0
         self._writing: asyncio.Future[None] | None = None
+        self._wrote = 0.0
+        """When the last write began."""
         self._ticking: asyncio.TimerHandle | None = None
         self._trimming: asyncio.TimerHandle | None = None
         self._first_of_life = True
@@ -116,12 +120,15 @@ class Feed:
     def _tick(self) -> None:
         self._ticking = None
         self._take_final()
-        if self._writing is None and self._ready:
+        if self._writing is None and self._ready and self._is_time():
             self._write()
         if not self.braking and self._ready_bytes > WAITING_BYTES:
             self._set_braking(True)
         if self._waiting or self._ready or self._writing is not None:
             self._tick_soon()
+
+    def _is_time(self) -> bool:
+        return self._ready_bytes >= LARGE_BYTES or self._loop.time() - self._wrote >= PAUSE_S
 
     def _take_final(self) -> None:
         """What has become final is ready to be written."""
@@ -147,6 +154,7 @@ class Feed:
 
     def _write(self) -> None:
         entries, self._ready, self._ready_bytes = self._ready, [], 0
+        self._wrote = self._loop.time()
         self._writing = self._loop.run_in_executor(self._thread, self._store.append, entries)
         self._writing.add_done_callback(lambda writing: self._written(writing, len(entries)))
 

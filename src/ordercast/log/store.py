@@ -15,6 +15,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +31,9 @@ from ordercast.log.disk import ConfigurationNote, Disk, Meta, decode_note, encod
 from ordercast.log.position import Position
 
 FULL_BYTES = 1024 * 1024
-"""A block that has so many bytes grows no more."""
+"""A block has not many more bytes than this."""
+GROWN_BYTES = FULL_BYTES // 2
+"""A block that has so many is large enough, and merged no more."""
 FAN = 8
 """So many blocks of about one size become one."""
 SLACK = 1024 * 1024 * 1024
@@ -308,20 +311,20 @@ class Store:
 
 def _to_merge(tails: list[_Tail]) -> int:
     """How many of the last blocks are to become one; 0 if none are. Those that are full are taken out."""
-    if tails and (tails[-1].size >= FULL_BYTES or tails[-1].rows >= MOST_ROWS // 2):
+    if tails and (tails[-1].size >= GROWN_BYTES or tails[-1].rows >= MOST_ROWS // 2):
         tails.clear()
         return 0
     rows = size = count = 0
     for tail in reversed(tails):
         if tail.level != tails[-1].level:
             break
-        if rows + tail.rows > MOST_ROWS or size + tail.size > 2 * FULL_BYTES:
+        if rows + tail.rows > MOST_ROWS or size + tail.size > FULL_BYTES:
             del tails[:-count]
             break
         rows += tail.rows
         size += tail.size
         count += 1
-    return count if count > 1 and (count >= FAN or size >= FULL_BYTES) else 0
+    return count if count > 1 and (count >= FAN or size >= GROWN_BYTES) else 0
 
 
 def untagged(
@@ -340,8 +343,8 @@ def untagged(
         while end < len(delivered) and tag is not None and delivered[end].batch.payloads[0].startswith(tag):
             end += 1
         some = delivered[at:end]
-        payloads = [payload for entry in some for payload in entry.batch.payloads]
-        array = pa.array(payloads, pa.binary())
+        payloads = chain.from_iterable([entry.batch.payloads for entry in some])
+        array = pa.array(list(payloads), pa.binary())
         if tag is not None and pc.all(pc.starts_with(array, tag)).as_py():
             arrays.append(pc.binary_slice(array, len(tag), _END))
             runs += (_run(entry, 0, len(entry.batch.payloads), tag) for entry in some)
@@ -349,6 +352,8 @@ def untagged(
             for entry in some:
                 _one_by_one(entry, tag_of, runs, arrays)
         at = end
+    if len(arrays) == 1:
+        return runs, arrays[0]
     return runs, pa.concat_arrays(arrays) if arrays else pa.array([], pa.binary())
 
 

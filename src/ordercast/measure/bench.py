@@ -52,6 +52,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Messages/s a node; None: flat out; 0: none at all, an idle group."""
     safe: bool = False
     sealed: bool = False
+    log: bool = False
+    """Each node keeps its ordered log, as durably as it does by default."""
     kill_one: bool = False
     """Kill the process of the last node halfway, with -9."""
     netns: bool = False
@@ -216,6 +218,7 @@ class Crew:
                     listen=host,
                     seeds=seeds,
                     data=str(self._work / f"data{worker.node}"),
+                    log=str(self._work / f"log{worker.node}") if plan.log else None,
                     key=None if key is None else str(key),
                     size=plan.size,
                     seconds=plan.seconds,

@@ -15,6 +15,8 @@ class Job(msgspec.Struct, kw_only=True):
     listen: str
     seeds: tuple[str, ...]
     data: str
+    log: str | None
+    """Directory of the ordered log, if there is to be one."""
     key: str | None
     """File of the group key."""
     size: int

@@ -64,6 +64,7 @@ class Worker:
             listen=job.listen,
             seeds=job.seeds,
             data=job.data,
+            log=job.log,
             key=None if job.key is None else Path(job.key),
             insecure=job.key is None,
             protocol=job.protocol,
