@@ -1,7 +1,7 @@
 """A node's log over TCP: clients ask what it holds, and for ranges of it.
 
-Blocks are sent as they are stored, one at a time: a connection takes up the memory of a block or two, however
-much is asked for and however slowly it is read. What has to be read from the disk or sealed is done in a
+Blocks are sent as they are stored, one after the other: a connection takes up a few megabytes, however much
+is asked for and however slowly it is read. What has to be read from the disk or sealed is done in a
 thread. Garbage on the port is counted, and ends the connection that it came by and nothing else.
 """
 
@@ -31,7 +31,8 @@ GREETING_S = 5.0
 STALLED_S = 600.0
 """A client that takes nothing for so long of what it asked for is cut off."""
 MOST_CONNECTIONS = 256
-_BUFFERED = 1024 * 1024
+_BUFFERED = 4 * 1024 * 1024
+"""Bytes on their way to a client, beside those that the kernel has."""
 
 
 class Line:
@@ -237,8 +238,13 @@ class Service:
         asked = msgspec.convert(wish, Read)
         view = await self._opened()
         pieces = await asyncio.to_thread(view.pieces, asked.start, asked.end, asked.group)
-        while (frame := await asyncio.to_thread(_next_frame, line.frames, pieces)) is not None:
-            await line.write(frame)
+        making = asyncio.create_task(asyncio.to_thread(_next_frame, line.frames, pieces))
+        try:
+            while (frame := await making) is not None:
+                making = asyncio.create_task(asyncio.to_thread(_next_frame, line.frames, pieces))
+                await line.write(frame)  # while the next one is made
+        finally:
+            await asyncio.gather(making, return_exceptions=True)
         await line.send({"done": True})
 
 
