@@ -136,8 +136,8 @@ class Laboratory:
         beside = sum(run not in wanted for run in done)
         if beside:
             told.append(
-                f"{beside:,} results in {self.store.directory} are of runs that are not in this grid (of a quick "
-                "look, or of a grid that has changed since); they are kept, and not part of the report"
+                f"{beside:,} results in {self.store.directory} are of runs that are not in this grid (of "
+                "a quick look, or of a grid that has changed since); they are kept, and not part of the report"
             )
         return told
 
