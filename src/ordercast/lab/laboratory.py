@@ -137,7 +137,7 @@ class Laboratory:
         if beside:
             told.append(
                 f"{beside:,} results in {self.store.directory} are of runs that are not in this grid (of "
-                "a quick look, or of a grid that has changed since); they are kept, and not part of the report"
+                "a quick look, or of a grid that has changed); they are kept, and not part of the report"
             )
         return told
 
