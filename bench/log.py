@@ -95,22 +95,23 @@ def _serve(path: Path, key: bytes | None, told: Connection) -> None:
         service = Service(path, lambda: keyring)
         await service.start("127.0.0.1", 0)
         told.send(service.address)
+        began = _processor_s()
         await asyncio.to_thread(told.recv)
+        told.send(_processor_s() - began)
         await service.close()
 
     asyncio.run(serve())
 
 
 @contextmanager
-def served(path: Path, key: bytes | None) -> Iterator[str]:
-    """The log's service, in another process."""
+def served(path: Path, key: bytes | None) -> Iterator[tuple[str, Connection]]:
+    """The log's service, in another process; told something, it says how much processor time it used."""
     spawning = multiprocessing.get_context("spawn")
     mine, other = spawning.Pipe()
     process = spawning.Process(target=_serve, args=(path, key, other))
     process.start()
     try:
-        yield mine.recv()
-        mine.send("enough")
+        yield mine.recv(), mine
     finally:
         process.join()
 
@@ -130,8 +131,10 @@ def main() -> None:
             found["write"] = write(path, int(told.millions * 1e6), told.size, told.sync)
         found["local"] = read(str(path))
         for name, key in (("tcp", None), ("tcp_sealed", generate())):
-            with served(path, key) as address:
-                found[name] = read(address, key)
+            with served(path, key) as (address, service):
+                there = read(address, key)
+                service.send("enough")
+                found[name] = {**there, "service_us_per_row": service.recv() / there["rows"] * 1e6}
     print(json.dumps(found, default=float, indent=2))
 
 
