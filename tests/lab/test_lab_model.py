@@ -36,6 +36,7 @@ def ring(
     message_us: float = 50.0,
     loss: float = 0.0,
     eager: bool = True,
+    first_us: float = 0.0,
 ) -> RingModel:
     """Hops of 100 µs, 60 µs to reach the others, and nothing beside."""
     return RingModel(
@@ -47,6 +48,7 @@ def ring(
         reach_us=60.0,
         loss=loss,
         eager=eager,
+        first_us=first_us,
     )
 
 
@@ -71,6 +73,17 @@ def test_a_rotation_is_longer_by_what_is_sent_in_it() -> None:
     assert model.rotation_us == pytest.approx(1600 / 3)
     numbers = messages_in_a_rotation(model)
     assert numbers @ np.arange(len(numbers)) == pytest.approx(0.005 * 1600 / 3)
+
+
+@pytest.mark.parametrize("rate", [1, 3_000, 18_000])
+def test_what_the_first_message_of_a_visit_costs_is_shared_out_without_rest(rate: float) -> None:
+    """As much as n·(h + e·P(k > 0)) and the messages take; with few messages each is a first one."""
+    model = ring(rate=rate, first_us=30.0)
+    some = 1 - math.exp(-model.each)
+    assert 4 * model.walk_us + model.cost_us * 4 * model.each == pytest.approx(model.rotation_us)
+    assert model.rotation_us == pytest.approx(4 * (100 + 30 * some) + 50 * 4 * model.each)
+    assert 50 < model.cost_us <= 80
+    assert ring(rate=1, first_us=30.0).cost_us == pytest.approx(80, rel=1e-3)
 
 
 def test_alone_a_node_sends_what_came_in_the_last_rotation() -> None:
@@ -204,7 +217,7 @@ def played(model: RingModel, visits: int, seed: int) -> list[float]:
             sent.append((visit, k, arrivals[node], missed))
             arrivals[node] += draw.expovariate(1 / gap_us)
             k += 1
-        begins_us.append(now_us + model.hop_us + k * model.message_us)
+        begins_us.append(now_us + model.hop_us + k * model.message_us + (model.first_us if k else 0.0))
     took: list[float] = []
     for receiver in range(n):
         all_until_us = 0.0
@@ -223,6 +236,7 @@ def played(model: RingModel, visits: int, seed: int) -> list[float]:
     [
         (ring(nodes=4, rate=10_000), 0.012),
         (ring(nodes=8, rate=12_000), 0.02),
+        (ring(nodes=8, rate=8_000, first_us=60.0), 0.012),
         (ring(nodes=8, rate=4_000, loss=0.01), 0.012),
         (ring(nodes=4, rate=4_000, loss=0.01, eager=False), 0.012),
     ],

@@ -96,25 +96,33 @@ class RingModel:
         return self.rate / 1e6 * self._busy_us
 
     @property
-    def cost_us(self) -> float:
-        """a': what a message adds to a rotation, with its share of `first_us` and of retransmissions.
-
-        At a visit k messages wait, about Poisson's number; `first_us` is spent if k > 0.
-        """
-        cost = self._busy_us
-        for _ in range(100):  # a fixed point: the longer the rotation, the more messages share a first one
-            each = self.rate / 1e6 * self._rotation_us(cost) / self.nodes
-            cost = self._busy_us + self.first_us * -math.expm1(-each) / each
-        return cost
-
-    def _rotation_us(self, cost_us: float) -> float:
-        share = self.rate / 1e6 * cost_us
-        return self.nodes * self.hop_us / (1 - min(share, 0.999))
+    def rotation_us(self) -> float:
+        """The mean rotation: hops, messages, and `first_us` where any waits, with Poisson's probability."""
+        rotation = 0.0
+        for _ in range(200):  # a fixed point: the longer the rotation, the more nodes have something to send
+            busy = -math.expm1(-self.per_us * rotation / self.nodes)
+            rotation = self.nodes * (self.hop_us + self.first_us * busy) / (1 - self.load)
+        return rotation
 
     @property
-    def rotation_us(self) -> float:
-        """The mean rotation: n·h / (1 - λa')."""
-        return self._rotation_us(self.cost_us)
+    def each(self) -> float:
+        """m: how many messages a node sends at a visit, on average."""
+        return self.per_us * self.rotation_us / self.nodes
+
+    @property
+    def cost_us(self) -> float:
+        """a': what a further message adds to a rotation, with its retransmissions.
+
+        `first_us` is spent where k > 0. For k of Poisson's distribution the straight line in k that comes
+        closest to it rises by ``exp(-m)`` a message, and begins at ``1 - exp(-m) · (1 + m)``: see `walk_us`.
+        """
+        return self._busy_us + self.first_us * math.exp(-self.each)
+
+    @property
+    def walk_us(self) -> float:
+        """h': a hop, with what of `first_us` does not depend on how many messages there are."""
+        m = self.each
+        return self.hop_us + self.first_us * (1 - math.exp(-m) * (1 + m))
 
     @property
     def per_us(self) -> float:
@@ -208,13 +216,13 @@ def messages_in_a_rotation(model: RingModel) -> Vector:
 
         g_m = λ/n · Σ_{l=1..n, l≤m} (1 - w_{m-l})      w_m = (z if m < n else 1) · exp(-a'·g_m)
 
-    and the generating function of the number is ``exp(-h · Σ g_m)``. It is inverted by Fourier's transform.
+    and the generating function of the number is ``exp(-h' · Σ g_m)``. It is inverted by Fourier's transform.
     Deterministic arrivals: what arrives in a mean rotation, rounded down or up.
     """
     mean = model.per_us * model.rotation_us
     if model.arrivals == "deterministic":
         return _rounded(mean)
-    n, cost = model.nodes, model.cost_us
+    n, walk, cost = model.nodes, model.walk_us, model.cost_us
     size = 1 << max(6, math.ceil(math.log2(8 + 4 * mean + 16 * math.sqrt(mean) / (1 - model.load))))
     z = np.exp(-2j * np.pi * np.arange(size) / size)
     waiting = deque([np.zeros(size, dtype=complex)] * n)  # 1 - w of the last n ages
@@ -225,9 +233,9 @@ def messages_in_a_rotation(model: RingModel) -> Vector:
         total += g
         waiting.append(1 - (z if age < n else 1.0) * np.exp(-cost * g))
         recent = recent + waiting[-1] - waiting.popleft()
-        if age > n and np.abs(g).max() * model.hop_us < NEGLIGIBLE:
+        if age > n and np.abs(g).max() * walk < NEGLIGIBLE:
             break
-    probabilities = np.fft.ifft(np.exp(-model.hop_us * total)).real.clip(0)
+    probabilities = np.fft.ifft(np.exp(-walk * total)).real.clip(0)
     probabilities /= probabilities.sum()
     return _trimmed(probabilities)
 
@@ -292,7 +300,7 @@ def waits(model: RingModel, step_us: float) -> list[Vector]:
     if model.arrivals == "deterministic":
         return _waits_in_turn(model, step_us)
     numbers = messages_in_a_rotation(model)
-    c = model.nodes * model.hop_us + model.cost_us * np.arange(len(numbers))
+    c = model.nodes * model.walk_us + model.cost_us * np.arange(len(numbers))
     r = (np.arange(math.ceil(c[-1] / step_us)) + 0.5) * step_us
     since = (c[:, None] - r[None, :]) * model.per_us / model.nodes
     weight = np.where(since > 0, numbers[:, None], 0.0) * np.exp(-since.clip(0))
@@ -310,9 +318,9 @@ def _waits_in_turn(model: RingModel, step_us: float) -> list[Vector]:
     """Deterministic arrivals, the senders taking turns in ring order.
 
     When a message has waited R for the token, the token needs R, the time for that message and a hop to get
-    to the next sender, whose message came 1/λ later: R' = R + a' + h - 1/λ. If that is negative, the token
-    was there too early and has to go round once more, over nodes where nothing waits: plus n·h. So R goes
-    round on a circle of n·h in equal steps, and fills it uniformly. Retransmissions make the circle larger.
+    to the next sender, whose message came 1/λ later: R' = R + a + e + h - 1/λ. If that is negative, the
+    token was there too early and has to go round once more, over nodes where nothing waits: plus n·h. So R
+    goes round on a circle of n·h in equal steps, and fills it uniformly. Retransmissions enlarge the circle.
 
     Where messages come faster than the token gets from one to the next, something waits at every node, and R
     is taken to be uniform over a mean rotation: those before it came in the rest of it, n/λ apart.
@@ -345,10 +353,9 @@ def _delays(model: RingModel, lattice: _Lattice, hops: int, before: float) -> Ve
     them was lost here, or this one, it waits. Unless requests are eager, that takes a rotation longer, and
     what was lost in the rotation before still holds things up.
     """
-    n, p, rotation = model.nodes, model.loss, model.rotation_us
-    each = model.per_us * rotation / n
+    n, p, rotation, each = model.nodes, model.loss, model.rotation_us, model.each
     if hops:
-        start = (hops + 1) * model.hop_us + model.message_us + model.first_us
+        start = model.hop_us + model.message_us + model.first_us + hops * model.walk_us
         gap = lattice.spread(start, model.cost_us, _numbers(model, each * (hops + 0.5)))
         free = (1 - p) * math.exp(-p * before)
     else:
@@ -383,7 +390,7 @@ def latency(model: RingModel, step_us: float | None = None) -> Density:
         ]
     )
     earlier = sum(place * float(wait.sum()) for place, wait in enumerate(by_place))
-    each = model.per_us * model.rotation_us / n
+    each = model.each
     parts: list[tuple[float, Vector]] = []
     if model.loss:
         parts.append((1 / n, np.convolve(here, _delays(model, lattice, 0, each * (n - 1)))))
@@ -423,7 +430,7 @@ def _found(model: RingModel) -> _Found:
         before = sum(place * float(part.sum()) for place, part in enumerate(by_place))
         return _Found(model.rotation_us, wait, before)
     numbers = messages_in_a_rotation(model)
-    c = model.nodes * model.hop_us + model.cost_us * np.arange(len(numbers))
+    c = model.nodes * model.walk_us + model.cost_us * np.arange(len(numbers))
     found = float(numbers @ c**2 / (numbers @ c))
     return _Found(found, found / 2, model.per_us / model.nodes * found / 2)
 
@@ -442,11 +449,12 @@ def safe_mean_us(model: RingModel) -> float:
     to the other nodes while it waited, in a rotation longer than most, is in those that follow.
     """
     found, n = _found(model), model.nodes
+    walk, cost = model.walk_us, model.cost_us
     last = [found.rotation_us / n] * n
     way_us: list[float] = []
     for hop in range(2 * n - 1):
         sent = model.per_us / n * sum(last) + (0 if hop else 1)
-        took = model.hop_us + model.cost_us * sent
+        took = walk + cost * sent
         way_us.append((way_us[-1] if way_us else 0.0) + took)
         last = [*last[1:], took]
     return found.wait_us + sum(way_us[n - 1 :]) / n
