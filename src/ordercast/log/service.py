@@ -56,11 +56,12 @@ class Line:
 
     async def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Tell it something."""
-        await self.write(self.frames.made(header, body))
+        await self.write(*self.frames.parts(header, body))
 
-    async def write(self, frame: bytes) -> None:
+    async def write(self, *parts: bytes) -> None:
         """Send a frame that was made; waits while much is on its way."""
-        self._writer.write(frame)
+        for part in parts:
+            self._writer.write(part)
         async with asyncio.timeout(STALLED_S):
             await self._writer.drain()
 
@@ -242,15 +243,15 @@ class Service:
         try:
             while (frame := await making) is not None:
                 making = asyncio.create_task(asyncio.to_thread(_next_frame, line.frames, pieces))
-                await line.write(frame)  # while the next one is made
+                await line.write(*frame)  # while the next one is made
         finally:
             await asyncio.gather(making, return_exceptions=True)
         await line.send({"done": True})
 
 
-def _next_frame(frames: Frames, pieces: Iterator[Piece]) -> bytes | None:
+def _next_frame(frames: Frames, pieces: Iterator[Piece]) -> tuple[bytes, bytes] | None:
     piece = next(pieces, None)
-    return None if piece is None else frames.made({"rows": (piece.begin, piece.end)}, piece.block)
+    return None if piece is None else frames.parts({"rows": (piece.begin, piece.end)}, piece.block)
 
 
 def _choice(keyring: Keyring | None, has_keys: bool, ids: list[int]) -> tuple[str, int | None]:

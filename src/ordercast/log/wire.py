@@ -112,13 +112,18 @@ class Frames:
 
     def made(self, header: dict[str, Any], body: bytes = b"") -> bytes:
         """A frame to be sent next."""
+        return b"".join(self.parts(header, body))
+
+    def parts(self, header: dict[str, Any], body: bytes) -> tuple[bytes, bytes]:
+        """The same, a large body not copied more often than it must be."""
         packed = msgspec.msgpack.encode(header)
-        length = LENGTH.size + len(packed)
-        inside = b"".join((LENGTH.pack(len(packed)), packed, bytes(-length % _ALIGNED), body))
+        front = LENGTH.pack(len(packed)) + packed
+        front += bytes(-len(front) % _ALIGNED)
         if self._mine is not None:
-            inside = self._mine.encrypt(self._sent.to_bytes(12, "big"), inside, None)
+            number = self._sent.to_bytes(12, "big")
+            front, body = b"", self._mine.encrypt(number, b"".join((front, body)), None)
         self._sent += 1
-        return LENGTH.pack(len(inside)) + inside
+        return LENGTH.pack(len(front) + len(body)) + front, body
 
     def taken(self, inside: bytes | bytearray) -> tuple[dict[str, Any], memoryview]:
         """What the frame that came next says, behind its length."""
