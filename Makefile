@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DELETE_ON_ERROR:
 
 run: $(STAMP)
-	@$(BIN)/ordercast demo
+	@$(BIN)/ordercast demo --engine spark
 
 # The hunt for mutants runs the protocols for minutes: without the tracer, which would make hours of it.
 test: $(STAMP)

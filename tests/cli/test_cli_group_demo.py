@@ -44,6 +44,15 @@ def performed(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
 # --- whole performances -------------------------------------------------------------------------
 
 
+@pytest.mark.spark
+def test_its_trace_may_be_audited_on_spark(tmp_path: Path) -> None:
+    done = performed(tmp_path, "--nodes", 2, *SHORT, "--dir", tmp_path / "run", "--engine", "spark", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["audit"]["clean"] is True
+    assert document["audit"]["events"] > document["nodes"][0]["delivered"] > 0
+
+
 @pytest.mark.parametrize("protocol", ["total", "irbp"])
 def test_any_protocol_may_order_the_messages(protocol: str, tmp_path: Path) -> None:
     """The one that is stopped finds the others gone on without it, and comes back as another life."""

@@ -21,7 +21,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ordercast.cli.audit import show_violations, verdict_of
+from ordercast.audit.explain import Report
+from ordercast.audit.files import audit_trace
+from ordercast.cli.audit import Engine, show_violations, verdict_of
 from ordercast.cli.member import fail
 from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProtocolName
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
@@ -33,6 +35,7 @@ from ordercast.draw.words import duration
 from ordercast.draw.words import nodes as listed
 from ordercast.errors import OrdercastError
 from ordercast.protocols import protocol as protocol_called
+from ordercast.spark.need import need_spark
 
 MOST_NODES = 9
 """A laptop has no more to give: each node is a process, and has to be scheduled in time."""
@@ -51,7 +54,9 @@ NEXT = """\
   how fast a group is on this machine, its order checked at that speed
       [cyan]{me} bench --nodes 3[/]
   two hundred simulated groups, tortured and audited
-      [cyan]{me} sim fuzz --seeds 0:200[/]"""
+      [cyan]{me} sim fuzz --seeds 0:200[/]
+  four protocols compared, on Spark, with a report to look at
+      [cyan]{me} lab run dtp --quick[/]"""
 
 
 def demo(
@@ -67,6 +72,9 @@ def demo(
         ),
     ] = None,
     protocol: ProtocolName = "totem",
+    engine: Annotated[
+        Engine, typer.Option(help="Which auditor: the reference starts at once, Spark in some seconds.")
+    ] = Engine.REFERENCE,
     json: Json = False,
 ) -> None:
     """Run a group of real processes on this machine; kill one, stop one, and prove the order.
@@ -91,10 +99,11 @@ def demo(
     stage = Stage(ASIDE if json else SAY, nodes, protocol)
     play = Play(Plan(nodes=nodes, seconds=seconds, rate=rate, protocol=protocol), place, stage)
     try:
-        with _interruptible(), stage:
-            play.perform()
-            stage.begins(Act("proof", "What they delivered is compared, and their trace is audited"))
-            result = play.judge()
+        with _interruptible():
+            with stage:
+                play.perform()
+                stage.begins(Act("proof", "What they delivered is compared, and their trace is audited"))
+            result = play.judge(_on_spark if engine is Engine.SPARK else audit_trace)
     except KeyboardInterrupt:
         where = escape(str(place))
         ASIDE.print(f"interrupted: no process is left; data and logs are in {where}", soft_wrap=True)
@@ -106,6 +115,15 @@ def demo(
     else:
         _prove(result, place)
     raise typer.Exit(Code.OK if result.good else Code.FAILED)
+
+
+def _on_spark(trace: Path) -> Report:
+    need_spark()
+    from ordercast.audit.spark import audit_on_spark
+    from ordercast.spark.session import spark_session
+
+    with spark_session("demo") as spark:
+        return audit_on_spark(spark, trace)
 
 
 def _place(directory: Path | None) -> Path:

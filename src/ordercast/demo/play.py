@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import msgspec
 
 from ordercast.audit.explain import Report as Audit
-from ordercast.audit.files import audit_trace
 from ordercast.core.identity import NodeId
 from ordercast.demo.crew import Crew, DemoFailed, Process, State
 from ordercast.demo.order import Ring
@@ -399,9 +398,9 @@ class Play:
         ring = max(lives, key=lambda ring: len(lives[ring]))
         return self.book.standing(ring, lives[ring])
 
-    def judge(self) -> Result:
+    def judge(self, audit: Callable[[Path], Audit]) -> Result:
         """What it proves: the nodes' orders side by side, and the audit of the trace that they wrote."""
-        report = audit_trace(self.trace)
+        report = audit(self.trace)
         nodes = []
         for node in self.crew.nodes:
             lives = [report for life, report in sorted(self.counts.items()) if life.node == node]
