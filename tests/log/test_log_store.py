@@ -258,6 +258,20 @@ def test_a_restart_is_a_gap_that_no_range_crosses(tmp_path: Path) -> None:
     log.close()
 
 
+def test_who_was_in_a_configuration_with_others_before_it_was_killed_may_have_missed_something(
+    tmp_path: Path,
+) -> None:
+    log = store(tmp_path)
+    log.append([installed("4.1", 1, first=True), delivered(1, "a")])
+    log.join_others(True)  # and nothing of that configuration became final
+    log.close()
+    log = store(tmp_path)
+    log.append([installed("12.1", 1, first=True)])
+    with look(tmp_path) as replica, pytest.raises(NotThere):
+        replica.after(at("4.1/1/0"), 10)
+    log.close()
+
+
 def test_who_was_alone_has_missed_nothing_when_it_comes_back(tmp_path: Path) -> None:
     log = store(tmp_path)
     log.append([installed("4.1", 1, 2, first=True), installed("8.1", 1), delivered(1, "a")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -90,6 +91,7 @@ def _show(
         SAY.print(_facts(bounds), "")
     entries, at = _entries(replica, bounds, start, rows, group)
     _print(entries, json)
+    sys.stdout.flush()
     while follow:
         try:
             end = replica.after(at, AT_A_TIME)
@@ -99,6 +101,7 @@ def _show(
             time.sleep(LOOK_S)
             continue
         _print(list(_read(replica, at, end, group)), json, headless=True)
+        sys.stdout.flush()
         at = end
 
 

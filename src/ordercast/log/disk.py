@@ -38,6 +38,8 @@ class Meta(msgspec.Struct, array_like=True):
     entries: int = 0
     bytes: int = 0
     """Of what is kept now."""
+    alone: bool = False
+    """The node is the only member of its configuration: there is nobody whose messages it could miss."""
 
 
 class ConfigurationNote(msgspec.Struct, array_like=True):
@@ -66,6 +68,8 @@ class Disk:
         self.writing = False
         self._guard = threading.RLock()
         self._env: Any = None
+        self._opened: tuple[int, bool] | None = None
+        """How it is open for writing, if it is."""
         self.blocks: Any = None
         self.configurations: Any = None
         self._about: Any = None
@@ -86,13 +90,18 @@ class Disk:
     def open_to_write(self, map_size: int, sync: bool) -> None:
         """Open it, made if need be, for the one writer that there is."""
         with self._guard:
-            self._close()
-            self._env = lmdb.open(
-                str(self.path), map_size=map_size, max_dbs=4, max_readers=MOST_READERS, sync=sync, mode=0o600
-            )
+            if self._opened != (map_size, sync):  # else readers here have kept it as the last writer left it
+                self._close()
+                self._open_anew(map_size, sync)
             self._env.reader_check()
             self.writing = True
             self._open_tables(create=True)
+
+    def _open_anew(self, map_size: int, sync: bool) -> None:
+        self._env = lmdb.open(
+            str(self.path), map_size=map_size, max_dbs=4, max_readers=MOST_READERS, sync=sync, mode=0o600
+        )
+        self._opened = (map_size, sync)
 
     def _open_tables(self, create: bool) -> None:
         self.blocks, self.configurations, self._about = (
@@ -112,7 +121,7 @@ class Disk:
     def _close(self) -> None:
         if self._env is not None:
             self._env.close()
-            self._env = None
+            self._env = self._opened = None
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Any]:

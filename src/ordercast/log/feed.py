@@ -98,6 +98,7 @@ class Feed:
         self._waiting.append((Installed(self._now_us(), configuration, self._first_of_life), _OVERHEAD))
         self._first_of_life = False
         self._told += 1
+        self._store.join_others(configuration.members != (self._store.node,))
         if self._ticking is None:
             self._tick_soon()
 

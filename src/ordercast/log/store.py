@@ -13,8 +13,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,6 +95,7 @@ class Store:
         self._most_bytes = most_bytes
         self._most_age_us = None if most_age_s is None else int(most_age_s * 1_000_000)
         self._tails: list[_Tail] = []
+        self._one_at_a_time = threading.Lock()
         self._lock = self._take()
         self._disk: Disk | None = None
         try:
@@ -135,7 +139,9 @@ class Store:
                 "a log directory of its own, and a data directory, so that it keeps its identifier"
             )
         self.meta = found or Meta(files.FORMAT, self.node)
-        self._last_members: tuple[int, ...] | None = None if last is None else tuple(last.members)
+        self._resumes = last is None or self.meta.alone
+        """Nothing can have passed the node by since the last entry."""
+        self._with_others = False
         self._configuration: ConfigurationId | None = None
 
     def _last_note(self, disk: Disk, view: Any) -> ConfigurationNote | None:
@@ -177,14 +183,32 @@ class Store:
 
     def append(self, entries: Sequence[Delivered | Installed]) -> None:
         """These, in order, as a whole or not at all; then what retention says."""
+        with self._one_at_a_time, self._transaction() as (disk, change):
+            self._append(disk, change, entries)
+            self._trim(disk, change)
+
+    def join_others(self, joined: bool) -> None:
+        """The node is in a configuration with others now, though that is not final yet; or it is alone again.
+
+        That it was alone is forgotten durably before this returns: it may be killed before anything of that
+        configuration is written, and would not know afterwards that it missed something.
+        """
+        with self._one_at_a_time:
+            self._with_others = joined
+            if joined and self.meta.alone:
+                with self._transaction():
+                    self.meta.alone = False
+
+    @contextmanager
+    def _transaction(self) -> Iterator[tuple[Disk, Any]]:
+        """Everything inside is there afterwards, or nothing is."""
         disk = self._disk
         assert disk is not None, "the log is closed"
         meta, tails, configuration = self.meta, list(self._tails), self._configuration
-        self.meta = Meta(files.FORMAT, self.node, meta.head, meta.trimmed, meta.entries, meta.bytes)
+        self.meta = copy(meta)
         try:
             with _Or(self.path), disk.change() as change:
-                self._append(disk, change, entries)
-                self._trim(disk, change)
+                yield disk, change
                 disk.put_meta(change, self.meta)
         except BaseException:
             self.meta, self._tails, self._configuration = meta, tails, configuration
@@ -213,12 +237,13 @@ class Store:
                 f"{configuration.id}, which is not later: the log is of another group, or the node's data "
                 "directory was lost or is an old copy. Give the node an empty log directory."
             )
-        gap = first and self._last_members is not None and self._last_members != (self.node,)
+        gap = first and not self._resumes
         note = ConfigurationNote(str(configuration.kind.value), configuration.members, time_us, first, gap)
         transaction.put(place.packed, encode(note), db=disk.configurations)
         self._put(disk, transaction, place, place, change(configuration, time_us), 1)
         self._tails.clear()
-        self._last_members = tuple(configuration.members)
+        self._resumes = False
+        self.meta.alone = configuration.members == (self.node,) and not self._with_others
         self._configuration = configuration.id
 
     def _put_messages(self, disk: Disk, transaction: Any, delivered: Sequence[Delivered]) -> None:
