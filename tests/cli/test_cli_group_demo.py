@@ -319,7 +319,7 @@ def test_an_order_that_differs_is_told_and_is_exit_code_1(
         def perform(self) -> None:
             pass
 
-        def judge(self, audit: object) -> play.Result:
+        def judge(self, _audit: object) -> play.Result:
             nodes: list[dict[str, Any]] = [
                 {"node": node, "lives": 1, "sent": 1, "delivered": 1, "safe": 0} for node in (1, 2)
             ]
