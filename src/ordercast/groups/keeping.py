@@ -41,15 +41,22 @@ class Keeping:
         if config.log is not None:
             from ordercast.log.store import Store
 
-            self._store = await asyncio.to_thread(
-                Store,
-                config.log,
-                node,
-                tag_of,
-                most_bytes=config.log_bytes,
-                most_age_s=config.log_age,
-                sync=config.log_sync,
+            opening = asyncio.ensure_future(
+                asyncio.to_thread(
+                    Store,
+                    config.log,
+                    node,
+                    tag_of,
+                    most_bytes=config.log_bytes,
+                    most_age_s=config.log_age,
+                    sync=config.log_sync,
+                )
             )
+            try:
+                self._store = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                opening.add_done_callback(_close_opened)
+                raise
 
     def begin(
         self, final: Callable[[], Final], brake: Callable[[], None], failed: Callable[[StorageProblem], None]
@@ -110,3 +117,9 @@ class Keeping:
             "drops": {} if service is None else dict(sorted(service.drops.items())),
             "braking": self.braking,
         }
+
+
+def _close_opened(opening: asyncio.Future[Store]) -> None:
+    """Nobody waits for it any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
