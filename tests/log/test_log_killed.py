@@ -152,3 +152,30 @@ def test_a_directory_that_may_not_be_written_stops_the_node(tmp_path: Path) -> N
         store(Path("/proc/ordercast-log"))
     with pytest.raises(Unreachable):
         Replica("/proc/ordercast-log")
+
+
+def test_a_node_that_keeps_and_serves_a_log_does_not_load_pandas(tmp_path: Path) -> None:
+    """Which would take a second of the node's time, and memory for good, wherever it is installed."""
+    script = """
+import sys
+from pathlib import Path
+from log_parts import at, delivered, installed, store
+from ordercast.log.view import View
+log = store(Path(sys.argv[1]))
+log.append([installed("4.1", 1, 2, first=True)])
+for seq in range(1, 40):
+    log.append([delivered(seq, "x" * seq, "y"), delivered(seq, "z", slot=2, group="other")])
+view = View(log.path)
+assert view.bounds().entries == 118
+assert view.after(at("4.1/3/1"), 5) == at("4.1/5/0")
+assert sum(piece.end - piece.begin for piece in view.pieces(at("4.1/3/1"), at("4.1/20/0"), "other"))
+print("pandas" in sys.modules)
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+        timeout=LONG_S,
+    )
+    assert said.stdout == "False\n", said

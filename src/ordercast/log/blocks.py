@@ -12,9 +12,11 @@ head tells the sizes of, each at a multiple of eight bytes.
 from __future__ import annotations
 
 import struct
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -49,6 +51,9 @@ MESSAGE = "message"
 GUARANTEES: tuple[str, ...] = tuple(str(guarantee.value) for guarantee in Guarantee)
 """Blocks name a guarantee by its place here: add at the end only."""
 _PLACE: dict[Guarantee, int] = {guarantee: place for place, guarantee in enumerate(Guarantee)}
+
+_CODES = {8: "b", 32: "i", 64: "q"}
+"""Of arrays in Python, by the bits of a number."""
 
 _LENGTH = struct.Struct("<I")
 _ALIGNED = 8
@@ -160,7 +165,7 @@ class Messages:
             end += length
         assert end == len(payloads), f"{end} messages in runs, {len(payloads)} payloads"
         arrays = {
-            name: pa.array(column, kind) for (name, kind), column in zip(_RUN_COLUMNS, columns, strict=True)
+            name: _array(column, kind) for (name, kind), column in zip(_RUN_COLUMNS, columns, strict=True)
         }
         return cls(configuration, arrays, tuple(names), payloads)
 
@@ -171,12 +176,11 @@ class Messages:
         parts: dict[str, list[pa.Array]] = {name: [] for name, _ in _RUN_COLUMNS}
         before = 0
         for block in blocks:
-            places = pa.array([names.setdefault(name, len(names)) for name in block.groups], pa.int32())
-            shift = pa.scalar(before, pa.int32())
+            places = [names.setdefault(name, len(names)) for name in block.groups]
             changed = {
-                "ends": pc.add(block.runs["ends"], shift),
-                "bias": pc.subtract(block.runs["bias"], shift),
-                "group": places.take(block.runs["group"]),
+                "ends": _array([end + before for end in block._column("ends", "i")], pa.int32()),
+                "bias": _array([bias - before for bias in block._column("bias", "i")], pa.int32()),
+                "group": _array([places[group] for group in block._column("group", "i")], pa.int32()),
             }
             for name, kept in parts.items():
                 kept.append(changed.get(name, block.runs[name]))
@@ -255,8 +259,9 @@ class Messages:
         return min(ends[run], place.slot - biases[run] + 1)
 
     def _column(self, name: str, code: Literal["i", "q"]) -> memoryview[int]:
-        array = self.runs[name]
-        return memoryview(array.buffers()[1]).cast("B").cast(code)[array.offset : array.offset + len(array)]
+        column = self.runs[name]
+        whole = memoryview(column.buffers()[1]).cast("B").cast(code)
+        return whole[column.offset : column.offset + len(column)]
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -330,10 +335,26 @@ def configuration_of(head: Head) -> Configuration:
     return Configuration(head.first.configuration, Kind(head.kind), head.members)
 
 
-def _exactly(array: pa.Array, kind: pa.DataType) -> memoryview:
+def binary(payloads: Sequence[bytes]) -> pa.BinaryArray:
+    """Payloads in Arrow. Like `_array`, not by ``pa.array``, which loads pandas where that is installed."""
+    data = b"".join(payloads)
+    count, longest = len(payloads), max(map(len, payloads), default=0)
+    if count * longest == len(data):  # all are as long
+        ends = array("i", range(0, len(data) + 1, longest) if longest else bytes(4 * (count + 1)))
+    else:
+        ends = array("i", accumulate(map(len, payloads), initial=0))
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def _array(values: Sequence[int], kind: pa.DataType) -> pa.Array:
+    numbers = array(_CODES[kind.bit_width], values)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(numbers)])
+
+
+def _exactly(numbers: pa.Array, kind: pa.DataType) -> memoryview:
     width = kind.bit_width // 8
-    at = array.offset * width
-    return memoryview(array.buffers()[1]).cast("B")[at : at + len(array) * width]
+    at = numbers.offset * width
+    return memoryview(numbers.buffers()[1]).cast("B")[at : at + len(numbers) * width]
 
 
 @lru_cache(maxsize=1)

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, NodeId
 from ordercast.errors import LogError, StorageProblem
 from ordercast.log import disk as files
-from ordercast.log.blocks import MOST_ROWS, Messages, Run, change, head_of
+from ordercast.log.blocks import MOST_ROWS, Messages, Run, binary, change, head_of
 from ordercast.log.disk import ConfigurationNote, Disk, Meta, decode_note, encode
 from ordercast.log.position import Position
 
@@ -369,7 +369,7 @@ def untagged(
             end += 1
         some = delivered[at:end]
         payloads = chain.from_iterable([entry.batch.payloads for entry in some])
-        array = pa.array(list(payloads), pa.binary())
+        array = binary(list(payloads))
         if tag is not None and pc.all(pc.starts_with(array, tag)).as_py():
             arrays.append(pc.binary_slice(array, len(tag), _END))
             runs += (_run(entry, 0, len(entry.batch.payloads), tag) for entry in some)
@@ -379,7 +379,7 @@ def untagged(
         at = end
     if len(arrays) == 1:
         return runs, arrays[0]
-    return runs, pa.concat_arrays(arrays) if arrays else pa.array([], pa.binary())
+    return runs, pa.concat_arrays(arrays) if arrays else binary([])
 
 
 def _run(entry: Delivered, begin: int, count: int, tag: bytes) -> Run:
@@ -401,7 +401,7 @@ def _one_by_one(
         if tag != current or place == len(entry.batch.payloads):
             if bodies and current is not None:
                 runs.append(_run(entry, begins, len(bodies), current))
-                arrays.append(pa.array(bodies, pa.binary()))
+                arrays.append(binary(bodies))
             bodies, current, begins = [], tag, place
         if tag is not None:
             bodies.append(payload[len(tag) :])
