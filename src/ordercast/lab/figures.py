@@ -184,4 +184,4 @@ def _legend(figure: Drawing, grid: Sequence[Axes]) -> None:
             named.setdefault(name, handle)
     figure.tight_layout(rect=(0, 0, 1, 0.92))
     if named:
-        figure.legend(named.values(), named.keys(), loc="upper center", ncols=min(6, len(named)))
+        figure.legend(named.values(), named.keys(), loc="upper center", ncols=min(7, len(named)))

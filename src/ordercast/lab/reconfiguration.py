@@ -395,7 +395,7 @@ def figures(frames: Frames) -> list[Figure]:
     mean = Times(frames).mean
     mean = mean[mean["about"] == USUAL]
     order = [protocol for protocol in PROTOCOLS if protocol in set(mean["protocol"])]
-    usual: dict[str, Any] = {"by": "protocol", "scale": 1e-3, "order": order, "shared_y": True}
+    usual: dict[str, Any] = {"by": "protocol", "scale": 1e-3, "order": order, "panel_title": str.capitalize}
 
     def drawn(frame: pd.DataFrame, **more: Any) -> Any:
         return lines(frame, panel="event", y_label="time [ms]", **usual, **more)
