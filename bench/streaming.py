@@ -161,6 +161,7 @@ def failover(spark: SparkSession, directory: Path, kills: int = 20) -> dict[str,
                 assert query.exception() is None, query.exception()
                 before = len(query.recentProgress)
                 while not (read := crew.being_read()):
+                    assert query.exception() is None, query.exception()
                     time.sleep(0.01)
                 crew.kill(read[0])
                 killed.append(read[0])
