@@ -7,10 +7,12 @@ beginning comes to. A node found in the middle of one is waited for until its ne
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as fn
 
+from ordercast.audit.spark.passes import Source
 from ordercast.audit.spark.plans import RunKey, control_rows
 from ordercast.audit.spark.rows import of_runs
 
@@ -21,9 +23,12 @@ _STARTS = "run_key bigint, node int, start bigint"
 
 
 def from_common_point(
-    spark: SparkSession, table: DataFrame, most: int
-) -> tuple[DataFrame, dict[RunKey, str]]:
-    """The table without what large runs no longer have whole, and for each of these runs a sentence."""
+    spark: SparkSession, table: DataFrame, source: Source, scratch: Path, most: int
+) -> tuple[DataFrame, Source, dict[RunKey, str]]:
+    """The trace without what large runs no longer have whole, and for each of these runs a sentence.
+
+    Where there is something to leave out, the rest is written anew, below `scratch`.
+    """
     found = table.groupBy("run_key", "node").agg(fn.min("step"), fn.count(fn.lit(1))).collect()
     sizes: dict[RunKey, int] = {}
     first: dict[tuple[RunKey, int], int] = {}
@@ -32,7 +37,7 @@ def from_common_point(
         first[key, node] = step
     large = [key for key, size in sizes.items() if size > most]
     if not large:
-        return table, {}
+        return table, source, {}
     installed = control_rows(of_runs(spark, table, large)).where(
         "event = 'install' AND config_kind = 'regular'"
     )
@@ -56,7 +61,11 @@ def from_common_point(
     small = spark.createDataFrame(starts, _STARTS)
     joined = table.join(fn.broadcast(small), ["run_key", "node"], "left")
     keep = fn.col("step") >= fn.col("start")
-    return joined.where(~fn.col("run_key").isin(*large) | keep).drop("start"), notes
+    left = joined.where(~fn.col("run_key").isin(*large) | keep)
+    there = scratch / "common" / str(source.views)
+    left.select(*table.columns).write.parquet(str(there))
+    paths = [str(file) for file in sorted(there.glob("*.parquet"))]
+    return spark.read.schema(table.schema).parquet(str(there)), source._replace(paths=paths), notes
 
 
 def _next(installs: list[tuple[int, int]]) -> int:

@@ -9,7 +9,7 @@ that, so that the report is the reference's to the letter; otherwise those messa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,16 +18,15 @@ from pyspark.sql import functions as fn
 from ordercast.audit.explain import Report, merge
 from ordercast.audit.findings import Findings
 from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY, Promises, audit, unjudged
-from ordercast.audit.spark import plans, primary, rings
+from ordercast.audit.spark import passes, plans, primary, rings
 from ordercast.audit.spark.cut import from_common_point
 from ordercast.audit.spark.events import Events, open_events
 from ordercast.audit.spark.narrow import narrowed
 from ordercast.audit.spark.plans import RunKey
 from ordercast.audit.spark.rows import MOST_ROWS, in_batches, of_runs, rows_by_run
 from ordercast.audit.spark.skeleton import Run
-from ordercast.core.identity import ConfigurationId
 from ordercast.spark.progress import watched
-from ordercast.trace.schema import Row
+from ordercast.trace.schema import Row, TraceError
 from ordercast.trace.trimmed import common_part
 
 if TYPE_CHECKING:
@@ -76,7 +75,10 @@ class _Audit:
                 continue
             table = self._events.table
             its = table if len(keys) == len(promised) else of_runs(self._spark, table, keys)
-            yield from self._judge(its, promises)
+            wanted = frozenset(self._events.runs[key] for key in keys)
+            alone = len(promised) == 1
+            source = passes.Source(self._events.paths, wanted, alone, promises is VIEW_SYNCHRONY)
+            yield from self._judge(its, source, promises)
 
     def _find_out(self, promised: dict[RunKey, Promises | None]) -> None:
         """Where no file says what was promised, look for what only Totem writes: see `promised`."""
@@ -91,18 +93,21 @@ class _Audit:
 
     # --- one set of properties ------------------------------------------------------------------
 
-    def _judge(self, table: DataFrame, promises: Promises) -> Iterator[tuple[RunKey, Findings]]:
-        views = promises is VIEW_SYNCHRONY
+    def _judge(
+        self, table: DataFrame, source: passes.Source, promises: Promises
+    ) -> Iterator[tuple[RunKey, Findings]]:
         whole = table
         notes: dict[RunKey, str] = {}
         if self._trimmed:
-            table, notes = from_common_point(self._spark, table, MOST_ROWS)
-        runs = self._laid_out(table, promises)
+            table, source, notes = from_common_point(
+                self._spark, table, source, self._events.scratch, MOST_ROWS
+            )
+        runs = self._laid_out(table, source, promises)
         if self._trimmed:
             for key, run in runs.items():
                 if key not in notes:
                     run.doubt("its beginning is missing")
-        self._look(table, runs, views)
+        self._look(table, source, runs)
         doubtful = {key: run for key, run in runs.items() if run.doubts}
         for key, run in runs.items():
             if key not in doubtful:
@@ -114,68 +119,59 @@ class _Audit:
                 yield key, self._by_reference(runs[key], rows[runs[key].name])
         for key, run in doubtful.items():
             if key not in small:
-                yield key, self._in_part(table, run, views)
+                yield key, self._in_part(table, run, source.views)
 
-    def _laid_out(self, table: DataFrame, promises: Promises) -> dict[RunKey, Run]:
+    def _laid_out(self, table: DataFrame, source: passes.Source, promises: Promises) -> dict[RunKey, Run]:
         control = rows_by_run(plans.control_rows(table))
-        spells: dict[RunKey, list[plans.Spell]] = {}
-        for spell in plans.spells(table, promises is VIEW_SYNCHRONY):
-            spells.setdefault(spell.run, []).append(spell)
-        names = self._events.runs
+        by_run: dict[str, list[passes.Piece]] = {}
+        for piece in passes.pieces(self._spark, source):
+            by_run.setdefault(piece.run, []).append(piece)
         return {
-            key: Run(key, names[key], promises, control.get(names[key], []), its)
-            for key, its in spells.items()
+            key: Run(key, name, promises, control.get(name, []), its)
+            for key, name in self._events.runs.items()
+            if (its := by_run.get(name))
         }
 
-    def _look(self, table: DataFrame, runs: dict[RunKey, Run], views: bool) -> None:
+    def _look(self, table: DataFrame, source: passes.Source, runs: dict[RunKey, Run]) -> None:
         """Find out what is in doubt about each run."""
-        self._find_disorder(table, runs, views)
+        scattered = [key for key, run in runs.items() if run.scattered]
+        if scattered:
+            of_them = of_runs(self._spark, table, scattered)
+            for going in plans.going_back(of_them, source.views):
+                runs[going.run].goes_back(going)
         for run in runs.values():
-            if views:
+            if source.views:
                 primary.look_at(run)
             else:
                 rings.look_at(run)
-        if views:
-            limits = self._compare_views(table, runs)
-            self._judge_tails(table, runs, limits)
+        if source.views:
+            self._judge_tails(table, runs, self._compare_views(source, runs))
         else:
-            self._compare_rings(table, runs)
+            self._compare_rings(source, runs)
             self._judge_tails(table, runs, None)
 
-    def _find_disorder(self, table: DataFrame, runs: dict[RunKey, Run], views: bool) -> None:
-        stays = {spell.key: spell for run in runs.values() for spell in run.spells}
-        for found in plans.disorder(table, views):
-            spell = stays[found.key]
-            run = runs[spell.run]
-            run.disorder.append(found)
-            here = None
-            if spell.config_seq is not None and spell.config_rep is not None:
-                here = ConfigurationId(spell.config_seq, spell.config_rep)
-            run.doubt(f"node {spell.node} went back in its order", here)
-
-    def _compare_rings(self, table: DataFrame, runs: dict[RunKey, Run]) -> None:
-        wanted = {ring: cuts for run in _certain(runs) for ring, cuts in rings.boundaries(run).items()}
-        found = plans.buckets(self._spark, table, False, wanted)
+    def _compare_rings(self, source: passes.Source, runs: dict[RunKey, Run]) -> None:
+        wanted = {place: cuts for run in _certain(runs) for place, cuts in rings.boundaries(run).items()}
+        found = _by_run(passes.buckets(self._spark, source, wanted))
         for run in _certain(runs):
-            rings.compare(run, wanted, (bucket for bucket in found if bucket.ring[0] == run.key))
+            rings.compare(run, wanted, found.get(run.name, ()))
 
-    def _compare_views(self, table: DataFrame, runs: dict[RunKey, Run]) -> dict[plans.Sender, int]:
-        wanted = {ring: cuts for run in _certain(runs) for ring, cuts in primary.boundaries(run).items()}
-        found: dict[RunKey, list[plans.Bucket]] = {}
-        for bucket in plans.buckets(self._spark, table, True, wanted):
-            found.setdefault(bucket.ring[0], []).append(bucket)
-        senders = {run.key: primary.compare(run, wanted, found.get(run.key, ())) for run in _certain(runs)}
-        limits = {who: last for its in senders.values() for who, (last, _) in its.items()}
-        originated = plans.originated(self._spark, table, limits)
+    def _compare_views(self, source: passes.Source, runs: dict[RunKey, Run]) -> plans.Limits:
+        wanted = {place: cuts for run in _certain(runs) for place, cuts in primary.boundaries(run).items()}
+        found = _by_run(passes.buckets(self._spark, source, wanted))
+        limits: dict[tuple[plans.Ring, int, int], int] = {}
+        senders = {run.key: primary.compare(run, wanted, found.get(run.name, ())) for run in _certain(runs)}
+        asked = {who: last for its in senders.values() for who, (last, _) in its.items()}
+        originated = passes.originated(self._spark, source, asked)
         for run in _certain(runs):
             primary.compare_with_originations(run, senders[run.key], originated)
+            for ((_, seq, rep), node, life), (last, _) in senders[run.key].items():
+                limits[(run.key, seq, rep), node, life] = last
         return limits
 
     # --- tails ---------------------------------------------------------------------------------
 
-    def _judge_tails(
-        self, table: DataFrame, runs: dict[RunKey, Run], limits: dict[plans.Sender, int] | None
-    ) -> None:
+    def _judge_tails(self, table: DataFrame, runs: dict[RunKey, Run], limits: plans.Limits | None) -> None:
         """Let the reference look at what lies beyond the part that is certified."""
         cuts = {run.ring(at): cut for run in _certain(runs) for at, cut in run.cuts.items()}
         if not cuts:
@@ -220,10 +216,22 @@ class _Audit:
     def _in_part(self, table: DataFrame, run: Run, views: bool) -> Findings:
         rows, note = narrowed(self._spark, table, run, views)
         found = audit(rows, None, run.promises)
+        if found.clean:
+            raise TraceError(
+                f"run {run.name!r} is too large to be judged row by row, and something is in doubt about it "
+                f"that the rows picked out do not show ({run.doubts[0].why}): use --engine reference."
+            )
         report = Report(
             run.events, found.properties, found.violations, found.unchecked, found.promises, notes=(note,)
         )
         return Findings.of(run.name, report, rows, shown=self._shown, how="judged in part")
+
+
+def _by_run(buckets: Iterable[passes.Bucket]) -> dict[str, list[passes.Bucket]]:
+    found: dict[str, list[passes.Bucket]] = {}
+    for bucket in buckets:
+        found.setdefault(bucket.place[0], []).append(bucket)
+    return found
 
 
 def _certain(runs: dict[RunKey, Run]) -> Sequence[Run]:

@@ -37,6 +37,10 @@ _HIDDEN = ("_", ".")
 class Events:
     """A trace that Spark can read."""
 
+    paths: list[str]
+    """Parquet files that hold all of it."""
+    scratch: Path
+    """Room for more of them, for as long as the trace is open."""
     table: DataFrame
     """All columns of the trace and ``run_key``, a number that stands for the run."""
     runs: dict[int, str]
@@ -59,7 +63,9 @@ def open_events(spark: SparkSession, path: Path) -> Iterator[Events]:
         key = fn.xxhash64("run") if len(names) > 1 else fn.lit(0).cast("bigint")
         keys = _keys(spark, names)
         promised = {key: promises_by_name(name, about.get(name, {})) for key, name in keys.items()}
-        yield Events(table.withColumn("run_key", key), keys, promised)
+        yield Events(
+            [str(file.resolve()) for file in plain], scratch, table.withColumn("run_key", key), keys, promised
+        )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as fn
 
 from ordercast.audit.spark import plans
-from ordercast.audit.spark.plans import DELIVER, ORIGINATE
+from ordercast.audit.spark.chunks import DELIVER
 from ordercast.audit.spark.rows import MOST_ROWS, of_runs, rows_by_run
 from ordercast.audit.spark.skeleton import Run
 from ordercast.core.identity import ConfigurationId
@@ -41,9 +41,9 @@ def narrowed(spark: SparkSession, table: DataFrame, run: Run, views: bool) -> tu
     its = of_runs(spark, table, [run.key]).where(fn.col("event").isin("deliver", "originate"))
     doubtful = _configurations(run)
     size = sum(
-        spell.rows
+        spell.delivered + spell.originated
         for spell in run.spells
-        if spell.event in (DELIVER, ORIGINATE) and (spell.config_seq, spell.config_rep) in doubtful
+        if (spell.config_seq, spell.config_rep) in doubtful
     )
     if size <= MOST_ROWS:
         named = _of_any(its, doubtful)
@@ -96,11 +96,10 @@ def _suspects(
     )
     pieces = _differing(run, prints.collect(), views)
     pieces |= {
-        (spell.config_seq, spell.config_rep, rank // width)
-        for found in run.disorder
-        for spell in run.spells
-        if spell.key == found.key and spell.config_seq is not None and spell.config_rep is not None
-        for rank in (found.lowest, found.against)
+        (going.config_seq, going.config_rep, rank // width)
+        for going in run.going
+        if going.config_seq is not None and going.config_rep is not None
+        for rank in (going.lowest, going.against)
         if rank is not None
     }
     small = spark.createDataFrame(

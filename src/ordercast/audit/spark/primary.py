@@ -5,7 +5,7 @@ Of a run the following is asked. All of it is read off the passes' few numbers:
 1. its views by themselves are right (the reference's own check, over all installs), and rise at every node
    over all its lives;
 2. every delivery and origination lies, by its step, in the stay that it names, is of a message of that view,
-   and lacks nothing; originations are by the node and the life that the message names (`plans._is_bad`);
+   and lacks nothing; originations are by the node and the life that the message names (`chunks._bad`);
 3. in every stay deliveries rise in rank; numbers of originations rise over a life;
 4. of each view the stay that delivered most is the *witness*: what any other delivered there has the
    fingerprint of what the witness delivered up to the same rank, places, guarantees, groups and sizes
@@ -34,8 +34,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ordercast.audit.history import Stay
-from ordercast.audit.spark.plans import NOTHING, Bucket, Print, Ring, Sender, Spell, Witness
+from ordercast.audit.spark.chunks import NOTHING
+from ordercast.audit.spark.passes import Bucket, Place, Print, Sender, Witness
 from ordercast.audit.spark.skeleton import Run, added
+from ordercast.audit.spark.spells import Spell
 from ordercast.audit.synchrony import view_agreement
 from ordercast.audit.views import Views
 from ordercast.core.identity import ConfigurationId
@@ -50,21 +52,19 @@ def look_at(run: Run) -> None:
 
 def _witness(run: Run, stays: Sequence[Stay]) -> Spell | None:
     told = [spell for stay in stays if (spell := run.deliveries(stay)) is not None]
-    return max(told, key=lambda spell: spell.rows, default=None)
+    return max(told, key=lambda spell: spell.delivered, default=None)
 
 
-def boundaries(run: Run) -> dict[Ring, tuple[Witness, list[int]]]:
+def boundaries(run: Run) -> dict[Place, tuple[Witness, list[int]]]:
     """Where the witnesses' orders have to be cut for conditions 4 and 5."""
-    wanted: dict[Ring, tuple[Witness, list[int]]] = {}
+    wanted: dict[Place, tuple[Witness, list[int]]] = {}
     for view, stays in run.history.installs.items():
-        own = added(spell.content for spell in run.originations(view))
+        own = added(spell.own_content for spell in run.originations(view))
         witness = _witness(run, stays)
         if witness is None:
             if own.messages:
                 run.cuts[view] = NOTHING
             continue
-        assert witness.node is not None, "it lies in a stay"
-        assert witness.incarnation is not None, "it lies in a stay"
         ranks = {run.last(stay) for stay in stays if _differs(run.deliveries(stay), witness)}
         cut = run.certified_up_to(stays)
         if cut != witness.highest or witness.content != own:
@@ -72,7 +72,7 @@ def boundaries(run: Run) -> dict[Ring, tuple[Witness, list[int]]]:
             ranks.add(cut)
         ranks.discard(NOTHING)
         if ranks:
-            wanted[run.ring(view)] = ((witness.node, witness.incarnation), sorted(ranks))
+            wanted[run.place(view)] = ((witness.node, witness.incarnation), sorted(ranks))
     return wanted
 
 
@@ -81,20 +81,20 @@ def _differs(spell: Spell | None, witness: Spell) -> bool:
 
 
 def compare(
-    run: Run, wanted: Mapping[Ring, tuple[Witness, Sequence[int]]], found: Iterable[Bucket]
+    run: Run, wanted: Mapping[Place, tuple[Witness, Sequence[int]]], found: Iterable[Bucket]
 ) -> dict[Sender, tuple[int, Print]]:
     """Condition 4; and for condition 5 of each sender the last number up to the cut, and the fingerprint."""
-    by_ring: dict[Ring, list[Bucket]] = {}
+    by_place: dict[Place, list[Bucket]] = {}
     for bucket in found:
-        by_ring.setdefault(bucket.ring, []).append(bucket)
+        by_place.setdefault(bucket.place, []).append(bucket)
     senders: dict[Sender, tuple[int, Print]] = {}
     for view, stays in run.history.installs.items():
-        ring = run.ring(view)
+        place = run.place(view)
         witness = _witness(run, stays)
         if witness is None:
             continue
-        _, ranks = wanted.get(ring, (None, ()))
-        told = by_ring.get(ring, [])
+        _, ranks = wanted.get(place, (None, ()))
+        told = by_place.get(place, [])
         upto = {
             rank: added(bucket.placed for bucket in told if bucket.bucket <= at)
             for at, rank in enumerate(ranks)
@@ -108,7 +108,7 @@ def compare(
             at = ranks.index(cut)
             for bucket in told:
                 if bucket.bucket <= at:
-                    sender = (ring, bucket.origin, bucket.incarnation)
+                    sender = (place, bucket.origin, bucket.incarnation)
                     last, content = senders.get(sender, (NOTHING, Print()))
                     senders[sender] = (max(last, bucket.last_number), content + bucket.content)
     return senders

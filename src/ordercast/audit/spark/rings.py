@@ -5,7 +5,7 @@ Of a run the following is asked. All of it is read off the passes' few numbers:
 1. its configurations by themselves are right (the reference's own checks, over all installs); a node's
    regular configurations rise over all its lives;
 2. every delivery and origination lies, by its step, in the stay that it names, lacks nothing, and says of its
-   message what its node could know (`plans._is_bad`);
+   message what its node could know (`chunks._bad`);
 3. in every stay deliveries rise in rank; an origination's rank is above all that was delivered or originated
    there before; numbers of originations rise over a life;
 4. for every regular stay: what it delivered has the fingerprint of what was *originated* in that
@@ -43,7 +43,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ordercast.audit.history import Stay
 from ordercast.audit.membership import config_chain, config_consistent, config_member, config_unique
-from ordercast.audit.spark.plans import NOTHING, Bucket, Print, Ring, Witness
+from ordercast.audit.spark.chunks import NOTHING
+from ordercast.audit.spark.passes import Bucket, Place, Print, Witness
 from ordercast.audit.spark.skeleton import Run, added
 from ordercast.core.identity import ConfigurationId
 
@@ -76,28 +77,27 @@ def _transitional(run: Run, stay: Stay) -> None:
         run.doubt("a transitional configuration without a regular one before it delivered messages", stay.id)
         return
     lowest = NOTHING if spell.lowest is None else spell.lowest
-    claimed = {(spell.source_from, spell.rep_from), (spell.source_to, spell.rep_to)}
     cut = run.certified_up_to(run.history.installs[source])
-    if claimed != {tuple(source)} or lowest <= cut or lowest <= run.last(before):
+    if spell.sources != {tuple(source)} or lowest <= cut or lowest <= run.last(before):
         run.doubt("a transitional configuration delivered what does not belong there", source, stay.id)
 
 
-def boundaries(run: Run) -> dict[Ring, tuple[Witness, list[int]]]:
+def boundaries(run: Run) -> dict[Place, tuple[Witness, list[int]]]:
     """Where the order of originations has to be cut for condition 4: stays that do not have all of it."""
-    wanted: dict[Ring, tuple[Witness, list[int]]] = {}
+    wanted: dict[Place, tuple[Witness, list[int]]] = {}
     for configuration, stays in run.regular.items():
-        whole = added(spell.placed for spell in run.originations(configuration))
+        whole = added(spell.own_placed for spell in run.originations(configuration))
         partial = {
             run.last(stay)
             for stay in stays
             if (spell := run.deliveries(stay)) is not None and spell.placed != whole
         }
         cut = run.certified_up_to(stays)
-        highest = max((spell.highest or 0 for spell in run.originations(configuration)), default=NOTHING)
+        highest = max((spell.own_highest or 0 for spell in run.originations(configuration)), default=NOTHING)
         if cut < highest or _carried_over(run, configuration):
             run.cuts[configuration] = cut
         if partial:
-            wanted[run.ring(configuration)] = (None, sorted(partial))
+            wanted[run.place(configuration)] = (None, sorted(partial))
     return wanted
 
 
@@ -107,17 +107,17 @@ def _carried_over(run: Run, configuration: ConfigurationId) -> bool:
     return any(stay is not None and run.deliveries(stay) is not None for stay in following)
 
 
-def compare(run: Run, wanted: Mapping[Ring, tuple[Witness, Sequence[int]]], found: Iterable[Bucket]) -> None:
+def compare(run: Run, wanted: Mapping[Place, tuple[Witness, Sequence[int]]], found: Iterable[Bucket]) -> None:
     """Condition 4: every regular stay delivered what was originated, up to its last delivery."""
-    by_ring: dict[Ring, dict[int, Print]] = {}
+    by_place: dict[Place, dict[int, Print]] = {}
     for bucket in found:
-        its = by_ring.setdefault(bucket.ring, {})
+        its = by_place.setdefault(bucket.place, {})
         its[bucket.bucket] = its.get(bucket.bucket, Print()) + bucket.placed
     for configuration, stays in run.regular.items():
-        ring = run.ring(configuration)
-        whole = added(spell.placed for spell in run.originations(configuration))
-        _, cuts = wanted.get(ring, (None, ()))
-        pieces = by_ring.get(ring, {})
+        place = run.place(configuration)
+        whole = added(spell.own_placed for spell in run.originations(configuration))
+        _, cuts = wanted.get(place, (None, ()))
+        pieces = by_place.get(place, {})
         upto = {
             rank: added(pieces.get(piece, Print()) for piece in range(at + 1)) for at, rank in enumerate(cuts)
         }

@@ -15,19 +15,10 @@ from typing import TypeAlias
 
 from ordercast.audit.history import Stay
 from ordercast.audit.properties import Promises
-from ordercast.audit.spark.plans import (
-    DELIVER,
-    NOTHING,
-    ORIGINATE,
-    REGULAR,
-    TRANSITIONAL,
-    UNKNOWN,
-    Disorder,
-    Print,
-    Ring,
-    RunKey,
-    Spell,
-)
+from ordercast.audit.spark.chunks import NOTHING, REGULAR, TRANSITIONAL
+from ordercast.audit.spark.passes import LIFE, Piece, Place, Print
+from ordercast.audit.spark.plans import Going, Ring, RunKey
+from ordercast.audit.spark.spells import Spell, spells_of
 from ordercast.core.identity import ConfigurationId
 from ordercast.trace.schema import Row, TraceError
 
@@ -36,7 +27,7 @@ _PASSED_OVER = "packet_sent"
 
 _KINDS = {"regular": REGULAR, "transitional": TRANSITIONAL}
 
-Place: TypeAlias = tuple[int, int, int, int, int]
+At: TypeAlias = tuple[int, int, int | None, int | None, int]
 """A stay by node, life, configuration and kind."""
 
 
@@ -57,36 +48,61 @@ class Run:
     name: str
     promises: Promises
     control: list[Row]
-    spells: list[Spell]
+    pieces: list[Piece]
+    spells: list[Spell] = field(default_factory=list)
+    scattered: bool = False
+    """Whether rows of a stay do not lie as they happened, so that their order is not known yet."""
     doubts: list[Doubt] = field(default_factory=list)
-    delivered: dict[Place, Spell] = field(default_factory=dict)
+    delivered: dict[At, Spell] = field(default_factory=dict)
     """What was delivered in each stay in which something was."""
-    originated: dict[Place, Spell] = field(default_factory=dict)
-    disorder: list[Disorder] = field(default_factory=list)
+    originated: dict[At, Spell] = field(default_factory=dict)
+    going: list[Going] = field(default_factory=list)
+    """Stays in which something goes back."""
     tail: int = 0
     """Rows beyond the certified part, at which the reference looked."""
     cuts: dict[ConfigurationId, int] = field(default_factory=dict)
     """Up to which rank the order of a regular configuration is certified, where more is to be looked at."""
 
     def __post_init__(self) -> None:
-        self.events = sum(spell.rows for spell in self.spells)
-        self.history = self.promises.history([*self.control, *_beginnings(self.spells)])
+        lives = [piece for piece in self.pieces if piece.kind == LIFE]
+        self.events = sum(piece.delivered for piece in lives)
+        if any(piece.bad for piece in lives):
+            raise TraceError(
+                f"run {self.name!r} has rows with an unknown event, or without node, incarnation, step or "
+                "event: audit it with --engine reference, which names the file."
+            )
+        stays = [piece for piece in self.pieces if piece.kind != LIFE]
+        self.spells, going, self.scattered = spells_of(self.key, stays)
+        self.history = self.promises.history([*self.control, *_beginnings(lives)])
         self._lay_over()
+        for each in going:
+            self.goes_back(each)
 
     def doubt(self, why: str, *configurations: ConfigurationId | None) -> None:
         """Say why the run cannot be certified."""
         known = frozenset(each for each in configurations if each is not None)
         self.doubts.append(Doubt(why, known if len(known) == len(configurations) else frozenset()))
 
+    def goes_back(self, going: Going) -> None:
+        """Take note of a stay in which something does."""
+        self.going.append(going)
+        known = going.config_seq is not None and going.config_rep is not None
+        here = ConfigurationId(going.config_seq or 0, going.config_rep or 0) if known else None
+        self.doubt(f"node {going.node} goes back in its order", here)
+
     def ring(self, configuration: ConfigurationId) -> Ring:
-        """A configuration as the passes call it."""
+        """A configuration as plans call it."""
         return (self.key, configuration.seq, configuration.rep)
+
+    def place(self, configuration: ConfigurationId) -> Place:
+        """A configuration as passes call it."""
+        return (self.name, configuration.seq, configuration.rep)
 
     # --- stays ---------------------------------------------------------------------------------
 
     def deliveries(self, stay: Stay) -> Spell | None:
         """What was delivered in a stay."""
-        return self.delivered.get(place(stay))
+        return self.delivered.get(at(stay))
 
     def last(self, stay: Stay) -> int:
         """The rank of the last message delivered in a stay; `NOTHING` if there is none."""
@@ -98,7 +114,7 @@ class Run:
         return [
             spell
             for stay in self.history.installs.get(configuration, ())
-            if (spell := self.originated.get(place(stay))) is not None
+            if (spell := self.originated.get(at(stay))) is not None
         ]
 
     @property
@@ -119,26 +135,20 @@ class Run:
     def _lay_over(self) -> None:
         bounds = _bounds(self.control)
         if any(len(found) > 1 for found in bounds.values()):
-            twice = [ConfigurationId(at[2], at[3]) for at, found in bounds.items() if len(found) > 1]
-            self.doubt("a life installed a configuration more than once", *twice)
+            self.doubt("a life installed a configuration more than once")
         for spell in self.spells:
-            if spell.event == UNKNOWN:
-                raise TraceError(
-                    f"run {self.name!r} has rows with an unknown event, or without node, incarnation, step "
-                    "or time: audit it with --engine reference, which names the file."
-                )
-            if spell.event not in (DELIVER, ORIGINATE):
-                continue
-            at = (spell.node, spell.incarnation, spell.config_seq, spell.config_rep, spell.kind)
             here = _configuration(spell)
             if spell.bad:
                 self.doubt("rows lack a fact of their message, or contradict their place", here)
-            known = bounds.get(at)  # type: ignore[arg-type]
+            stay = (spell.node, spell.incarnation, spell.config_seq, spell.config_rep, spell.kind)
+            known = bounds.get(stay)
             if known is None or not known[0][0] < spell.first_step or not spell.last_step < known[0][1]:
                 self.doubt("messages were delivered or originated outside the configuration they name", here)
                 continue
-            whose = self.delivered if spell.event == DELIVER else self.originated
-            whose[at] = spell  # type: ignore[index]
+            if spell.delivered:
+                self.delivered[stay] = spell
+            if spell.originated:
+                self.originated[stay] = spell
         self._follow_lives()
 
     def _follow_lives(self) -> None:
@@ -151,7 +161,7 @@ class Run:
                     if highest is not None and stay.id <= highest:
                         self.doubt("a node's configurations do not rise", highest, stay.id)
                     highest = stay.id
-                own = self.originated.get(place(stay))
+                own = self.originated.get(at(stay))
                 if own is None or own.first_number is None or own.last_number is None:
                     continue
                 if own.first_number <= numbers.get(stay.incarnation, -1):
@@ -159,7 +169,7 @@ class Run:
                 numbers[stay.incarnation] = own.last_number
 
 
-def place(stay: Stay) -> Place:
+def at(stay: Stay) -> At:
     """A stay as the passes call it."""
     return (stay.node, stay.incarnation, stay.id.seq, stay.id.rep, REGULAR if stay.regular else TRANSITIONAL)
 
@@ -178,23 +188,22 @@ def _configuration(spell: Spell) -> ConfigurationId | None:
     return ConfigurationId(spell.config_seq, spell.config_rep)
 
 
-def _beginnings(spells: Iterable[Spell]) -> list[Row]:
+def _beginnings(lives: Iterable[Piece]) -> list[Row]:
     """For each life of a node a row where its rows begin: that it was there is all that it says."""
     first: dict[tuple[int, int], int] = {}
-    for spell in spells:
-        if spell.node is not None and spell.incarnation is not None:
-            life = (spell.node, spell.incarnation)
-            first[life] = min(first.get(life, spell.first_step), spell.first_step)
+    for piece in lives:
+        life = (piece.node, piece.incarnation)
+        first[life] = min(first.get(life, piece.first_step), piece.first_step)
     nothing = (None,) * 15
     return [(node, life, step, 0, _PASSED_OVER, *nothing) for (node, life), step in first.items()]
 
 
-def _bounds(control: Iterable[Row]) -> dict[Place, list[tuple[float, float]]]:
+def _bounds(control: Iterable[Row]) -> dict[At, list[tuple[float, float]]]:
     """Between which steps each stay lies: from its install to what next changes the node's state."""
     by_life: defaultdict[tuple[int, int], list[Row]] = defaultdict(list)
     for row in control:
         by_life[row[0], row[1]].append(row)
-    bounds: defaultdict[Place, list[tuple[float, float]]] = defaultdict(list)
+    bounds: defaultdict[At, list[tuple[float, float]]] = defaultdict(list)
     for (node, life), rows in by_life.items():
         rows.sort(key=lambda row: row[2])
         for row, following in zip(rows, [*rows[1:], None], strict=True):
