@@ -79,6 +79,22 @@ def test_one_group_is_shown_with_the_configurations(log: Path) -> None:
     assert len(entries) == 16
 
 
+def test_where_the_node_was_away_is_said(log: Path) -> None:
+    store = Store(log, 1, tag_of, most_bytes=2**30, sync=False)
+    again = Configuration(ConfigurationId(16, 1), Kind.REGULAR, (1, 2))
+    late = Batch(again.id, 1, 0, 2, 0, 1, Guarantee.AGREED, [tag("odd") + b"late"])
+    store.append([Installed(40, again, True), Delivered(41, late)])
+    store.close()
+    said = ordercast("log", log)
+    assert said.code == 0
+    assert "since 16.1/0/0" in said.out
+    assert "late" in said.out
+    assert "message 30" not in said.out
+    said = ordercast("log", log, "--from", "8.1/29/0")
+    assert (said.code, "message 30" in said.out, "late" in said.out) == (0, True, False)
+    assert "was away between 8.1/31/0 and 16.1/0/0" in said.sentence
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [

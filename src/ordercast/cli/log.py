@@ -16,7 +16,7 @@ from rich.table import Table
 
 from ordercast.cli.member import KeyFile
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse, verdict
-from ordercast.errors import NotYet, OrdercastError
+from ordercast.errors import NotThere, NotYet, OrdercastError
 from ordercast.log import Bounds, Position, Replica
 from ordercast.log.compare import compare
 
@@ -114,13 +114,18 @@ def _entries(
     if start is None:
         count = rows if group is None else FAR * rows
         start = replica.before(bounds.head, count)
-        if start is not None and bounds.since is not None and start < bounds.since:
-            start = bounds.since
+        if bounds.since != bounds.oldest and (start is None or start < (bounds.since or start)):
+            start = bounds.since  # what comes before it does not join
         return list(_read(replica, start, bounds.head, group))[-rows:], bounds.head
     shown: list[dict[str, Any]] = []
-    while len(shown) < rows and (end := replica.after(start, rows - len(shown))) is not None:
-        shown += _read(replica, start, end, group)
-        start = end
+    try:
+        while len(shown) < rows and (end := replica.after(start, rows - len(shown))) is not None:
+            shown += _read(replica, start, end, group)
+            start = end
+    except NotThere as gap:
+        if not shown:
+            raise
+        ASIDE.print(f"[yellow]{escape(str(gap))}[/]", soft_wrap=True)
     return shown, start
 
 

@@ -193,6 +193,8 @@ class Store:
         That it was alone is forgotten durably before this returns: it may be killed before anything of that
         configuration is written, and would not know afterwards that it missed something.
         """
+        if joined == self._with_others:
+            return  # without waiting for the disk
         with self._one_at_a_time:
             self._with_others = joined
             if joined and self.meta.alone:
