@@ -162,3 +162,11 @@ def test_figures_and_tables_are_made_of_the_results() -> None:
     tables = reconfiguration.tables(frames)
     assert [len(table.rows) for table in tables] == [7, 7, 7, 1, 1]
     assert tables[0].title == "Crash of the first member, ms from the fault"
+
+
+def test_a_part_of_the_grid_is_judged_as_far_as_it_goes() -> None:
+    """``--protocol totem --nodes 8:8``"""
+    rows = [{**row, "nodes": 8} for row in results() if row["protocol"] == "totem"]
+    assert all(claim.holds for claim in reconfiguration.claims(made(rows)))
+    figures = reconfiguration.figures(made(rows))
+    assert [figure.name for figure in figures] == ["installed-size", "silence-size"]

@@ -230,9 +230,13 @@ def test_figures_and_tables_are_made_of_the_results() -> None:
     runs = [{**row, "bytes_per_s": 1.0, "rotation_us": 1.0} for row in throughput(lambda h, how, size: 1000)]
     assert len(totem.figures(made(runs))) == 2
     assert [len(table.rows) for table in totem.tables(made(runs))] == [4, 4]
+    only = made([row for row in runs if row["hosts"] == FIVE])
+    assert [figure.name for figure in totem.figures(only)] == ["throughput-10"]
+    assert [len(table.rows) for table in totem.tables(only)] == [4]
+    assert all("packing" not in claim.says for claim in totem.claims(only))
     frames = made(latencies({400: 8_000.0, 625: 12_000.0}, {400: 30_000.0, 625: 40_000.0}))
     assert len(totem_latency.figures(frames)) == 1
-    (five, _) = totem_latency.tables(frames)
+    (five,) = totem_latency.tables(frames)
     assert five.rows[0] == (400, "8.00", "0.50", "30.00", "1.88")
     shares = modelled("poisson", 0.0).buckets(BUCKET_US, 400)
     runs = [{"arrivals": "poisson", "loss": 0.0, "lost": MESSAGES, "rotation_us": 2680.0}]

@@ -400,30 +400,34 @@ def figures(frames: Frames) -> list[Figure]:
     def drawn(frame: pd.DataFrame, **more: Any) -> Any:
         return lines(frame, panel="event", y_label="time [ms]", **usual, **more)
 
-    made = []
-    by_size = mean[mean["timeout_ms"] == TYPICAL_MS]
-    by_timeout = mean[mean["nodes"] == TYPICAL_NODES]
-    for name, figure, what in (
-        ("installed", "installed_us", "until all have installed the new configuration"),
-        ("silence", "silence_us", "for which a member that stayed delivered nothing"),
-    ):
-        made += [
-            Figure(
-                name=f"{name}-size",
-                title=f"Time {what}, against group size",
-                caption=f"From the fault on; timeouts of {TYPICAL_MS} ms; means of the runs, with their "
-                f"spread.",
-                drawing=drawn(by_size, x="nodes", y=figure, x_label="group size"),
-            ),
-            Figure(
-                name=f"{name}-timeout",
-                title=f"Time {what}, against the timeout",
-                caption=f"Groups of {TYPICAL_NODES}. The timeout is Totem's Token Loss timeout, and the "
-                "aggressive one of the others; their conservative one is three times that.",
-                drawing=drawn(by_timeout, x="timeout_ms", y=figure, x_label="timeout [ms]"),
-            ),
-        ]
-    return made
+    axes = (
+        (
+            ("size", mean[mean["timeout_ms"] == TYPICAL_MS], "group size"),
+            {"x": "nodes", "x_label": "group size"},
+            f"From the fault on; timeouts of {TYPICAL_MS} ms; means of the runs, with their spread.",
+        ),
+        (
+            ("timeout", mean[mean["nodes"] == TYPICAL_NODES], "the timeout"),
+            {"x": "timeout_ms", "x_label": "timeout [ms]"},
+            f"Groups of {TYPICAL_NODES}. The timeout is Totem's Token Loss timeout, and the aggressive one "
+            f"of the "
+            "others; their conservative one is three times that.",
+        ),
+    )
+    return [
+        Figure(
+            name=f"{name}-{short}",
+            title=f"Time {what}, against {long}",
+            caption=caption,
+            drawing=drawn(frame, y=f"{name}_us", **axis),
+        )
+        for name, what in (
+            ("installed", "until all have installed the new configuration"),
+            ("silence", "for which a member that stayed delivered nothing"),
+        )
+        for (short, frame, long), axis, caption in axes
+        if len(frame)
+    ]
 
 
 def tables(frames: Frames) -> list[Table]:

@@ -8,6 +8,7 @@ In the papers the token never rests, and what is missing is asked for at once; s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from ordercast.lab.experiment import Claim, Experiment, Figure, Table
@@ -16,6 +17,7 @@ from ordercast.lab.grid import Run, product
 from ordercast.sim.network import Ethernet, preset
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
     from ordercast.lab.frames import Frames
@@ -243,38 +245,41 @@ def _saturated(t: Throughput, sizes: list[int]) -> Claim:
 def figures(frames: Frames) -> list[Figure]:
     """Throughput against message size."""
     mean = frames.mean(["hosts", "how", "size"], ["ordered_per_s", "utilization"])
-    usual: dict[str, Any] = {"x": "size", "by": "how", "x_label": "message size [bytes]"}
-    return [
-        Figure(
-            name="throughput-10",
-            title="Throughput against message size, five nodes on 10 Mb/s (000 Fig. 9 left)",
-            caption="Every sender is ready to send at all times; a message a packet. Dashed: what the medium "
-            "could carry if it carried nothing but such packets.",
-            drawing=lines(
-                mean[mean["hosts"] == FIVE],
-                y="ordered_per_s",
-                y_label="messages ordered per second",
-                decorate=_medium,
-                order=(ALL, ONE),
-                **usual,
-            ),
+    there = set(mean["hosts"])
+    return [draw(mean[mean["hosts"] == hosts]) for hosts, draw in _DRAWN.items() if hosts in there]
+
+
+_USUAL: dict[str, Any] = {
+    "x": "size",
+    "y": "ordered_per_s",
+    "by": "how",
+    "x_label": "message size [bytes]",
+    "y_label": "messages ordered per second",
+}
+
+
+def _draw_five(mean: pd.DataFrame) -> Figure:
+    return Figure(
+        name="throughput-10",
+        title="Throughput against message size, five nodes on 10 Mb/s (000 Fig. 9 left)",
+        caption="Every sender is ready to send at all times; a message a packet. Dashed: what the medium "
+        "could carry if it carried nothing but such packets.",
+        drawing=lines(mean, decorate=_medium, order=(ALL, ONE), **_USUAL),
+    )
+
+
+def _draw_eight(mean: pd.DataFrame) -> Figure:
+    return Figure(
+        name="throughput-100",
+        title="Throughput with and without packing, eight nodes on 100 Mb/s (001 Fig. 6)",
+        caption="All nodes are ready to send at all times. Logarithmic.",
+        drawing=lines(
+            mean, log_x=True, log_y=True, decorate=_sizes_as_numbers, order=(PACKED, SINGLE), **_USUAL
         ),
-        Figure(
-            name="throughput-100",
-            title="Throughput with and without packing, eight nodes on 100 Mb/s (001 Fig. 6)",
-            caption="All nodes are ready to send at all times. Logarithmic.",
-            drawing=lines(
-                mean[mean["hosts"] == EIGHT],
-                y="ordered_per_s",
-                y_label="messages ordered per second",
-                log_y=True,
-                log_x=True,
-                decorate=_sizes_as_numbers,
-                order=(PACKED, SINGLE),
-                **usual,
-            ),
-        ),
-    ]
+    )
+
+
+_DRAWN: dict[str, Callable[[pd.DataFrame], Figure]] = {FIVE: _draw_five, EIGHT: _draw_eight}
 
 
 def _medium(axes: Axes, _: Any) -> None:
@@ -323,6 +328,7 @@ def tables(frames: Frames) -> list[Table]:
             ],
         )
         for hosts in HOSTS
+        if hosts in set(mean["hosts"])
     ]
 
 

@@ -237,6 +237,7 @@ def tables(frames: Frames) -> list[Table]:
             ],
         )
         for hosts in HOSTS
+        if latencies.rates(hosts)
     ]
 
 
