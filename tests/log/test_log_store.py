@@ -169,6 +169,14 @@ def test_a_configuration_that_is_not_later_stops_the_node(written: Store) -> Non
         assert replica.bounds().head == at("8.1/1/0")
 
 
+def test_a_new_log_is_empty_and_says_whose_it_is(written: Store) -> None:
+    with look(written.path) as replica:
+        assert replica.bounds() == (None, None, 1, 0, 0, None)
+        assert replica.after(None, 10) is None
+        with pytest.raises(NotYet, match="has nothing yet"):
+            replica.after(at("4.1/0/0"), 10)
+
+
 def test_a_directory_without_a_log_is_said_to_be_one(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="there is no ordered log in"):
         look(tmp_path)

@@ -143,6 +143,8 @@ class Store:
         """Nothing can have passed the node by since the last entry."""
         self._with_others = False
         self._configuration: ConfigurationId | None = None
+        if found is None:
+            self.append(())  # whose log it is
 
     def _last_note(self, disk: Disk, view: Any) -> ConfigurationNote | None:
         with view.cursor(db=disk.configurations) as cursor:
