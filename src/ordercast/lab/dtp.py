@@ -390,9 +390,9 @@ def _bounds(axes: Axes, gap_ms: Any) -> None:
             text,
             (1.0, gap_ms * share),
             xycoords=("axes fraction", "data"),
-            xytext=(0, 3),
+            xytext=(3, 0),
             textcoords="offset points",
-            ha="right",
+            va="center",
             fontsize=8,
             color="#666666",
         )
