@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from planting import broken, edited, right_runs, swap_deliveries, write_runs
 
-from ordercast.audit.files import audit_trace
+from ordercast.audit.files import audit_trace, audited_runs
 from ordercast.audit.properties import VIEW_SYNCHRONY
 from ordercast.audit.spark import audit_on_spark, audited_on_spark, engine, narrow
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Row, TraceError
-from ordercast.trace.writer import TraceWriter
+from ordercast.trace.writer import TraceWriter, record_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +64,21 @@ def test_wider_types_and_odd_names_are_no_obstacle(
     odd.mkdir()
     pq.write_table(wide, odd / "one*.parquet")
     assert audit_on_spark(spark, odd) == audit_trace(odd)
+
+
+def test_rows_may_lie_in_any_order(spark: SparkSession, tmp_path: Path, rows: list[Row]) -> None:
+    made = broken(Random(3), rows, swap_deliveries)
+    assert made is not None
+    for name, its in (("right", rows), ("wrong", made)):
+        shuffled = Random(1).sample(its, len(its))
+        pq.write_table(
+            pa.Table.from_batches([record_batch(name, shuffled)]), tmp_path / f"{name}.parquet", 100
+        )
+    right, wrong = audited_on_spark(spark, tmp_path)
+    assert right.report.clean
+    assert right.how.startswith("certified")
+    assert not wrong.report.clean
+    assert [right.report, wrong.report] == [found.report for found in audited_runs(tmp_path)]
 
 
 def test_a_set_of_properties_can_be_chosen(spark: SparkSession, tmp_path: Path, rows: list[Row]) -> None:

@@ -16,7 +16,7 @@ from ordercast.trace.files import JOURNAL, PARQUET
 from ordercast.trace.schema import ABOUT, EVENTS, SCHEMA, Row, TraceError
 from ordercast.trace.writer import BATCH, record_batch
 
-_ALWAYS = ("run", "node", "incarnation", "step", "time_us", "event")
+ALWAYS = ("run", "node", "incarnation", "step", "time_us", "event")
 """Columns that every row has a value in."""
 
 _IN_ORDER = [("node", "ascending"), ("step", "ascending")]
@@ -185,7 +185,7 @@ def _read_parquet(file: Path) -> pa.Table:
             table = parquet.read(SCHEMA.names).select(SCHEMA.names)
     except (pa.ArrowInvalid, OSError) as error:
         raise _not_parquet(file, error) from error
-    for name in _ALWAYS:
+    for name in ALWAYS:
         if table.column(name).null_count:
             raise TraceError(f"{file}: column {name!r} has rows without a value: every event needs one.")
     return pa.table([_cast(file, field, table.column(field.name)) for field in SCHEMA], schema=SCHEMA)

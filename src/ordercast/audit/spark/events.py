@@ -21,7 +21,7 @@ from pyspark.sql import functions as fn
 from ordercast.audit.files import promises_by_name
 from ordercast.audit.properties import Promises
 from ordercast.trace.files import PARQUET
-from ordercast.trace.reader import about_runs, run_names, stored_table, trace_files
+from ordercast.trace.reader import ALWAYS, about_runs, run_names, stored_table, trace_files
 from ordercast.trace.schema import COLUMNS, SCHEMA
 
 if TYPE_CHECKING:
@@ -86,7 +86,21 @@ def _is_plain(file: Path) -> bool:
         return False
     with pq.ParquetFile(file) as parquet:
         schema = parquet.schema_arrow
-    return all(schema.field(field.name).type == field.type for field in SCHEMA)
+        if any(schema.field(field.name).type != field.type for field in SCHEMA):
+            return False
+        return not any(
+            map(_lacks_values, (parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)))
+        )
+
+
+def _lacks_values(group: pq.RowGroupMetaData) -> bool:
+    """Whether a column that needs a value in every row is known to lack some: the reader says so then."""
+    told = {
+        column.path_in_schema: column.statistics for column in map(group.column, range(group.num_columns))
+    }
+    return any(
+        statistics is not None and statistics.null_count for name in ALWAYS if (statistics := told.get(name))
+    )
 
 
 def _converted(file: Path, scratch: Path, at: int) -> Path:
