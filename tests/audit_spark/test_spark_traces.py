@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -10,10 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from planting import broken, edited, right_runs, swap_deliveries, write_runs
+from typer.testing import CliRunner
 
 from ordercast.audit.files import audit_trace, audited_runs
 from ordercast.audit.properties import VIEW_SYNCHRONY
 from ordercast.audit.spark import audit_on_spark, audited_on_spark, engine, narrow
+from ordercast.cli import app
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import Row, TraceError
 from ordercast.trace.writer import TraceWriter, record_batch
@@ -128,3 +131,15 @@ def test_of_a_run_too_large_for_the_reference_the_messages_in_doubt_are_judged(
         for code, count in report.properties.items():
             assert count <= whole.properties[code], "a restriction invents nothing"
     assert found.report.properties["total-order"] == whole.properties["total-order"] > 0
+
+
+def test_the_command_audits_on_spark_unless_told_otherwise(
+    spark: SparkSession, tmp_path: Path, rows: list[Row]
+) -> None:
+    write_runs(tmp_path, [("run", "extended-virtual-synchrony", rows)])
+    page = tmp_path / "page.html"
+    said = CliRunner().invoke(app, ["audit", str(tmp_path), "--json", "--report", str(page)])
+    assert said.exit_code == 0
+    document = json.loads(said.stdout)
+    assert (document["engine"], document["events"], document["clean"]) == ("spark", len(rows), True)
+    assert "certified" in page.read_text()
