@@ -44,7 +44,7 @@ def test_journals_of_running_nodes_are_read_too(spark: SparkSession, tmp_path: P
 
 
 def test_a_trimmed_trace_is_judged_from_where_all_nodes_have_it(
-    spark: SparkSession, tmp_path: Path, rows: list[Row]
+    spark: SparkSession, tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = rows[0][0]
     beginning = sorted(row[2] for row in rows if row[0] == node)[: len(rows) // 20]
@@ -53,6 +53,11 @@ def test_a_trimmed_trace_is_judged_from_where_all_nodes_have_it(
     report = audit_on_spark(spark, tmp_path, trimmed=True)
     assert report == audit_trace(tmp_path, trimmed=True)
     assert 0 < report.events < len(rows)
+    monkeypatch.setattr(engine, "MOST_ROWS", report.events)
+    large = audit_on_spark(spark, tmp_path, trimmed=True)
+    assert large.clean
+    assert 0 < large.events <= report.events, "from the same configuration on, or from a later one"
+    assert "every node still has all its rows" in large.notes[0]
 
 
 def test_wider_types_and_odd_names_are_no_obstacle(
@@ -85,8 +90,10 @@ def test_rows_may_lie_in_any_order(spark: SparkSession, tmp_path: Path, rows: li
 
 
 def test_a_set_of_properties_can_be_chosen(spark: SparkSession, tmp_path: Path, rows: list[Row]) -> None:
-    with TraceWriter(tmp_path, "run") as writer:
+    with TraceWriter(tmp_path, "run", {"promises": "eventual-bliss"}) as writer:
         writer.write(rows)
+    with pytest.raises(TraceError, match="eventual-bliss"):
+        audit_on_spark(spark, tmp_path)
     report = audit_on_spark(spark, tmp_path, VIEW_SYNCHRONY)
     assert report.promises == ("view-synchrony",)
     assert report == audit_trace(tmp_path, VIEW_SYNCHRONY)

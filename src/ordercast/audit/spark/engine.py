@@ -10,6 +10,7 @@ that, so that the report is the reference's to the letter; otherwise those messa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ def audited_on_spark(
     shown: bool = False,
 ) -> Iterator[Findings]:
     """The same run by run, as `ordercast.audit.files.audited_runs`."""
-    with open_events(spark, path) as events:
+    with open_events(spark, path, promises=checks is None) as events:
         audit_ = _Audit(spark, events, trimmed=trimmed, shown=shown)
         with watched(spark, "checking the trace"):
             found = dict(audit_.judged(checks))
@@ -113,10 +114,11 @@ class _Audit:
             if key not in doubtful:
                 yield key, self._clean(run, notes.get(key))
         small = {key: run.events for key, run in doubtful.items() if run.events <= MOST_ROWS}
-        for batch in in_batches(small):
-            rows = rows_by_run(of_runs(self._spark, whole if self._trimmed else table, batch))
-            for key in batch:
-                yield key, self._by_reference(runs[key], rows[runs[key].name])
+        for source_table, its in ((whole, small.keys() - notes), (table, small.keys() & notes)):
+            for batch in in_batches({key: small[key] for key in small if key in its}):
+                rows = rows_by_run(of_runs(self._spark, source_table, batch))
+                for key in batch:
+                    yield key, self._by_reference(runs[key], rows[runs[key].name], notes.get(key))
         for key, run in doubtful.items():
             if key not in small:
                 yield key, self._in_part(table, run, source.views)
@@ -208,9 +210,12 @@ class _Audit:
         how = f"certified, {run.tail} rows looked at" if run.tail else "certified"
         return Findings.of(run.name, report, run.control, shown=self._shown, how=how)
 
-    def _by_reference(self, run: Run, rows: list[Row]) -> Findings:
-        judged = common_part(rows) if self._trimmed else rows
+    def _by_reference(self, run: Run, rows: list[Row], note: str | None) -> Findings:
+        """With a note, its rows have been cut already where its nodes have a point in common."""
+        judged = common_part(rows) if self._trimmed and note is None else rows
         report = audit(judged, None, run.promises)
+        if note is not None:
+            report = replace(report, notes=(note,))
         return Findings.of(run.name, report, judged, shown=self._shown, how="judged row by row")
 
     def _in_part(self, table: DataFrame, run: Run, views: bool) -> Findings:

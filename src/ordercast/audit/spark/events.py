@@ -50,12 +50,12 @@ class Events:
 
 
 @contextmanager
-def open_events(spark: SparkSession, path: Path) -> Iterator[Events]:
-    """Read a trace. Raises `TraceError` if it is none."""
+def open_events(spark: SparkSession, path: Path, *, promises: bool) -> Iterator[Events]:
+    """Read a trace, and what its files promise if that is asked for. Raises `TraceError` if it is none."""
     files = trace_files(path)
     last = {name: file for file in files for name in run_names(file)}
     names = sorted(last, key=lambda name: files.index(last[name]))  # as the reference comes to them
-    about = about_runs(path)
+    about = about_runs(path) if promises else {}
     scratch = Path(tempfile.mkdtemp(prefix="ordercast-audit-"))
     try:
         plain = [file if _is_plain(file) else _converted(file, scratch, at) for at, file in enumerate(files)]
