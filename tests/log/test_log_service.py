@@ -127,6 +127,7 @@ def test_a_node_that_came_back_is_found_again(log: Store) -> None:
         ((KEY,), None, "the log is sealed: give the group key"),
         ((), KEY, "the node has no group key: leave the key out"),
     ],
+    ids=["another", "none", "needless"],
 )
 def test_a_wrong_key_is_refused_in_words(
     log: Store, has: tuple[bytes, ...], given: bytes | None, sentence: str
