@@ -21,6 +21,7 @@ def spark() -> Iterator[SparkSession]:
         yield session
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests on Spark go to one process, a session being a JVM, and are begun first: they take longest."""
     for item in items:
