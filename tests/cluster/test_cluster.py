@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from standalone import PATIENCE_S, Standalone, standalone
 
-SEEDS, NODES = "0:150", "2:4"
+SEEDS, NODES = "0:150", "2:3"
 SMALL = "--executor-memory 600m --conf spark.executor.memoryOverhead=0 pyspark-shell"
 
 
