@@ -1,5 +1,6 @@
 # make run    five real nodes on this machine: one is killed and restarted, one stopped; the order is proved
 # make test   every test, and the share of branches covered in the parts that order messages
+# make cluster  the tests on a Spark cluster of two workers
 # make lint   ruff and mypy
 #
 # Each target makes .venv and installs what it needs; nothing but Python 3.11+, pip and make is assumed.
@@ -13,25 +14,31 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COVERED := src/ordercast/core src/ordercast/totem
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadgroup
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4
 NOTHING_CHOSEN := $(if $(ARGS),|| test $$? -eq 5)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test lint format clean
+.PHONY: run test cluster lint format clean
 .DELETE_ON_ERROR:
 
 run: $(STAMP)
 	@$(BIN)/ordercast demo --engine spark
 
 # The hunt for mutants runs the protocols for minutes: without the tracer, which would make hours of it.
+# Tests on Spark use all cores and share one session: one process has them to itself.
 test: $(STAMP)
-	@$(PYTEST) $(COVERED:%=--cov=%) --cov-report= --ignore=tests/mutants $(ARGS) $(NOTHING_CHOSEN)
+	@$(PYTEST) $(COVERED:%=--cov=%) --cov-report= --ignore=tests/mutants -m 'not spark' $(ARGS) $(NOTHING_CHOSEN)
 	@$(PYTEST) tests/mutants $(ARGS) $(NOTHING_CHOSEN)
+	@$(BIN)/pytest -m 'spark and not cluster' $(ARGS) $(NOTHING_CHOSEN)
 ifeq ($(ARGS),)
 	@$(BIN)/coverage json --quiet -o $(VENV)/coverage.json
 	@$(BIN)/python .ci/branches.py --at-least $(BRANCHES) $(VENV)/coverage.json $(COVERED)
 endif
+
+# A standalone cluster of two workers on loopback, one of which is killed: two minutes more.
+cluster: $(STAMP)
+	@$(BIN)/pytest -m cluster $(ARGS)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check --quiet .

@@ -21,12 +21,9 @@ def spark() -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests on Spark go to one process, a session being a JVM, and are begun first: they take longest."""
+    """Tests on Spark are run by themselves: a session is a JVM, and uses all cores."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)

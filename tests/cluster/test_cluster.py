@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from standalone import PATIENCE_S, Standalone, standalone
 
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+
 SEEDS, NODES = "0:150", "2:3"
 SMALL = "--executor-memory 600m --conf spark.executor.memoryOverhead=0 pyspark-shell"
 
@@ -41,7 +43,6 @@ def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.spark
 def test_an_audit_on_a_cluster_says_what_the_reference_says(cluster: Standalone, tmp_path: Path) -> None:
     traces = str(tmp_path / "traces")
     answer(begin("sim", "fuzz", "--seeds", "0:6", "--nodes", NODES, "--trace", traces))
@@ -52,7 +53,6 @@ def test_an_audit_on_a_cluster_says_what_the_reference_says(cluster: Standalone,
     assert on_cluster["properties"] == reference["properties"]
 
 
-@pytest.mark.spark
 def test_a_worker_that_dies_in_the_middle_changes_nothing(cluster: Standalone, tmp_path: Path) -> None:
     here = answer(begin("sim", "fuzz", "--seeds", SEEDS, "--nodes", NODES))
     options = ("--seeds", SEEDS, "--protocol", "totem", "--nodes", NODES, "--output", str(tmp_path / "fuzz"))
