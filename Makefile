@@ -1,6 +1,6 @@
 # make run    five real nodes on this machine: one is killed and restarted, one stopped; the order is proved
-# make test   every test, and the share of branches covered in the parts that order messages
-# make cluster  the tests on a Spark cluster of two workers
+# make test   all tests but those on a cluster, and the share of branches covered in the parts that order messages
+# make cluster   the tests on a Spark cluster of two workers
 # make lint   ruff and mypy
 #
 # Each target makes .venv and installs what it needs; nothing but Python 3.11+, pip and make is assumed.
