@@ -43,7 +43,7 @@ def test_masters_on_this_machine_are_told_from_others() -> None:
         map(_is_here, ("local", "local[2,4]", "spark://127.0.0.1:7077", "spark://localhost:1,127.0.0.1:2"))
     )
     assert not any(
-        map(_is_here, ("spark://10.0.0.7:7077", "spark://127.0.0.1:1,node:2", "k8s://https://x:443"))
+        map(_is_here, ("spark://10.0.0.7:7077", "spark://127.0.0.1:1,node:2", "k8s://https://x:443", "yarn"))
     )
 
 

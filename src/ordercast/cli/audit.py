@@ -17,7 +17,6 @@ from ordercast.audit.properties import PROMISES, Promises
 from ordercast.cli.audit_page import write_page
 from ordercast.cli.options import Json
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, refuse, verdict
-from ordercast.errors import SparkProblem
 from ordercast.spark.need import has_spark
 from ordercast.trace.reader import trace_files
 from ordercast.trace.schema import TraceError
@@ -91,9 +90,6 @@ def audit(
         runs = judge(trace, chosen, trimmed, page is not None, master)
     except TraceError as error:
         refuse(str(error))
-    except SparkProblem as error:
-        ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(Code.BROKEN) from error
     report = merge(findings.report for findings in runs)
     if not report.runs:
         refuse(f"{trace} holds no event: there is nothing to audit")

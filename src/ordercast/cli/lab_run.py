@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from ordercast.cli.options import Json
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts
 from ordercast.lab.experiment import Sizes
 from ordercast.lab.laboratory import Laboratory, Reported, find
-from ordercast.lab.runner import MASTER, Carried, Watch
+from ordercast.lab.runner import Carried, Watch
 
 MOST_SHOWN = 10
 """Runs that failed, told to people; all are in the JSON."""
@@ -89,7 +88,7 @@ def _carry_out(
 
     if fresh:
         lab.store.clear()
-    with spark_session("lab", master or os.environ.get("ORDERCAST_MASTER") or MASTER) as spark:
+    with spark_session("lab", master) as spark:
         with _progress(lab, spark.sparkContext.defaultParallelism) as watch:
             carried = lab.run(spark, traces=traces, watch=watch)
         whole = carried.asked > len(carried.failed)

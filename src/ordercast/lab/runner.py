@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-MASTER = "local[*,4]"
-"""All cores of this machine, and four attempts at a task, as on a cluster."""
 ATTEMPTS = 4
-"""Attempts that Spark makes at a task, on a cluster as with `MASTER`."""
+"""Attempts that Spark makes at a task, on a cluster as on this machine."""
 POLL_S = 0.5
 
 ANSWER = "task string, runs bigint, failed bigint, took_s double"

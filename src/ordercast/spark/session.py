@@ -21,7 +21,8 @@ from ordercast.spark.need import need_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOCAL = "local[*]"
+LOCAL = "local[*,4]"
+"""All cores of this machine, and four attempts at a task, as on a cluster."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _MOST_SAID = 5
@@ -96,7 +97,7 @@ def _end_java() -> None:
 
 def _is_here(master: str) -> bool:
     address = master.partition("://")[2]
-    return not address or all(each.startswith(LOOPBACK) for each in address.split(","))
+    return master.startswith("local") or all(each.startswith(LOOPBACK) for each in address.split(","))
 
 
 def _prepare_environment(here: bool) -> None:
