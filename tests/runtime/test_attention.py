@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
 
-from ordercast.runtime.attention import AWAKE_US, BRISK_US, STAYED_AWAY_US, Attention
+from ordercast.runtime.attention import AWAKE_US, BRISK_US, BUSY_US, STAYED_AWAY_US, Attention
 
 TURNS = 5
 
@@ -19,6 +20,8 @@ class Scene:
         self.now = 1_000_000
         self.woken: list[str] = []
         pairs = [socket.socketpair() for _ in range(2)]
+        for _, its in pairs:
+            its.setblocking(False)
         self.sockets = [end for pair in pairs for end in pair]
         (self.token, its_token), (self.data, its_data) = pairs
         self.attention = Attention(
@@ -31,8 +34,9 @@ class Scene:
         )
 
     def _read(self, name: str, end: socket.socket) -> None:
-        end.recv(100)
-        self.woken.append(name)
+        with contextlib.suppress(BlockingIOError):
+            end.recv(100)
+            self.woken.append(name)
 
     def came(self, after_us: int) -> None:
         self.now += after_us
@@ -94,6 +98,28 @@ def test_what_comes_briskly_keeps_the_loop_awake_for_a_while(data_waits: bool) -
         scene.now += 1
         await turns()
         assert not scene.attention._awake
+        scene.close()
+
+    asyncio.run(main())
+
+
+def test_who_is_awake_reads_data_as_it_comes_and_who_sleeps_does_not() -> None:
+    async def main() -> None:
+        scene = Scene(data_waits=True)
+        scene.came(BRISK_US)
+        scene.came(1)
+        scene.data.send(b"x")
+        await turns()
+        assert not scene.woken, "just after a token there is other work"
+        scene.now += BUSY_US + 1
+        await turns()
+        assert scene.woken[:1] == ["data"]
+        scene.now += AWAKE_US
+        await turns()
+        scene.woken.clear()
+        scene.data.send(b"x")
+        await turns()
+        assert not scene.woken
         scene.close()
 
     asyncio.run(main())

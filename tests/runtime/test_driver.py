@@ -272,6 +272,34 @@ def test_effects_are_carried_out_in_order() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("successor", [2, 3])
+def test_the_token_follows_the_data_of_its_receiver_and_goes_ahead_of_that_of_others(successor: int) -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            three = await being(3, [one, two])
+            await until(lambda: len(one.links.targets) == 2)
+            three.script.events.clear()
+            ways: list[tuple[str, object]] = []
+            for name in ("data", "token"):
+                channel = getattr(one.driver.wires, name)
+
+                def send(
+                    train: Train, to: object, name: str = name, inner: Callable[..., None] = channel.send
+                ) -> None:
+                    if train.data.startswith(b"oc"):
+                        ways.append((name, to))
+                    inner(train, to)
+
+                channel.send = send
+            one.carry_out(Multicast(b"a"), Unicast(successor, b"t"))
+            there, other = (one.links.peers[node] for node in (successor, 5 - successor))
+            assert ways == [("data", there.data), ("token", there.token), ("data", other.data)]
+            await until(lambda: len(two.packets) + len(three.packets) == 3)
+            three.driver.end(None)
+
+    run(main)
+
+
 @SEALED
 def test_packets_of_one_turn_leave_together_and_arrive_in_order(sealed: bool) -> None:
     async def main() -> None:

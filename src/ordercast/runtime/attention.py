@@ -3,11 +3,12 @@
 Tokens always wake it. Data does too, as long as the token is slow to come. But where the token comes round in
 about a millisecond, to be woken costs more than what there is to do:
 
-- data then waits for the token, before which it is read anyway, and the event loop looks after it only if the
-  token stays away;
 - the event loop does not sleep while the next token is due. It yields to other processes at every turn, and
   after `AWAKE_US` without a token it goes to sleep as usual. An idle ring's token is held for longer than
-  that, so an idle group sleeps.
+  that, so an idle group sleeps;
+- who is awake reads data as it comes, so that little is left to read when the token is here; who sleeps is
+  not woken for it. It then waits for the token, before which it is read anyway, and the event loop looks
+  after it only if the token stays away.
 
 Where the token travels among the data, or there is none, a node is woken for everything at once, and any
 packet keeps it awake as the token does.
@@ -19,9 +20,9 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 
-BRISK_US = 1_200
+BRISK_US = 1_500
 """A token that comes round in less time is brisk."""
-AWAKE_US = 600
+AWAKE_US = 1_000
 """How long a node stays awake for the next token of a brisk ring."""
 BUSY_US = 100
 """For so long after a token there is still something to do: what it brought to be delivered."""
@@ -83,6 +84,8 @@ class Attention:
         self._awake = not self._closed and away_us < AWAKE_US
         if self._awake:
             if away_us > BUSY_US:
+                if self._brisk:
+                    self._on_data()
                 os.sched_yield()
             self._loop.call_soon(self._stay_awake)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ordercast.core.identity import NodeId
@@ -59,8 +60,8 @@ class Sender:
 
     def _flush(self) -> None:
         """Send what was multicast since the last time, all of it together."""
-        for train in self._trains():
-            self._multicast(train, self._links.targets)
+        if trains := self._trains():
+            self._multicast(trains, self._links.targets)
 
     def _trains(self) -> list[Train]:
         """What was multicast since the last time, on its way out."""
@@ -75,29 +76,33 @@ class Sender:
             packets = [seal(Purpose.DATA, packet) for packet in packets]
         return self._cutters[Purpose.DATA].cut(packets)
 
-    def _multicast(self, train: Train, targets: list[Peer]) -> None:
+    def _multicast(self, trains: Sequence[Train], targets: Iterable[Peer]) -> None:
+        send = self.wires.data.send
         if self.wires.group is not None:
-            self.wires.data.send(train, self.wires.group)
+            for train in trains:
+                send(train, self.wires.group)
         else:
             for peer in targets:
-                self.wires.data.send(train, peer.data)
+                for train in trains:
+                    send(train, peer.data)
 
     def _unicast(self, to: NodeId, data: bytes) -> None:
-        """Send a token behind what was multicast before it. That goes last to the node which gets the token,
-        so that it is woken once for both."""
+        """Send a token behind what was multicast before it. That goes first to the node which gets the token,
+        and to the others while the token is on its way already."""
         peer = self._links.peers.get(to)
         trains = self._trains()
-        if trains:
-            targets = sorted(self._links.targets, key=lambda target: target is peer)
-            for train in trains:
-                self._multicast(train, targets)
         if peer is None:
+            self._multicast(trains, self._links.targets)
             self.drop("no address to send to")
             return
+        if trains:
+            self._multicast(trains, (peer,))
         if self._seal is not None:
             data = self._seal.seal(Purpose.TOKEN, data, _NODE.pack(to))
         for train in self._cutters[Purpose.TOKEN].cut((data,)):
             self.wires.token.send(train, peer.token)
+        if trains and self.wires.group is None:
+            self._multicast(trains, [target for target in self._links.targets if target is not peer])
 
     def _note_rows(self) -> None:
         """What others may see of this turn is in the trace before they can see it."""
