@@ -63,7 +63,7 @@ def test_a_table_has_every_entry_in_its_place(spark: SparkSession, tmp_path: Pat
     assert changes == [((4, 1, 0, 0), [1, 2, 3]), ((8, 1, 0, 0), [1, 2])]
     message = rows[1]
     assert (tuple(message.position), message.sender, message.group) == ((4, 1, 1, 0), 2, "ledger")
-    assert (message.guarantee, message.time.timestamp()) == ("agreed", TIME_US / 1_000_000)
+    assert message.time.timestamp() == TIME_US / 1_000_000
 
 
 def test_of_one_group_there_are_its_messages_and_all_changes(spark: SparkSession, tmp_path: Path) -> None:

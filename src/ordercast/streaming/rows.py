@@ -1,7 +1,8 @@
 """The rows of the source: entries of the log as Spark has them, without touching a row.
 
 ``position`` sorts as the total order does. ``kind`` is ``message``; or ``configuration`` or ``transitional``,
-for a change of the members, which has ``members`` and nothing else that a message has.
+for a change of the members, which has ``members`` and nothing else that a message has. With what guarantee
+a message was sent is not here: all that the log hands out has reached every member.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ ARROW_SCHEMA = pa.schema(
         ("group", pa.string()),
         ("payload", pa.binary()),
         ("time", pa.timestamp("us", tz="UTC")),
-        ("guarantee", pa.string()),
         ("members", pa.list_(pa.field("element", pa.int32()))),
     ]
 )
@@ -44,7 +44,6 @@ def rows(batch: pa.RecordBatch) -> pa.RecordBatch:
         batch.column("group"),
         batch.column("payload"),
         batch.column("time_us").view(ARROW_SCHEMA.field("time").type),
-        batch.column("guarantee"),
         batch.column("members").cast(_MEMBERS),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)

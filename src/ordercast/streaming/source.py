@@ -34,7 +34,7 @@ from ordercast.streaming.replicas import NoReplica, Place, Replicas
 from ordercast.streaming.rows import SCHEMA, rows
 from ordercast.streaming.sink import BatchWriter, StreamWriter, checked_schema
 
-ROWS_A_PARTITION = 500_000
+ROWS_A_PARTITION = 2_000_000
 """A task of so many rows takes long enough to be worth its while, and several of them use all cores."""
 
 
