@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cli_parts import ordercast
 
+from ordercast.cli import lab_run
 from ordercast.cli.screen import Code
 from ordercast.lab import fuzzing
 from ordercast.lab.experiment import MODULES, Sizes, experiment
@@ -41,11 +42,15 @@ def test_list_names_every_experiment() -> None:
     )
 
 
-def test_a_file_is_run_reported_and_its_failures_can_be_repeated(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_is_run_reported_and_its_failures_can_be_repeated(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab_run, "SAID_S", 0.0)
     file, output = tmp_path / "mine.toml", tmp_path / "out"
     file.write_text(MINE)
     said = ordercast("lab", "run", file, "--output", output, "--json")
     assert said.code == Code.FAILED
+    assert "/8 runs, about " in said.err
     document = said.document
     assert (document["asked"], document["earlier"], len(document["failed"])) == (8, 0, 4)
     assert Path(document["report"]).read_text().count("ordercast lab run") >= 4

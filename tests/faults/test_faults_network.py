@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from group import Cluster
 
+from ordercast.errors import SplitAway
+from ordercast.log import Position, Replica
+from ordercast.log.compare import compare
 from ordercast.measure.netns import Namespaces, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
@@ -33,6 +37,46 @@ def test_a_group_that_was_split_goes_on_on_both_sides_and_merges(network: Namesp
             group.await_whole()
             group.await_progress()
         group.conclude()
+
+
+def test_the_logs_of_the_sides_of_a_split_are_told_apart(network: Namespaces, tmp_path: Path) -> None:
+    logs = {node: tmp_path / f"log-{node}" for node in range(1, 5)}
+    with Cluster(tmp_path, network, rate=100.0, safe=0.2) as group:
+        one, _, three, _ = [group.start(node, options={"log": str(logs[node])}) for node in logs]
+        group.await_whole()
+        group.await_progress()
+        network.split({1, 2}, {3, 4})
+        group.await_configuration(one, {1, 2})
+        group.await_configuration(three, {3, 4})
+        group.await_progress()
+        network.heal()
+        group.await_whole()
+        group.await_progress()
+        group.conclude()
+    with ExitStack() as stack:
+        replicas = {node: stack.enter_context(Replica(str(path))) for node, path in logs.items()}
+        for pair in ((1, 2), (3, 4)):
+            compared = compare(*(replicas[node] for node in pair))
+            assert compared.equal, compared.sentence
+            assert compared.entries > 100
+            theirs = replicas[5 - pair[0]]  # of the other side
+            with pytest.raises(SplitAway, match="split away"):
+                theirs.after(message_among(replicas[pair[0]], pair), 1)
+            assert theirs.after(message_among(replicas[pair[0]], (1, 2, 3, 4)), 1) is not None
+
+
+def message_among(replica: Replica, members: tuple[int, ...]) -> Position:
+    """The first message that was delivered while these were the members."""
+    head = replica.bounds().head
+    assert head is not None
+    there = False
+    for batch in replica.read(None, head):
+        for row in batch.to_pylist():
+            if row["kind"] == "message" and there:
+                return Position(row["config_seq"], row["config_rep"], row["seq"], row["slot"])
+            if row["kind"] != "message":
+                there = row["kind"] == "regular" and tuple(row["members"]) == members
+    raise AssertionError(f"no message among {members}")
 
 
 def test_what_the_network_loses_is_sent_again(network: Namespaces, tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ def free_port() -> int:
 class Crew:
     """A group on loopback: processes that keep logs, and one member in this process that keeps none."""
 
-    def __init__(self, directory: Path, count: int, *options: str) -> None:
+    def __init__(self, directory: Path, count: int, key: Path | None = None) -> None:
         self.directory = directory
-        self.options = options
+        self.key = key
         self.ports = {number: free_port() for number in range(1, count + 1)}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        self.member = Node(listen="127.0.0.1:0", id=99)
+        self.member = Node(listen="127.0.0.1:0", id=99, key=key)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -70,8 +70,9 @@ class Crew:
         command += ["--listen", "127.0.0.1:0", "--data", str(self.directory / f"data-{number}")]
         command += ["--log", str(self.directory / f"log-{number}")]
         command += ["--log-listen", f"127.0.0.1:{self.ports[number]}", "--seed", self.member.address]
+        command += [] if self.key is None else ["--key", str(self.key)]
         with (self.directory / f"node-{number}.txt").open("ab") as output:
-            self.processes[number] = subprocess.Popen([*command, *self.options], stdout=output, stderr=output)
+            self.processes[number] = subprocess.Popen(command, stdout=output, stderr=output)
 
     def wait_for(self, *numbers: int) -> None:
         """Until these are members, and their logs can be read."""
@@ -80,7 +81,7 @@ class Crew:
         for number in numbers:
             while True:
                 try:
-                    with Replica(f"127.0.0.1:{self.ports[number]}") as replica:
+                    with Replica(f"127.0.0.1:{self.ports[number]}", self.key and str(self.key)) as replica:
                         assert replica.bounds().head is not None
                     break
                 except Exception:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from live_nodes import Crew, Heard
 
+from ordercast.runtime.keys import create
 from ordercast.threads import Group
 
 if TYPE_CHECKING:
@@ -143,3 +144,27 @@ def test_the_replica_that_is_read_is_killed_and_the_output_is_the_groups_order(
     rows = spark.read.parquet(str(tmp_path / "out")).orderBy("position").collect()
     assert [row.payload.encode() for row in rows] == heard.payloads
     assert [tuple(row.position) for row in rows] == heard.positions
+
+
+# --- with a group key ---------------------------------------------------------------------------
+
+
+def test_what_is_written_to_a_sealed_group_is_read_from_it_with_the_key_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    keys = [tmp_path / name for name in ("group.key", "other.key")]
+    for key in keys:
+        create(key)
+    with Crew(tmp_path, 2, keys[0]) as crew:
+        heard = Heard(crew.member.join("sealed"))
+        told = {"nodes": crew.nodes, "group": "sealed"}
+        frame = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) payload")
+        frame.write.format("ordercast").mode("append").options(**told, keyFile=str(keys[0])).save()
+        heard.wait_for(300)
+        log = spark.read.format("ordercast").options(**told, keyFile=str(keys[0])).load()
+        found = log.where("kind = 'message'").orderBy("position").collect()
+        assert [bytes(row.payload) for row in found] == heard.payloads
+        assert sorted(map(int, heard.payloads)) == list(range(300))
+        for wrong in ({"keyFile": str(keys[1])}, {}):
+            with pytest.raises(Exception, match="key"):
+                spark.read.format("ordercast").options(**told, **wrong).load().count()

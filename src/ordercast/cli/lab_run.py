@@ -19,6 +19,8 @@ from ordercast.lab.experiment import Sizes
 from ordercast.lab.laboratory import Laboratory, Reported, find
 from ordercast.lab.runner import Carried, Watch
 
+SAID_S = 60.0
+"""How often a run that nobody watches on a terminal says how far it is."""
 MOST_SHOWN = 10
 """Runs that failed, told to people; all are in the JSON."""
 
@@ -111,10 +113,16 @@ def _progress(lab: Laboratory, processors: int) -> Iterator[Watch]:
     with Progress(*columns, console=ASIDE, transient=True, disable=not ASIDE.is_terminal) as progress:
         bar = progress.add_task(lab.experiment.name, total=cost, runs=0, asked=len(pending), left="")
 
+        said = began
+
         def watch(runs: int, done: float) -> None:
-            progress.update(
-                bar, completed=done, runs=runs, left=_left(time.monotonic() - began, done, cost, processors)
-            )
+            nonlocal said
+            now = time.monotonic()
+            left = _left(now - began, done, cost, processors)
+            progress.update(bar, completed=done, runs=runs, left=left)
+            if not ASIDE.is_terminal and now - said >= SAID_S:
+                said = now
+                ASIDE.print(f"{runs:,}/{len(pending):,} runs, {left}")
 
         yield watch
 
