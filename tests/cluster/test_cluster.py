@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_nodes import Crew, Heard
 from standalone import PATIENCE_S, Standalone, standalone
+
+from ordercast.runtime.keys import create
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
@@ -52,6 +55,41 @@ def test_an_audit_on_a_cluster_says_what_the_reference_says(cluster: Standalone,
     assert on_cluster["engine"] == "spark"
     assert on_cluster["events"] == reference["events"] > 0
     assert on_cluster["properties"] == reference["properties"]
+
+
+WRITE_AND_READ = """
+import sys, time
+from ordercast.spark.session import spark_session
+
+master, count, *told = sys.argv[1:]
+options = dict(zip(("nodes", "group", "keyFile"), told))
+with spark_session("log", master) as spark:
+    rows = spark.range(0, int(count), 1, 4).selectExpr("cast(id as string) payload")
+    rows.write.format("ordercast").mode("append").options(**options).save()
+    log = spark.read.format("ordercast").options(**options).load().where("kind = 'message'")
+    while log.count() < int(count):
+        time.sleep(0.2)
+    for row in log.orderBy("position").collect():
+        print(row.payload.decode())
+"""
+
+
+def test_executors_write_to_a_sealed_group_and_read_its_log(cluster: Standalone, tmp_path: Path) -> None:
+    create(tmp_path / "group.key")
+    with Crew(tmp_path, 2, tmp_path / "group.key") as crew:
+        heard = Heard(crew.member.join("rows"))
+        told = (cluster.master, "2000", crew.nodes, "rows", str(crew.key))
+        said = subprocess.run(
+            [sys.executable, "-c", WRITE_AND_READ, *told],
+            env={**os.environ, "PYSPARK_SUBMIT_ARGS": SMALL},
+            capture_output=True,
+            text=True,
+            timeout=LONG_S,
+        )
+        assert said.returncode == 0, said.stderr
+        heard.wait_for(2000)
+    assert said.stdout.encode().split() == heard.payloads
+    assert sorted(map(int, heard.payloads)) == list(range(2000))
 
 
 def test_a_worker_that_dies_in_the_middle_changes_nothing(cluster: Standalone, tmp_path: Path) -> None:
