@@ -14,6 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COVERED := src/ordercast/core src/ordercast/totem
+TRACED := tests/core tests/totem
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4
 NOTHING_CHOSEN := $(if $(ARGS),|| test $$? -eq 5)
 
@@ -25,11 +26,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(STAMP)
 	@$(BIN)/ordercast demo --engine spark
 
-# The hunt for mutants runs the protocols for minutes: without the tracer, which would make hours of it.
+# The parts that order messages are traced while their own tests run, and those alone: the tracer is slow.
 # Tests on Spark use all cores and share one session: one process has them to itself.
 test: $(STAMP)
-	@$(PYTEST) $(COVERED:%=--cov=%) --cov-report= --ignore=tests/mutants -m 'not spark' $(ARGS) $(NOTHING_CHOSEN)
-	@$(PYTEST) tests/mutants $(ARGS) $(NOTHING_CHOSEN)
+	@$(PYTEST) $(COVERED:%=--cov=%) --cov-report= $(TRACED) $(ARGS) $(NOTHING_CHOSEN)
+	@$(PYTEST) $(TRACED:%=--ignore=%) -m 'not spark' $(ARGS) $(NOTHING_CHOSEN)
 	@$(BIN)/pytest -m 'spark and not cluster' $(ARGS) $(NOTHING_CHOSEN)
 ifeq ($(ARGS),)
 	@$(BIN)/coverage json --quiet -o $(VENV)/coverage.json

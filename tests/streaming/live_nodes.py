@@ -81,7 +81,9 @@ class Crew:
         for number in numbers:
             while True:
                 try:
-                    with Replica(f"127.0.0.1:{self.ports[number]}", self.key and str(self.key)) as replica:
+                    with Replica(
+                        f"127.0.0.1:{self.ports[number]}", None if self.key is None else str(self.key)
+                    ) as replica:
                         assert replica.bounds().head is not None
                     break
                 except Exception:
