@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ordercast.core.checksum import checksum
@@ -295,6 +295,8 @@ def test_only_batches_with_something_else_than_messages_are_looked_into() -> Non
 
 
 @given(st.binary(max_size=FRONT_SIZE + 3))
+@example(b"\x91\xa1\x80")  # text that is none
+@example(b"\x91" * 5000)  # a list in a list in a list
 def test_any_payload_can_be_admitted(payload: bytes) -> None:
     group = a_group(1)
     group.fence()

@@ -8,10 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from log_parts import at, delivered, installed, rows, store, told
 
 from ordercast.errors import KeyProblem, LogError, NotThere, NotYet, SplitAway, Unreachable
@@ -212,6 +214,8 @@ def test_garbage_in_the_place_of_a_greeting_is_counted(log: Store, garbage: byte
         (b"\xff" * 40, "frame too large"),
         (wire.LENGTH.pack(3) + b"abc", "malformed frame"),
         (wire.LENGTH.pack(20) + wire.LENGTH.pack(16) + b"\xc1" * 16, "malformed frame"),
+        (wire.LENGTH.pack(8) + wire.LENGTH.pack(4) + b"\x81\xa1\x80\x01", "malformed frame"),
+        (wire.LENGTH.pack(5004) + wire.LENGTH.pack(5000) + b"\x91" * 5000, "malformed frame"),
         (wire.Frames().made({"op": "after", "rows": "many"}), "malformed wish"),
         (wire.Frames().made({"op": "read", "end": [1, 2]}), "malformed wish"),
     ],
@@ -224,6 +228,14 @@ def test_garbage_behind_a_greeting_is_counted(log: Store, garbage: bytes, reason
         until(lambda: service.drops == {reason: 1}, f"{service.drops}")
         with Replica(service.address) as replica:
             assert replica.bounds().node == 1
+
+
+@given(st.binary(max_size=60))
+def test_any_frame_is_taken_or_malformed(inside: bytes) -> None:
+    with suppress(wire.Malformed):
+        wire.Frames().taken(inside)
+    with suppress(wire.Malformed):
+        wire.Frames().taken(wire.LENGTH.pack(len(inside)) + inside)
 
 
 def test_a_wish_that_is_not_known_is_answered(log: Store) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+import msgspec
+
 from ordercast.core.identity import MAX_NODE_ID, ConfigurationId, NodeId
 
 MAGIC = b"OC"
@@ -21,6 +23,9 @@ MAX_COUNT = 2**62
 
 MAX_PACKET = 65_507
 """No UDP datagram carries more."""
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a decoder of msgspec may raise when anything at all may be in the bytes."""
 
 _U8 = struct.Struct("<B")
 _U16 = struct.Struct("<H")

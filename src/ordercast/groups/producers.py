@@ -25,6 +25,7 @@ import msgspec
 
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem
 from ordercast.groups.envelope import MESSAGE, NOTE, ROW, tag
 
@@ -224,7 +225,7 @@ class Producers:
     def _on_note(self, origin: NodeId, payload: bytes) -> None:
         try:
             note = _decode(payload[1:])
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return  # of a later version, perhaps; everybody here leaves it
         match note:
             case Ask():

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ordercast.core.identity import Batch
+from ordercast.core.wire import UNREADABLE
 from ordercast.errors import MessageTooLarge
 from ordercast.groups.envelope import tag
 from ordercast.groups.producers import (
@@ -269,5 +270,5 @@ class _Serving:
 def _rows(body: bytes) -> list[bytes]:
     try:
         return _decode_rows(body)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise msgspec.ValidationError(f"these are no rows: {error}") from error

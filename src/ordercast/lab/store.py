@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import ordercast
+from ordercast.core.wire import UNREADABLE
 from ordercast.lab.grid import LabError, Outcome, Run
 
 MANIFEST = "manifest.json"
@@ -146,7 +147,7 @@ class Store:
             return msgspec.json.decode(path.read_bytes(), type=Manifest)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             raise LabError(
                 f"{path} cannot be read ({error}): remove it, or choose another --output"
             ) from error

@@ -16,6 +16,7 @@ from typing import Any
 import lmdb
 import msgspec
 
+from ordercast.core.wire import UNREADABLE
 from ordercast.errors import LogError, Unreachable
 from ordercast.log.position import Position
 
@@ -161,7 +162,7 @@ class Disk:
             return None
         try:
             found = _decode_meta(bytes(data))
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise LogError(
                 f"{self.path} holds no log that can be read ({error}): name another one"
             ) from error

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from ordercast.core.wire import UNREADABLE
 from ordercast.runtime.keys import KEY_SIZE, Keyring
 
 MAGIC = b"OCLOG\x01"
@@ -137,7 +138,7 @@ class Frames:
             (length,) = LENGTH.unpack_from(inside)
             begin = LENGTH.size + length
             header = msgspec.msgpack.decode(memoryview(inside)[LENGTH.size : begin])
-        except (struct.error, msgspec.DecodeError) as error:
+        except (struct.error, *UNREADABLE) as error:
             raise Malformed("malformed frame") from error
         if not isinstance(header, dict) or begin > len(inside):
             raise Malformed("malformed frame")

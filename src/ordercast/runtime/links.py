@@ -20,6 +20,7 @@ from typing import Protocol
 import msgspec
 
 from ordercast.core.identity import MAX_NODE_ID, NodeId
+from ordercast.core.wire import UNREADABLE
 from ordercast.errors import DuplicateNode, OrdercastError, OtherProtocol
 from ordercast.runtime.seal import UNKNOWN_KEY, Opener, Refused, Seal
 from ordercast.runtime.segments import Joiner
@@ -262,7 +263,7 @@ class Links:
                 self._warned.add(source)
                 self._post.warn(f"{spell(source)} greets with another key: give all nodes the same key file")
             return
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             self._post.drop("greeting: malformed")
             return
         if not _sound(greeting):

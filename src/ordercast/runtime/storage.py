@@ -37,6 +37,7 @@ from typing import Protocol
 import msgspec
 
 from ordercast.core.identity import MAX_NODE_ID, NodeId
+from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem, StorageProblem
 
 _CLOCK_BEGINS = 1_577_836_800
@@ -250,7 +251,7 @@ class DataDirectory:
             return None
         try:
             found = msgspec.json.decode(text, type=_Identity)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise _damaged(self.path / "node.json", str(error)) from error
         if not 0 < found.id <= MAX_NODE_ID or found.incarnation < _NO_LIFE_YET:
             raise _damaged(self.path / "node.json", "no node has these numbers")

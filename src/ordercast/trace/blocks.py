@@ -16,6 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from ordercast.core.wire import UNREADABLE
 from ordercast.trace.schema import About, Row, TraceError
 
 MAGIC = b"OCJ1"
@@ -71,7 +72,7 @@ def read_blocks(file: BinaryIO, path: Path) -> Opened:
     try:
         begin = next(blocks, None)
         opening = None if begin is None else _OPENING.decode(begin)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise _no_journal(path) from error
     run, about = opening if isinstance(opening, tuple) else (opening, {})
     return Opened(run, about, _decoded(blocks, path))
@@ -81,7 +82,7 @@ def _decoded(blocks: Iterator[bytes], path: Path) -> Iterator[list[Row]]:
     for block in blocks:
         try:
             yield _ROWS.decode(block)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise TraceError(
                 f"{path} holds rows of another form than ordercast.trace.schema.Row ({error}): read it with "
                 "the version that wrote it."
