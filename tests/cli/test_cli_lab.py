@@ -42,15 +42,11 @@ def test_list_names_every_experiment() -> None:
     )
 
 
-def test_a_file_is_run_reported_and_its_failures_can_be_repeated(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lab_run, "SAID_S", 0.0)
+def test_a_file_is_run_reported_and_its_failures_can_be_repeated(spark: SparkSession, tmp_path: Path) -> None:
     file, output = tmp_path / "mine.toml", tmp_path / "out"
     file.write_text(MINE)
     said = ordercast("lab", "run", file, "--output", output, "--json")
     assert said.code == Code.FAILED
-    assert "/8 runs, about " in said.err
     document = said.document
     assert (document["asked"], document["earlier"], len(document["failed"])) == (8, 0, 4)
     assert Path(document["report"]).read_text().count("ordercast lab run") >= 4
@@ -64,6 +60,19 @@ def test_a_file_is_run_reported_and_its_failures_can_be_repeated(
     report = ordercast("lab", "report", output)
     assert report.code == Code.OK
     assert str(output / "report.html") in report.out
+
+
+def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = Laboratory(experiment("dtp"), tmp_path, quick=True)
+    half = lab.cost(lab.pending()) / 2
+    with lab_run._progress(lab, processors=2) as watch:
+        watch(1, half)
+        assert not capsys.readouterr().err
+        monkeypatch.setattr(lab_run, "SAID_S", 0.0)
+        watch(1, half)
+        assert capsys.readouterr().err == f"1/{len(lab.runs)} runs, about 0 s left\n"
 
 
 def test_fuzz_ends_with_one_if_a_seed_failed_and_says_how_to_replay_it(
