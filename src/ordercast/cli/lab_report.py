@@ -34,4 +34,4 @@ def report(
         answer({"report": str(reported.page), "claims": claim_documents(reported), **reported.answer})
     else:
         show_claims(reported.claims)
-        SAY.print(f"report: {reported.page}")
+        SAY.print(f"report: {reported.page}", soft_wrap=True)

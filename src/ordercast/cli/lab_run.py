@@ -180,4 +180,4 @@ def _show(lab: Laboratory, carried: Carried, reported: Reported | None, failed: 
             SAY.print(
                 f"[bold red]✗[/] {escape(each['property'])}\n  {escape(each['replay'])}", soft_wrap=True
             )
-        SAY.print(f"report: {reported.page}")
+        SAY.print(f"report: {reported.page}", soft_wrap=True)
