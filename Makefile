@@ -37,7 +37,7 @@ ifeq ($(ARGS),)
 	@$(BIN)/python .ci/branches.py --at-least $(BRANCHES) $(VENV)/coverage.json $(COVERED)
 endif
 
-# A standalone cluster of two workers on loopback, one of which is killed: two minutes more.
+# A standalone cluster of two workers on loopback, one of which is killed: three minutes more.
 cluster: $(STAMP)
 	@$(BIN)/pytest -m cluster $(ARGS)
 

@@ -211,8 +211,9 @@ def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
     asyncio.run(guarded())
 
 
-def watch_sending(being: Being) -> None:
-    """Note in the log what leaves by which socket."""
+def watch_sending(being: Being) -> list[tuple[str, object]]:
+    """Note in the log what leaves by which socket; and where to, in the list that is returned."""
+    ways: list[tuple[str, object]] = []
     for name in ("data", "token"):
         channel = getattr(being.driver.wires, name)
 
@@ -221,9 +222,11 @@ def watch_sending(being: Being) -> None:
         ) -> None:
             if train.data.startswith(b"oc"):
                 being.log.append((name, train.data))
+                ways.append((name, to))
             inner(train, to)
 
         channel.send = send
+    return ways
 
 
 def sent(being: Being) -> list[object]:
@@ -279,18 +282,7 @@ def test_the_token_follows_the_data_of_its_receiver_and_goes_ahead_of_that_of_ot
             three = await being(3, [one, two])
             await until(lambda: len(one.links.targets) == 2)
             three.script.events.clear()
-            ways: list[tuple[str, object]] = []
-            for name in ("data", "token"):
-                channel = getattr(one.driver.wires, name)
-
-                def send(
-                    train: Train, to: object, name: str = name, inner: Callable[..., None] = channel.send
-                ) -> None:
-                    if train.data.startswith(b"oc"):
-                        ways.append((name, to))
-                    inner(train, to)
-
-                channel.send = send
+            ways = watch_sending(one)
             one.carry_out(Multicast(b"a"), Unicast(successor, b"t"))
             there, other = (one.links.peers[node] for node in (successor, 5 - successor))
             assert ways == [("data", there.data), ("token", there.token), ("data", other.data)]

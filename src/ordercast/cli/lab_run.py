@@ -170,7 +170,8 @@ def _show(lab: Laboratory, carried: Carried, reported: Reported | None, failed: 
     earlier = f", {carried.earlier:,} of them earlier" if carried.earlier else ""
     SAY.print(
         f"{carried.asked - len(failed):,} of {carried.asked:,} runs carried out{earlier}; "
-        f"{carried.took_s:,.0f} s; kept in {lab.store.directory}"
+        f"{carried.took_s:,.0f} s; kept in {lab.store.directory}",
+        soft_wrap=True,
     )
     for run, command in tuple(failed.items())[:MOST_SHOWN]:
         last = carried.failed[run].strip().splitlines()[-1]
