@@ -45,7 +45,7 @@ def test_each_says_what_it_is(each: Protocol) -> None:
 def test_wrong_settings_are_refused_with_those_there_are(each: Protocol) -> None:
     fields = each.settings.__struct_fields__
     for wrong in ({"speed": 1}, {"packet_size": "large"}, {"packet_size": 1}):
-        for make in (each.make, lambda settings: each.build(settings, 1, 64)):
+        for make in (each.make, lambda settings: each.configure(settings, 64)):
             with pytest.raises(ValueError, match=rf"{each.name}: .*; its settings are {', '.join(fields)}"):
                 make(wrong)
 
@@ -67,7 +67,7 @@ def test_settings_that_are_drawn_are_right_whatever_the_network(each: Protocol, 
 @ALL
 @pytest.mark.parametrize("in_flight", [1, 12, 64, 10_000])
 def test_a_machine_for_a_real_node_can_be_started(each: Protocol, in_flight: int) -> None:
-    machine = each.build({"packet_size": 60_000}, 3, in_flight)
+    machine = each.build(each.configure({"packet_size": 60_000}, in_flight), 3)
     machine.handle(1_000_000, Start(0, None))
     assert machine.room > 0
 

@@ -56,7 +56,7 @@ def _totem_config(settings: Mapping[str, object]) -> TotemConfig:
     return _configured("totem", TotemConfig, settings)
 
 
-def _build_totem(settings: Mapping[str, object], node: NodeId, in_flight: int) -> Machine:
+def _configure_totem(settings: Mapping[str, object], in_flight: int) -> TotemConfig:
     window = max(32, min(128, in_flight))
     on_the_wire: dict[str, object] = {
         # Processes are scheduled, which a simulated network knows nothing of; those that ended are noticed
@@ -74,7 +74,11 @@ def _build_totem(settings: Mapping[str, object], node: NodeId, in_flight: int) -
         # The token leaves before the data: three nodes then work at the same time instead of in turn.
         "accelerated_window": window // 4,
     }
-    return TotemMachine(node, _totem_config({**on_the_wire, **settings}))
+    return _totem_config({**on_the_wire, **settings})
+
+
+def _build_totem(config: TotemConfig, node: NodeId) -> Machine:
+    return TotemMachine(node, config)
 
 
 def _make_totem(settings: Mapping[str, object]) -> MachineFactory:
@@ -129,6 +133,7 @@ TOTEM = Protocol(
         choose="high load, many senders, or parts that have to go on alone",
     ),
     make=_make_totem,
+    configure=_configure_totem,
     build=_build_totem,
     settings=TotemConfig,
     states=tuple(State),
@@ -243,8 +248,11 @@ def sequenced(
         config = configured(settings)
         return lambda node, stream: machine(node, config)
 
-    def build(settings: Mapping[str, object], node: NodeId, in_flight: int) -> Machine:
-        return machine(node, configured({**_group_on_the_wire(in_flight), **settings}))
+    def configure(settings: Mapping[str, object], in_flight: int) -> GroupConfig:
+        return configured({**_group_on_the_wire(in_flight), **settings})
+
+    def build(config: GroupConfig, node: NodeId) -> Machine:
+        return machine(node, config)
 
     return Protocol(
         name=name,
@@ -258,6 +266,7 @@ def sequenced(
             choose=choose or "not told",
         ),
         make=make,
+        configure=configure,
         build=build,
         settings=GroupConfig,
         states=tuple(viewsync_states.State),

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from cli_parts import ordercast, process
 
+from ordercast.groups.api import Node
+from ordercast.protocols import PROTOCOLS
 from ordercast.runtime.config import NodeConfig, load
 from ordercast.totem.config import TotemConfig
 
@@ -34,6 +39,18 @@ def test_every_field_as_json() -> None:
     assert totem == list(TotemConfig.__struct_fields__)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_defaults_that_are_told_are_those_that_a_node_uses(protocol: str) -> None:
+    async def used() -> Any:
+        async with Node(protocol=protocol, listen="127.0.0.1:0") as node:
+            member: Any = node._member
+            machine = member.driver.machine
+            return msgspec.to_builtins(machine.config)
+
+    told = ordercast("config", "--json").document["protocols"][protocol]
+    assert {field["name"]: field["default"] for field in told} == asyncio.run(used())
+
+
 def test_a_right_file_is_right(tmp_path: Path) -> None:
     file = tmp_path / "ring.toml"
     file.write_text('id = 3\ndata = "state"\n[totem]\ntoken_loss_us = 300_000\n')
@@ -43,7 +60,9 @@ def test_a_right_file_is_right(tmp_path: Path) -> None:
     document = ordercast("config", "--check", file, "--json").document
     assert (document["ok"], document["problem"]) == (True, None)
     assert document["config"]["data"] == str(tmp_path / "state")
-    assert document["config"]["protocol_settings"] == {"token_loss_us": 300_000}
+    settings = document["config"]["protocol_settings"]
+    assert settings["token_loss_us"] == 300_000
+    assert set(settings) == set(TotemConfig.__struct_fields__)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +71,11 @@ def test_a_right_file_is_right(tmp_path: Path) -> None:
         ("lisen = 1", "there is no field lisen: did you mean listen?"),
         ('listen = "0.0.0.0:4801"', "ordercast keygen"),
         ('protocol = "paxos"', "[paxos]: no protocol 'paxos'; there are totem"),
-        ("[totem]\nhold_us = 40_000", "hold_us (40000) must be smaller than token_retransmission_us (30000)"),
+        (
+            "[totem]\nhold_us = 400_000",
+            "hold_us (400000) must be smaller than token_retransmission_us (100000)",
+        ),
+        ("[totem]\npacket_size = 1_000_000", "packet_size is 1000000: choose at most"),
         ("[totem]\nwindow = 5", "window"),
     ],
 )

@@ -244,19 +244,20 @@ def test_only_what_is_surely_this_machine_is_loopback() -> None:
 
 
 def test_every_field_is_explained() -> None:
-    for settings in (NodeConfig, TotemConfig):
+    for settings in (NodeConfig(), TotemConfig()):
         explained = explain(settings)
         assert [field.name for field in explained] == list(settings.__struct_fields__)
         assert all(len(field.meaning) > 20 for field in explained)
 
 
 def test_the_explained_file_says_the_defaults() -> None:
-    text = annotated("totem", TotemConfig)
+    used = TotemConfig(token_loss_us=777_000)
+    text = annotated("totem", used)
     assert parse(text) == NodeConfig()
     lines = [line.removeprefix("#") if line[1:2].strip() else line for line in text.splitlines()]
     everything = [line for line in lines if not line.endswith("# an example: not set")]
     config = parse("\n".join(everything))
-    assert msgspec.convert(config.protocol_settings, TotemConfig) == TotemConfig()
+    assert msgspec.convert(config.protocol_settings, TotemConfig) == used
     assert msgspec.structs.replace(config, protocol_settings={}) == NodeConfig()
     assert text.count("# an example: not set") == len(EXAMPLES)
     assert max(map(len, text.splitlines())) < 100

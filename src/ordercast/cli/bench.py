@@ -8,11 +8,13 @@ import typer
 from rich.table import Table
 
 from ordercast.cli import options
+from ordercast.cli.config import used
 from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProtocolName, Settings
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
 from ordercast.measure.bench import MOST_NODES, Plan, Result, WorkerFailed, measure
 from ordercast.measure.netns import NoNamespaces
 from ordercast.protocols import protocol as protocol_called
+from ordercast.runtime.config import NodeConfig
 
 
 def bench(
@@ -52,7 +54,7 @@ def bench(
         chosen = protocol_called(protocol)
     with blaming("--set"):
         values = options.fields(settings or ())
-        chosen.make(values)
+        used(NodeConfig(protocol=protocol, protocol_settings=values))
     if kill_one and chosen.primary_partition and nodes < FEWEST_OF_A_VIEW:
         refuse(
             f"{protocol} goes on with a majority only, which one of {nodes} nodes is not: choose --nodes "

@@ -12,10 +12,11 @@ from rich.markup import escape
 from ordercast.cli.options import Json, ProtocolName
 from ordercast.cli.screen import SAY, Code, answer, blaming, verdict
 from ordercast.errors import ConfigProblem
+from ordercast.groups.equipment import protocol_settings_of
 from ordercast.protocols import PROTOCOLS
-from ordercast.protocols import protocol as protocol_called
 from ordercast.runtime.config import NodeConfig, load
 from ordercast.runtime.explain import Explained, annotated, explain
+from ordercast.runtime.udp import granted_buffer
 
 
 def config(
@@ -28,19 +29,18 @@ def config(
     """Print a configuration file with every field, its meaning and its default; or check one.
 
     The file that is printed changes nothing as it is: put it into ring.toml, change what you need, and run
-    `ordercast node -c ring.toml`. With --protocol, it has the settings of that one. Exit code of --check: 1
-    if the file has a mistake.
+    `ordercast node -c ring.toml`. With --protocol, it has the settings of that one, as a node on this machine
+    uses them. Exit code of --check: 1 if the file has a mistake.
     """
     if check is not None:
         _check(check, json)
     elif json:
-        settings = {name: _table(explain(each.settings)) for name, each in PROTOCOLS.items()}
-        fields = [field for field in explain(NodeConfig) if field.name != "protocol_settings"]
+        settings = {name: _table(explain(used(NodeConfig(protocol=name)))) for name in PROTOCOLS}
+        fields = [field for field in explain(NodeConfig()) if field.name != "protocol_settings"]
         answer({"fields": _table(fields), "protocols": settings})
     else:
         with blaming("--protocol"):
-            chosen = protocol_called(protocol)
-        print(annotated(chosen.name, chosen.settings), end="")
+            print(annotated(protocol, used(NodeConfig(protocol=protocol))), end="")
 
 
 def _check(file: Path, json: bool) -> None:
@@ -48,8 +48,9 @@ def _check(file: Path, json: bool) -> None:
     problem: str | None = None
     try:
         found = load(file)
-        checked(found)
-        told = msgspec.to_builtins(found, enc_hook=str)
+        found.place()
+        told = {**msgspec.to_builtins(found, enc_hook=str), "protocol_settings": used(found)}
+        told = msgspec.to_builtins(told)
     except ConfigProblem as error:
         problem = str(error)
         if not problem.startswith(str(file)):
@@ -62,14 +63,12 @@ def _check(file: Path, json: bool) -> None:
     raise typer.Exit(Code.OK if problem is None else Code.FAILED)
 
 
-def checked(found: NodeConfig) -> NodeConfig:
-    """The configuration, if a node could be started with it as far as it alone can tell."""
-    found.place()
+def used(config: NodeConfig) -> msgspec.Struct:
+    """All settings of the protocol as a node with this configuration uses them on this machine."""
     try:
-        protocol_called(found.protocol).make(found.protocol_settings)
-    except ValueError as error:
-        raise ConfigProblem(f"[{found.protocol}]: {error}") from error
-    return found
+        return protocol_settings_of(config, granted_buffer(config.socket_buffer))
+    except ConfigProblem as error:
+        raise ConfigProblem(f"[{config.protocol}]: {error}") from error
 
 
 def _table(fields: list[Explained]) -> list[dict[str, Any]]:

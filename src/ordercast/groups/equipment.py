@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import MAX_PACKET
@@ -55,8 +57,11 @@ def protocol_of(config: NodeConfig) -> Protocol:
         raise ConfigProblem(str(error)) from error
 
 
-def machine_of(config: NodeConfig, node: NodeId, buffer: int) -> Machine:
-    """The protocol's machine, with packets that fill whole datagrams and fit the socket's buffer."""
+def protocol_settings_of(config: NodeConfig, buffer: int) -> msgspec.Struct:
+    """All settings of the protocol, as a node uses them whose sockets have buffers of so many bytes.
+
+    Packets fill whole datagrams and fit the buffer.
+    """
     space = config.datagram_size - HEADER_SIZE
     segments = max(1, min(SEGMENTS_A_PACKET, buffer // (FULL_BUFFERS * space), MAX_PACKET // space))
     size = segments * space - OVERHEAD
@@ -67,11 +72,16 @@ def machine_of(config: NodeConfig, node: NodeId, buffer: int) -> Machine:
             f"packet_size is {settings['packet_size']}: choose at most {most} with an mtu of {config.mtu}"
         )
     try:
-        return protocol_of(config).build(settings, node, buffer // size)
+        return protocol_of(config).configure(settings, buffer // size)
     except ConfigProblem:
         raise
     except ValueError as error:
         raise ConfigProblem(str(error)) from error
+
+
+def machine_of(config: NodeConfig, node: NodeId, buffer: int) -> Machine:
+    """The protocol's machine for a node whose sockets have buffers of so many bytes."""
+    return protocol_of(config).build(protocol_settings_of(config, buffer), node)
 
 
 def journal_of(config: NodeConfig, node: NodeId, incarnation: int) -> Journal | None:

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ordercast.runtime.config import EXAMPLES, NodeConfig, default_of, toml_value
+from ordercast.runtime.config import EXAMPLES, NodeConfig, toml_value
 
 HEAD = """Configuration of a node of ordercast. Every field is here with its meaning and its default, as a
-comment: this file changes nothing as it is. Uncomment what you want to change."""
+comment: this file changes nothing as it is. Uncomment what you want to change. Defaults of the protocol's
+settings are those of a node on this machine: windows and packet_size follow from mtu, and from the
+socket_buffer that the system grants."""
 
 
 class Explained(NamedTuple):
@@ -25,14 +27,17 @@ class Explained(NamedTuple):
     meaning: str
 
 
-def explain(settings: type[msgspec.Struct]) -> list[Explained]:
-    """The fields of a struct of settings in their order, with the docstrings below them in its source."""
-    meanings = _docstrings(settings)
-    found = []
-    for field in msgspec.structs.fields(settings):
-        example = EXAMPLES.get(field.name) if settings is NodeConfig else None
-        found.append(Explained(field.name, default_of(field), example, meanings[field.name]))
-    return found
+def explain(defaults: msgspec.Struct) -> list[Explained]:
+    """The fields of a struct of settings in their order, with the docstrings below them in its source.
+
+    Each default is the field's value in ``defaults``: what a node uses need not be what the struct has.
+    """
+    meanings = _docstrings(type(defaults))
+    examples = EXAMPLES if isinstance(defaults, NodeConfig) else {}
+    return [
+        Explained(name, getattr(defaults, name), examples.get(name), meanings[name])
+        for name in defaults.__struct_fields__
+    ]
 
 
 def _docstrings(cls: type) -> dict[str, str]:
@@ -46,9 +51,12 @@ def _docstrings(cls: type) -> dict[str, str]:
     return found
 
 
-def annotated(protocol: str, settings: type[msgspec.Struct]) -> str:
-    """A configuration file with every field, its default and its meaning. As it is, it changes nothing."""
-    fields = explain(NodeConfig)
+def annotated(protocol: str, settings: msgspec.Struct) -> str:
+    """A configuration file with every field, its default and its meaning. As it is, it changes nothing.
+
+    ``settings`` are those that a node of the protocol uses where nothing is set.
+    """
+    fields = explain(NodeConfig())
     own = next(field for field in fields if field.name == "protocol_settings")
     chosen = protocol != NodeConfig().protocol
     head = HEAD.replace("nothing as it is", "the protocol and nothing else") if chosen else HEAD

@@ -174,6 +174,12 @@ def _try(sock: socket.socket, level: int, option: int, value: int = 1) -> bool:
     return True
 
 
+def granted_buffer(asked: int) -> int:
+    """Bytes that the system grants a UDP socket's receive buffer when so many are asked for."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        return _size_buffers(sock, asked)
+
+
 def _size_buffers(sock: socket.socket, size: int) -> int:
     """Ask for buffers, past the system's limit if we may; what the receive buffer really is."""
     for force, plain in ((SO_RCVBUFFORCE, socket.SO_RCVBUF), (SO_SNDBUFFORCE, socket.SO_SNDBUF)):

@@ -44,9 +44,11 @@ class Protocol(NamedTuple):
     about: About
     make: Callable[[Mapping[str, object]], MachineFactory]
     """Machines for a simulation, with these settings; raises ValueError, in words, for wrong ones."""
-    build: Callable[[Mapping[str, object], NodeId, int], Machine]
-    """A machine for a real node: settings that differ from what suits a real network, the node, and how many
-    full packets may be in flight before sockets overflow."""
+    configure: Callable[[Mapping[str, object], int], msgspec.Struct]
+    """All settings of a real node, an instance of `settings`, from those that differ from what suits a real
+    network, and from how many full packets may be in flight before sockets overflow. Raises as `make`."""
+    build: Callable[[Any, NodeId], Machine]
+    """A machine for a real node, from what `configure` answered."""
     settings: type[msgspec.Struct]
     """All of its settings, with their meanings as docstrings."""
     states: tuple[str, ...]
