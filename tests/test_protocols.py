@@ -68,7 +68,7 @@ def test_settings_that_are_drawn_are_right_whatever_the_network(each: Protocol, 
 @pytest.mark.parametrize("in_flight", [1, 12, 64, 10_000])
 def test_a_machine_for_a_real_node_can_be_started(each: Protocol, in_flight: int) -> None:
     machine = each.build(each.configure({"packet_size": 60_000}, in_flight), 3)
-    machine.handle(1_000_000, Start(0, None))
+    machine.handle(1_000_000, Start(0, None, 0))
     assert machine.room > 0
 
 
@@ -142,7 +142,7 @@ def test_a_protocol_is_an_orderer_and_a_line() -> None:
     newcomer = sequenced(Newcomer, window=3, retry_us=7_000)
     assert (newcomer.name, newcomer.summary) == ("newcomer", "CM under another name.")
     assert newcomer.kind_of(header(MSG, NO_VIEW, 1, 0)) == "hello"
-    machine = newcomer.make({"retry_us": 8_000})(1, random.Random(0))
+    machine = newcomer.make({"retry_us": 8_000})(1)
     assert isinstance(machine, GroupMachine)
     config = machine.config
     assert (config.window, config.retry_us) == (3, 8_000), "defaults of the protocol, then what is set"
@@ -152,11 +152,11 @@ def test_a_protocol_is_an_orderer_and_a_line() -> None:
 
 def test_a_machine_is_made_anew_for_each_life() -> None:
     factory = sequenced(Newcomer).make({})
-    one, two = factory(1, random.Random(0)), factory(1, random.Random(0))
-    effects = one.handle(0, Start(0, None))
+    one, two = factory(1), factory(1)
+    effects = one.handle(0, Start(0, None, 0))
     assert not any(isinstance(effect, Install) for effect in effects), "nobody is in a view at once"
     for _ in range(2):
         one.handle(1, Submit([bytes(one.room)], Guarantee.AGREED))
-    two.handle(0, Start(1, None))
+    two.handle(0, Start(1, None, 0))
     assert two.handle(1, Packet(b"garbage")) == (Drop("not ordercast"),)
     assert one.room < two.room

@@ -85,7 +85,7 @@ def _make_totem(settings: Mapping[str, object]) -> MachineFactory:
     config = _totem_config(settings)
     decode = lru_cache(maxsize=4096)(decode_data)  # a multicast is decoded once, not at each receiver
 
-    def make(node: NodeId, stream: random.Random) -> Machine:
+    def make(node: NodeId) -> Machine:
         return TotemMachine(node, config, decode)
 
     return make
@@ -246,7 +246,7 @@ def sequenced(
 
     def make(settings: Mapping[str, object]) -> MachineFactory:
         config = configured(settings)
-        return lambda node, stream: machine(node, config)
+        return lambda node: machine(node, config)
 
     def configure(settings: Mapping[str, object], in_flight: int) -> GroupConfig:
         return configured({**_group_on_the_wire(in_flight), **settings})

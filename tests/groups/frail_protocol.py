@@ -7,7 +7,6 @@ with the first message that it hears.
 
 from __future__ import annotations
 
-import random
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -121,7 +120,7 @@ def _settings(settings: Mapping[str, object]) -> FrailSettings:
 def _make(settings: Mapping[str, object]) -> MachineFactory:
     found = _settings(settings)
 
-    def make(node: NodeId, stream: random.Random) -> Frail:
+    def make(node: NodeId) -> Frail:
         return Frail(node, found.nodes)
 
     return make

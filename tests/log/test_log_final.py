@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from random import Random
 from typing import Any, NamedTuple
 
 import pytest
@@ -65,8 +64,8 @@ def lived(name: str, seed: int) -> Told:
     def make(settings: Mapping[str, object]) -> Any:
         build = chosen.make(settings)
 
-        def one(node: NodeId, chance: Random) -> Any:
-            return Watched(build(node, chance), node, final)
+        def one(node: NodeId) -> Any:
+            return Watched(build(node), node, final)
 
         return one
 

@@ -29,7 +29,7 @@ class Careless(Sequencer):
 def make(settings: Mapping[str, object]) -> MachineFactory:
     nodes = range(1, int(str(settings["nodes"])) + 1)
 
-    def machine(node: NodeId, stream: random.Random) -> Careless:
+    def machine(node: NodeId) -> Careless:
         return Careless(node, nodes)
 
     return machine

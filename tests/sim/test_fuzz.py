@@ -234,7 +234,7 @@ def test_where_any_part_goes_on_a_majority_means_nothing() -> None:
 def test_a_group_that_never_began_needs_a_majority_of_all() -> None:
     """Two of five have never installed anything: they may wait for a third for ever."""
     faults = [When(None, "starting", Crash(node), delay_us=0) for node in (3, 4, 5)]
-    silent = FRAGILE._replace(make=lambda settings: lambda node, stream: Silent(node, range(1, 6)))
+    silent = FRAGILE._replace(make=lambda settings: lambda node: Silent(node, range(1, 6)))
     result, _ = run(silent, case(*faults, nodes=(1, 2, 3, 4, 5)))
     assert (result.failed, result.coverage[NO_MAJORITY]) == (None, 1)
     result, _ = run(silent, case(nodes=(1, 2, 3, 4, 5)))

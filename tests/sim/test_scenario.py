@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -37,7 +36,7 @@ def play(expectations: str, violations: Sequence[Violation] = ()) -> Report:
     def factory(settings: Mapping[str, object]) -> MachineFactory:
         assert settings == {"room": "5000"}
 
-        def make(node: NodeId, stream: random.Random) -> Sequencer:
+        def make(node: NodeId) -> Sequencer:
             return Sequencer(node, (1, 2, 3), int(str(settings["room"])))
 
         return make

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
@@ -62,7 +61,7 @@ class Group:
     ) -> None:
         self.lives: dict[NodeId, list[Script]] = {node: [] for node in answers}
 
-        def make(node: NodeId, stream: random.Random) -> Script:
+        def make(node: NodeId) -> Script:
             self.lives[node].append(Script(answers[node]))
             return self.lives[node][-1]
 
@@ -264,9 +263,23 @@ def test_a_restart_finds_what_was_persisted_or_not() -> None:
         world.crash(1)
         world.restart(1, keep_disk)
     starts = [life.seen[0][1] for life in group.lives[1]]
-    assert starts == [Start(0, None), Start(1, b"b"), Start(2, None)]
+    assert [start[:2] for start in starts] == [(0, None), (1, b"b"), (2, None)]
     assert events(world.rows, 1) == ["crash", "restart", "crash", "restart"]
     assert [row[1] for row in world.rows] == [0, 1, 1, 2]
+
+
+def test_each_life_of_each_node_has_a_seed_of_its_own_that_the_run_decides() -> None:
+    def seeds() -> list[object]:
+        group = Group({1: quiet, 2: quiet})
+        group.world.start()
+        group.world.crash(1)
+        group.world.restart(1)
+        return [life.seen[0][1] for node in (1, 2) for life in group.lives[node]]
+
+    starts = seeds()
+    assert all(isinstance(start, Start) for start in starts)
+    assert len({start.seed for start in starts if isinstance(start, Start)}) == 3
+    assert starts == seeds()
 
 
 def test_a_node_that_is_down_hears_nothing_and_sends_nothing() -> None:
@@ -638,7 +651,7 @@ def test_a_damaged_payload_is_noticed() -> None:
         def _on_packet(self, data: bytes) -> Sequence[Effect]:
             return super()._on_packet(data[:-1] + b"?")
 
-    world = World(lambda node, stream: Damaging(node, (1, 2)), (1, 2), QUICK, 0)
+    world = World(lambda node: Damaging(node, (1, 2)), (1, 2), QUICK, 0)
     world.start()
     world.submit(1, 30)
     world.run_until(1_000)

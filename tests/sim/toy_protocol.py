@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,7 +58,7 @@ def _fragile(settings: Mapping[str, object]) -> MachineFactory:
     nodes = range(1, int(str(settings["nodes"])) + 1)
     assert settings["founders"] == len(nodes) // 2 + 1
 
-    def make(node: NodeId, stream: random.Random) -> Fragile:
+    def make(node: NodeId) -> Fragile:
         return Fragile(node, nodes)
 
     return make

@@ -6,7 +6,6 @@ loses is visible in what is delivered. Every packet restarts the timer ``quiet``
 
 from __future__ import annotations
 
-import random
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
@@ -98,7 +97,7 @@ class Sequencer:
                 return [Shift("quiet", "nothing heard"), SetTimer("quiet", QUIET_US)]
             case Submit(payloads, guarantee):
                 return self._on_submit(payloads, guarantee)
-            case Start(incarnation, stored):
+            case Start(incarnation, stored, _):
                 return self._on_start(incarnation, stored)
             case Stop():
                 return [Shift("gone", "asked to"), Halt("asked to"), Shift("ghost", "behind the halt")]
@@ -159,6 +158,6 @@ class Sequencer:
         return effects
 
 
-def sequencers(nodes: Sequence[NodeId], room: int = 1 << 20) -> Callable[[NodeId, random.Random], Sequencer]:
+def sequencers(nodes: Sequence[NodeId], room: int = 1 << 20) -> Callable[[NodeId], Sequencer]:
     """A factory for `World`."""
-    return lambda node, stream: Sequencer(node, nodes, room)
+    return lambda node: Sequencer(node, nodes, room)

@@ -191,7 +191,7 @@ def test_alone_a_braked_node_that_leaves_waits_with_what_it_has_to_send() -> Non
 def test_a_node_that_is_not_started_may_be_told_to_brake() -> None:
     node = Node(1)
     node.brakes()
-    node.does(Start(0, None))
+    node.does(Start(0, None, 0))
     node.timeout("consensus")
     node.timeout("consensus")
     assert delivered(node.submits(b"a")) == []

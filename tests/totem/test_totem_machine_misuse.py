@@ -83,7 +83,7 @@ def test_something_that_is_no_event_is_refused() -> None:
 def test_after_its_end_a_machine_takes_no_more_events() -> None:
     node = gone()
     with pytest.raises(AssertionError, match="node 1 has halted; make a new machine and start it"):
-        node.does(Start(1, None))
+        node.does(Start(1, None, 0))
 
 
 # --- a node that goes (PEERS.md, leave) -------------------------------------------------------------------

@@ -66,8 +66,8 @@ class Node:
             self.forwarded = token
         return effects
 
-    def starts(self, stored: bytes | None = None, incarnation: int = 0) -> list[Effect]:
-        return self.does(Start(incarnation, stored))
+    def starts(self, stored: bytes | None = None, incarnation: int = 0, seed: int = 0) -> list[Effect]:
+        return self.does(Start(incarnation, stored, seed))
 
     def hears(self, *packets: AnyPacket | bytes, waited_us: int = 0) -> list[Effect]:
         """These packets arrive, one after the other."""

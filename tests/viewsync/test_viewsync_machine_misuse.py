@@ -39,7 +39,7 @@ def test_a_message_before_the_start_is_refused() -> None:
 def test_a_node_starts_once() -> None:
     node = started(1)
     with pytest.raises(RuntimeError, match=r"^node 1 was started before; make a new machine$"):
-        node.does(Start(1, None))
+        node.does(Start(1, None, 0))
 
 
 def test_a_message_that_is_too_large_is_refused_with_what_to_do() -> None:

@@ -277,8 +277,8 @@ class Node:
                 self.disk = effect.data
         return effects
 
-    def starts(self, incarnation: int = 0, stored: bytes | None = None) -> list[Effect]:
-        return self.does(Start(incarnation, stored))
+    def starts(self, incarnation: int = 0, stored: bytes | None = None, seed: int = 0) -> list[Effect]:
+        return self.does(Start(incarnation, stored, seed))
 
     def hears(
         self,

@@ -1,9 +1,10 @@
 """The contract between a protocol machine and whoever drives it.
 
 A machine takes an event and the time and answers with effects. It holds no socket, clock, thread,
-random source or ``await``; so the code that is simulated a million times is, to the line, the code
-that runs on the network. The driver (``sim.world``, later ``runtime``) carries out the effects **in
-list order**, and everything behind a `Persist` only once that is durable.
+random source or ``await``: what it draws follows from the seed that it is handed (`core.randomness`). So the
+code that is simulated a million times is, to the line, the code that runs on the network. The driver
+(``sim.world``, ``runtime``) carries out the effects **in list order**, and everything behind a `Persist` only
+once that is durable.
 
 Time is integer microseconds. A machine may be told a later time than the last, never an earlier one.
 """
@@ -25,6 +26,9 @@ class Start(NamedTuple):
     """0, then +1 at each restart: it makes message identifiers unique over lives."""
     stored: bytes | None
     """What the last `Persist` of the node's earlier lives held; None on a fresh or lost disk."""
+    seed: int
+    """64 bits that the driver drew for this life alone: all the randomness there is for the machine
+    (`ordercast.core.randomness`)."""
 
 
 class Submit(NamedTuple):

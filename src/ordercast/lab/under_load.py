@@ -8,7 +8,6 @@ load ends then, and the run when everything is settled or `DRAIN_US` have passed
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 
 import msgspec
@@ -41,8 +40,8 @@ def conduct(run: Run, trace: TraceWriter | None = None) -> Outcome:
 
 
 def _check_size(run: Run) -> None:
-    machine = protocol_called(run.protocol).make(run.settings)(1, random.Random(0))
-    machine.handle(0, Start(0, None))
+    machine = protocol_called(run.protocol).make(run.settings)(1)
+    machine.handle(0, Start(0, None, seed=0))
     largest = run.size_to or run.size
     if largest > machine.room:
         raise GridError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -147,7 +148,7 @@ class Driver(Sender):
         """Begin the machine's life: packets that came before were not for it."""
         self._handle = self.machine.handle
         self.live = True
-        self._event(Start(incarnation, stored))
+        self._event(Start(incarnation, stored, secrets.randbits(64)))
 
     def start_again(self, machine: Machine, incarnation: int, stored: bytes | None) -> None:
         """Begin the next life, with a new machine, where the last one ended by itself."""

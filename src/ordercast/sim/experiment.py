@@ -8,7 +8,6 @@ length can be traced and measured, but only one of up to `MOST_AUDITED` rows is 
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -165,8 +164,8 @@ def _latencies(by_guarantee: Mapping[str, Latency]) -> dict[str, dict[str, float
 
 def check_size(protocol: Protocol, experiment: Experiment) -> None:
     """Raise ValueError if the load has messages that no machine with these settings would ever take."""
-    machine = protocol.make(experiment.settings)(1, random.Random(0))
-    machine.handle(0, Start(0, None))
+    machine = protocol.make(experiment.settings)(1)
+    machine.handle(0, Start(0, None, seed=0))
     largest = experiment.workload.size_to or experiment.workload.size
     if largest > machine.room:
         raise ValueError(

@@ -55,8 +55,8 @@ from ordercast.sim.payloads import Corruption, Ledger, payload
 from ordercast.sim.processors import Processors
 from ordercast.trace.recorder import no_kind
 
-MachineFactory = Callable[[NodeId, random.Random], Machine]
-"""Makes the machine for one life of a node; the stream is for what the machine draws (jitter)."""
+MachineFactory = Callable[[NodeId], Machine]
+"""Makes the machine for one life of a node."""
 
 _MOST_CORRUPT = 100
 _MOST_AHEAD = 512
@@ -238,14 +238,14 @@ class World(Processors):
         host.incarnation += 1
         if host.incarnation:
             host.record.restart(self.now, host.incarnation)
-        stream = random.Random(f"{self.seed}/node/{host.node}/{host.incarnation}")
-        machine = host.machine = self._make(host.node, stream)
+        seed = random.Random(f"{self.seed}/node/{host.node}/{host.incarnation}").getrandbits(64)
+        machine = host.machine = self._make(host.node)
         host.handle = machine.handle
         host.up = True
         host.leaving = host.reviving = False
         self.starts += 1
         self._refresh(host)
-        self._step(host, Start(host.incarnation, host.disk))
+        self._step(host, Start(host.incarnation, host.disk, seed))
 
     def _revive(self, host: Host, epoch: int) -> None:
         if host.reviving and epoch == host.epoch:

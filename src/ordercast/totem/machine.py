@@ -87,7 +87,7 @@ class TotemMachine(Formation):
                 self._on_submit(now_us, payloads, guarantee, effects)
             case Gone(node):
                 self._part_with(now_us, node, "member gone", effects)
-            case Start(incarnation, stored):
+            case Start(incarnation, stored, _):
                 self._on_start(now_us, incarnation, stored, effects)
             case Stop():
                 self.leaving = True

@@ -77,7 +77,7 @@ class GroupMachine(Membership):
                 self._on_submit(now_us, payloads, guarantee, effects)
             case Gone(node):
                 self._on_gone(now_us, node, effects)
-            case Start(incarnation, stored):
+            case Start(incarnation, stored, _):
                 if self.incarnation >= 0:
                     raise RuntimeError(f"node {self.me} was started before; make a new machine")
                 self._begin(now_us, incarnation, stored, effects)
