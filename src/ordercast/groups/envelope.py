@@ -7,6 +7,8 @@ same for all messages of a group, so that telling groups apart is comparing pref
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ordercast.errors import ConfigProblem
 
 MESSAGE, ROW, NOTE = 1, 2, 3
@@ -29,10 +31,27 @@ def tag(group: str) -> bytes:
 
 
 def tag_of(payload: bytes) -> bytes | None:
-    """The tag of a payload off the ring; None if it is not a message to a group."""
-    if len(payload) < 2 or payload[0] != MESSAGE or len(payload) < 2 + payload[1]:
+    """The tag of a payload off the ring; None if it is not a message to a group.
+
+    Anything may have been multicast. What is no message is none at every member alike, since nothing but the
+    payload is looked at; and whatever has a tag has a group's name in UTF-8 in it.
+    """
+    if len(payload) < 3 or payload[0] != MESSAGE:
         return None
-    return payload[: 2 + payload[1]]
+    found = payload[: 2 + payload[1]]
+    return found if _names_group(found) else None
+
+
+@lru_cache(maxsize=4096)  # asked once a packet, of few groups
+def _names_group(tag: bytes) -> bool:
+    name = tag[2:]
+    if not 0 < len(name) == tag[1] <= LONGEST_NAME:
+        return False
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def describe(payload: bytes) -> tuple[str | None, int]:
@@ -40,4 +59,4 @@ def describe(payload: bytes) -> tuple[str | None, int]:
     found = tag_of(payload)
     if found is None:
         return None, len(payload)
-    return found[2:].decode(errors="replace"), len(payload) - len(found)
+    return found[2:].decode(), len(payload) - len(found)

@@ -486,4 +486,10 @@ class Member:
 
     def status(self) -> dict[str, Any]:
         """Everything a person might want to know."""
-        return {**status(self), "log": self.log.status()}
+        told = {**status(self), "log": self.log.status()}
+        unread = {
+            "malformed message": self.session.malformed,
+            "malformed note": self.producing.producers.malformed,
+        }
+        told["drops"] |= {reason: count for reason, count in unread.items() if count}
+        return told

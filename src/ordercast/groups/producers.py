@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
@@ -37,21 +38,27 @@ FRONT_SIZE = 1 + OWNER_SIZE + 8
 """Bytes in front of a row: what it is, whose it is, and its number."""
 _AT_A_TIME = 100
 """Producers in one message of what a member knows."""
+LONGEST_NAME = 128
+"""Bytes of a producer's name, which is a key in the log, and of the name of a run."""
+Name: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=LONGEST_NAME)]
+Run: TypeAlias = Annotated[bytes, Meta(max_length=LONGEST_NAME)]
+Number: TypeAlias = Annotated[int, Meta(ge=0, lt=2**62)]
+"""Anybody may have multicast a note: what these limits do not allow is no note, at every member alike."""
 _ORDINARY = bytes((MESSAGE,))
 
 
 class Progress(msgspec.Struct, array_like=True):
     """How far a producer has come."""
 
-    batch: int
-    count: int
+    batch: Number
+    count: Number
     """Rows of the batch that were delivered."""
-    checksum: int
+    checksum: Number
     """Of these rows: tells whether what is sent again is the same."""
-    run: bytes
+    run: Run
     """Which run of the query fenced last; within one run, attempts are numbered."""
-    attempt: int
-    time_us: int
+    attempt: Number
+    time_us: Number
     """When it began the batch, by the clock of the node that it spoke to."""
 
 
@@ -63,22 +70,22 @@ class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
     """What a member knew when a configuration began, or a part of that."""
 
     configuration: ConfigurationId
-    part: int
-    parts: int
-    progress: dict[bytes, Progress]
+    part: Number
+    parts: Annotated[int, Meta(ge=1, le=-(-MOST_PRODUCERS // _AT_A_TIME))]
+    progress: Annotated[dict[Name, Progress], Meta(max_length=_AT_A_TIME)]
 
 
 class Fence(msgspec.Struct, array_like=True, frozen=True, tag="fence"):
     """An attempt begins, or goes on from another node."""
 
-    producer: bytes
-    batch: int
-    run: bytes
-    attempt: int
-    owner: bytes
+    producer: Name
+    batch: Number
+    run: Run
+    attempt: Number
+    owner: Annotated[bytes, Meta(min_length=OWNER_SIZE, max_length=OWNER_SIZE)]
     """Made for this fence: rows carry it."""
     group: str
-    time_us: int
+    time_us: Number
 
 
 Note: TypeAlias = Ask | Known | Fence
@@ -132,6 +139,8 @@ class Producers:
         """Producers whose progress changed since it was last taken down."""
         self.settled = False
         """All members of the configuration have said what they know."""
+        self.malformed = 0
+        """Notes that could not be read."""
         self.epoch = 0
         """How many regular configurations there were: owners are of one alone."""
         self.to_send: list[bytes] = []
@@ -226,6 +235,7 @@ class Producers:
         try:
             note = _decode(payload[1:])
         except UNREADABLE:
+            self.malformed += 1
             return  # of a later version, perhaps; everybody here leaves it
         match note:
             case Ask():
@@ -255,7 +265,7 @@ class Producers:
         if self.settled or configuration is None or known.configuration != configuration.id:
             return
         heard = self._heard.setdefault(origin, [])
-        if any(known.part == before.part for before in heard):
+        if known.part >= known.parts or any(known.part == before.part for before in heard):
             return
         heard.append(known)
         if all(

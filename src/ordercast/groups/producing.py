@@ -16,6 +16,7 @@ says once more how far the producer is, as another ``taken``; rows that were sen
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,17 +26,21 @@ import msgspec
 
 from ordercast.core.identity import Batch
 from ordercast.core.wire import UNREADABLE
-from ordercast.errors import MessageTooLarge
+from ordercast.errors import ConfigProblem, MessageTooLarge
 from ordercast.groups.envelope import tag
 from ordercast.groups.producers import (
     FRONT_SIZE,
     GUARANTEE,
+    LONGEST_NAME,
     OWNER_SIZE,
     Answer,
     Ask,
     Fence,
+    Name,
+    Number,
     Outcome,
     Producers,
+    Run,
     concern,
     row_fronts,
     written,
@@ -43,6 +48,8 @@ from ordercast.groups.producers import (
 
 if TYPE_CHECKING:
     from ordercast.groups.member import Member
+
+LOG = logging.getLogger("ordercast")
 
 ASK_AGAIN_S = 1.0
 """What was asked in a configuration that ended is asked again after so long at the latest."""
@@ -65,16 +72,16 @@ class Produce(msgspec.Struct, frozen=True):
     """Who wants to write what."""
 
     group: str
-    producer: bytes
-    batch: int
-    run: bytes
-    attempt: int
+    producer: Name
+    batch: Number
+    run: Run
+    attempt: Number
 
 
 class Some(msgspec.Struct, frozen=True):
     """Some rows are to be sent."""
 
-    rows: int
+    rows: Number
     """Number of the first."""
     fence: int
 
@@ -103,7 +110,10 @@ class Producing:
                 self._note(changed)
         if producers.to_send and not self._member.leaving:
             notes, producers.to_send = producers.to_send, []
-            self.submit(notes)
+            try:
+                self.submit(notes)
+            except MessageTooLarge as error:
+                LOG.error("producers cannot be served: %s", error)
         return admitted
 
     def remember(
@@ -114,12 +124,27 @@ class Producing:
         self._note = note
 
     def submit(self, payloads: Sequence[bytes]) -> None:
-        """Hand over what is about producers; few enough not to ask for room."""
+        """Hand over what is about producers; few enough not to ask for room.
+
+        What no machine takes is refused here: it would stay at the head of the queue, and everything behind.
+        """
+        longest, largest = max(map(len, payloads), default=0), self._member.largest
+        if longest > largest:
+            raise MessageTooLarge(
+                f"a note of {longest:,} bytes about producers does not fit into a message of {largest:,}: "
+                "raise max_message_size at every node"
+            )
         self._member.submit(payloads, sum(map(len, payloads)), GUARANTEE)
 
     async def serve(self, line: Line, wish: dict[str, Any]) -> None:
         """Serve a task until it goes."""
-        asked = msgspec.convert(wish, Produce, strict=False)
+        try:
+            asked = msgspec.convert(wish, Produce, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigProblem(
+                f"this producer is refused ({error}): names of producers have 1 to {LONGEST_NAME} bytes, "
+                f"those of runs at most {LONGEST_NAME}, and numbers are not negative"
+            ) from error
         tag(asked.group)
         await _Serving(self, self._member, line, asked).run()
 

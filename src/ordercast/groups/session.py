@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 
 from ordercast.core.identity import Batch, Configuration, Guarantee, MessageId, NodeId
+from ordercast.errors import Excluded
 from ordercast.groups.envelope import tag_of
 from ordercast.groups.events import Delivery, Message, Rejoined
 
@@ -87,6 +88,8 @@ class Session:
         self.placed = False
         """This life has installed one."""
         self.delivered_bytes = 0
+        self.malformed = 0
+        """Payloads that were delivered and are no messages to a group: no correct member sends them."""
 
     # --- joining --------------------------------------------------------------------------------
 
@@ -151,6 +154,8 @@ class Session:
                 bodies, current, begins = [], tag, place
             if tag is not None:
                 bodies.append(payload[len(tag) :])
+            else:
+                self.malformed += 1
         self._put_run(current, batch, bodies, begins)
 
     def _put_run(self, tag: bytes | None, batch: Batch, bodies: list[bytes], begins: int) -> None:
@@ -236,7 +241,15 @@ class Session:
             if future.done():
                 continue
             place = number - batch.number
-            assert place >= 0, f"own message {number} was never delivered, but {batch.number} is"
+            if place < 0:
+                future.set_exception(
+                    Excluded(
+                        f"message {number} of this node was not delivered here, but a later one under its "
+                        "name was: another member sends in its place; give the group a key, and send it again"
+                    )
+                )
+                future.exception()  # nobody may be waiting: that is no mistake
+                continue
             payload = batch.payloads[place]
             tag = tag_of(payload) or b""
             message = Message(
