@@ -63,6 +63,15 @@ def test_who_begins_tells_all_what_it_holds() -> None:
     assert receivers(effects, Summary) == [None]
 
 
+def test_what_was_fetched_is_told_of_too() -> None:
+    """Who had it first may crash: then the others have to know whom to ask."""
+    part = Part(2, holds=items(n2=(3,)))
+    part.begins()
+    made = decision(id_=SECOND, ranges=[span(1), span(2, 3)])
+    part.hears(1, Propose(0, MINE, encode_decision(made)), item(1, 1))
+    assert one(part.waits(CONFIG.change_us), Summary).ranges == (span(1), span(2, 3))
+
+
 def test_a_later_life_has_a_vote_and_nothing_else() -> None:
     assert one(Part(2, ghost=True).begins(), Summary) == summary(ghost=True)
 

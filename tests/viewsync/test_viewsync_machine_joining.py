@@ -6,6 +6,7 @@ import pytest
 from viewsync_node import (
     FIRST,
     OURS,
+    SECOND,
     YOUNGER,
     Node,
     decision,
@@ -417,6 +418,33 @@ def test_a_view_that_only_later_lives_remember_is_handed_down() -> None:
     assert decode_decision(one(effects, Decide).value).view == ConfigurationId(5, 1)
     assert sent(again.hears(3, Join(OURS, 5, ghost=True), view_id=NO_VIEW, incarnation=1), Decide) == []
     assert sent(again.hears(9, Join(OURS, 4, ghost=False), view_id=NO_VIEW), Decide) == []
+
+
+def test_a_member_that_missed_a_decision_is_told_by_a_later_life_of_one_that_knew() -> None:
+    """It holds what was settled; if all others have crashed, nobody else can tell it that it was decided."""
+    one_of_two, two = member(1, (1, 2)), member(2, (1, 2))
+    value = encode_decision(decision((1, 2), SECOND, upto=3))
+    one_of_two.hears(2, summary(), Decide(0, value))
+    two.hears(1, summary())
+    later = one_of_two.dies_and_comes_back()
+    told = later.hears(2, summary(), view_id=FIRST)
+    assert receivers(told, Decide) == [2]
+    assert one(told, Decide) == Decide(0, value)
+    assert installs(two.hears(1, one(told, Decide), view_id=FIRST, incarnation=1)) == [SECOND]
+
+
+def test_a_token_list_that_only_a_later_life_remembers_is_handed_down() -> None:
+    knows, behind = member(1, (1, 2), i_views=True), member(2, (1, 2), i_views=True)
+    value = encode_decision(decision((1, 2), FIRST, core=(1,), turn=1, full=False))
+    knows.hears(2, summary(full=False), Decide(0, value))
+    assert knows.machine.view is not None
+    assert knows.machine.view.turn == 1
+    later = knows.dies_and_comes_back()
+    told = later.hears(2, summary(full=False), view_id=FIRST)
+    assert one(told, Decide) == Decide(0, value)
+    behind.hears(1, one(told, Decide), view_id=FIRST, incarnation=1)
+    assert behind.machine.view is not None
+    assert behind.machine.view.turn == 1
 
 
 def test_a_vote_is_laid_down_where_others_have_seen_what_it_was_for() -> None:

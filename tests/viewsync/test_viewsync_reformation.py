@@ -326,6 +326,19 @@ def test_but_not_if_it_hears_too_few() -> None:
     assert sent(restarted(part), Collect) == []
 
 
+def test_with_each_version_another_member_waits_least() -> None:
+    """The one that always did may be one that cannot lead: it has to fetch what nobody gives it."""
+    first = []
+    for attempt in (1, 2, 3):
+        waits = {}
+        for me in (1, 2, 3):
+            change = reforming(me, detected=False, voter=Voter(round_(attempt, 1))).change
+            assert isinstance(change, Reformation)
+            waits[me] = change._restart_us
+        first.append(min(waits, key=waits.__getitem__))
+    assert sorted(first) == [1, 2, 3]
+
+
 def test_no_two_members_wait_equally_long() -> None:
     waits = set()
     for node in (1, 2, 3):

@@ -9,7 +9,7 @@ from viewsync_node import FIRST, OURS, decision, round_, view
 
 from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.packets import NO_GROUP, NO_ROUND, Group, encode_decision
-from ordercast.viewsync.storage import Stored, decision_of, recall, store, view_of
+from ordercast.viewsync.storage import Outcome, Stored, decision_of, recall, store, view_of
 
 
 def voter_of(stored: Stored) -> tuple[object, ...]:
@@ -27,6 +27,17 @@ def test_view_and_vote_are_recalled_as_they_were_stored() -> None:
     before = Stored(4, OURS, view(lives={2: 6}), voter)
     after = recall(1, store(before))
     assert after[:3] == before[:3]
+    assert voter_of(after) == voter_of(before)
+
+
+def test_how_the_view_was_decided_is_recalled_for_those_who_missed_it() -> None:
+    outcomes = (
+        Outcome(FIRST, 2, encode_decision(decision())),
+        Outcome(FIRST, 3, encode_decision(decision(turn=4, full=False))),
+    )
+    before = Stored(4, OURS, view(), Voter(round_(1, 1)), False, NO_GROUP, outcomes)
+    after = recall(1, store(before))
+    assert after.outcomes == outcomes
     assert voter_of(after) == voter_of(before)
 
 

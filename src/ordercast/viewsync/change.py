@@ -28,7 +28,6 @@ from ordercast.viewsync.packets import (
     Summary,
     decode_decision,
     encode_decision,
-    ranges_of,
     union,
     without,
 )
@@ -97,7 +96,7 @@ class ViewChange(Participant):
         self._deadline_us = 0
         self._rounds = 0
         self._has_all: NodeId = 0
-        """Who holds everything that was decided."""
+        """Who should hold everything that was decided; 0 where nobody is known to."""
         self._sought: Sequence[Range] = ()
         """What belongs to a proposal that may have been decided in an earlier round."""
 
@@ -132,8 +131,8 @@ class ViewChange(Participant):
     def _summary(self) -> Summary:
         if self._unsettled is None:
             return Summary(self.turn, self.full, True, False, 0, 0, ())
-        floor, upto, items = self._unsettled
-        ranges = ranges_of(items) if self.full else ()
+        floor, upto, _ = self._unsettled
+        ranges = self.exchange.held if self.full else ()  # what was fetched meanwhile, too
         return Summary(self.turn, self.full, False, self._around.goes, floor, upto, ranges)
 
     def on_summary(
@@ -312,6 +311,7 @@ class ViewChange(Participant):
         """Send again what may have been lost, and see whether a coordinator has to be replaced."""
         self.exchange.forget_requests()
         if self.decision is not None:
+            self._has_all = 0  # who told of it may be a later life, which holds nothing: ask those who do
             return
         self.summarize(effects)
         self._rotate(now_us, effects)
@@ -321,7 +321,7 @@ class ViewChange(Participant):
     # --- the end --------------------------------------------------------------------------------
 
     def on_decided(self, value: bytes, source: NodeId) -> None:
-        """Somebody knows the decision, and holds what it names."""
+        """Somebody knows the decision, and most likely holds what it names."""
         self.decision, self._has_all = value, source
 
     def settled(self, decision: Decision, effects: list[Effect]) -> Settled | None:

@@ -28,6 +28,11 @@ class Exchange:
         self._holdings: dict[NodeId, frozenset[tuple[Stream, int]]] = {}
         self._asked: set[tuple[Stream, int]] = set()
 
+    @property
+    def held(self) -> tuple[Range, ...]:
+        """The names of everything that is here: what was from the beginning, and what was fetched."""
+        return ranges_of(self._items)
+
     def told(self, node: NodeId, summary: Summary) -> None:
         """What another one holds. A full summary is not replaced by a light one."""
         before = self.summaries.get(node)

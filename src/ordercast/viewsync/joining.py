@@ -29,11 +29,10 @@ from ordercast.viewsync.packets import (
     Group,
     Join,
     decode_decision,
-    encode_decision,
 )
 from ordercast.viewsync.standing import CHANGE_TIMER, JOIN_TIMER, Last, Standing
 from ordercast.viewsync.states import State
-from ordercast.viewsync.storage import decision_of, recall, view_of
+from ordercast.viewsync.storage import recall, view_of
 
 
 class Joining(Standing):
@@ -43,7 +42,12 @@ class Joining(Standing):
         self.incarnation = incarnation
         self.orderer.begin(incarnation)
         known = recall(self.me, stored)
-        self._last_number, self.group, self._past, self._voter, self._free, self._ended = known
+        self._last_number, self.group, self._past, self._voter, self._free, self._ended, outcomes = known
+        for view, turn, value in outcomes:
+            if self._last is None:
+                self._last = Last(view, turn, value, Exchange({}))
+            else:
+                self._turns[turn] = value
         self._shift("started", effects)
         self._look(now_us, effects)
 
@@ -86,7 +90,7 @@ class Joining(Standing):
                 self._ghosts_us = now_us
             if self._has_room_for(now_us, node, effects):
                 self._joiners[node] = Joiner(life, join.last, now_us)
-            self._hand_down(node, join.last, effects)
+            self._hand_down(node, ConfigurationId(join.last, 0), 0, effects)
             self._lay_down(now_us, join, effects)
             return
         if join.group != self.group or self.view is None:
@@ -131,12 +135,13 @@ class Joining(Standing):
             return
         decision = decode_decision(value)
         self._founding = None
+        last = Last(NO_VIEW, 0, value, Exchange({}))
         if self._is_in(decision):
             settled, self._settled = self._settled, NOTHING
-            self._last = Last(NO_VIEW, 0, value, Exchange({}))
+            self._last = last
             self._install(now_us, decision, settled, "group founded", effects)
         elif self._inherits(decision):
-            self._inherit(now_us, decision, effects)
+            self._inherit(now_us, decision, last, effects)
         elif decision.group == self._ended:
             self._voter = Voter()
             self.keep(effects)
@@ -154,7 +159,7 @@ class Joining(Standing):
             self._install(now_us, decision, NOTHING, "let in", effects)
             return
         if self._inherits(decision):
-            self._inherit(now_us, decision, effects)
+            self._inherit(now_us, decision, last, effects)
             return
         self._past = None
         self._last_number = max(self._last_number, decision.view.seq)
@@ -173,25 +178,29 @@ class Joining(Standing):
             member.node == self.me and member.incarnation < self.incarnation for member in decision.members
         )
 
-    def _inherit(self, now_us: int, decision: Decision, effects: list[Effect]) -> None:
+    def _inherit(self, now_us: int, decision: Decision, last: Last, effects: list[Effect]) -> None:
         """Vote from now on in that view: no life of this node can have voted in it before."""
-        self._past = view_of(decision)
+        self._past, self._last = view_of(decision), last
+        self._turns.clear()
         self._last_number = self._past.id.seq
         self._free = False
         self.group, self._voter, self._change, self._founding = decision.group, Voter(), None, None
         self._detector.watch(now_us, (node for node in self._past.members if node != self.me))
         self.keep(effects)
 
-    def _hand_down(self, node: NodeId, last: int, effects: list[Effect]) -> None:
-        """Tell another one that is in no view of the view that an earlier life saw and it did not.
+    def _hand_down(self, node: NodeId, view: ConfigurationId, turn: int, effects: list[Effect]) -> None:
+        """Tell another one how the view that it is in, or has a vote in, ended, if an earlier life knew that.
 
-        It has a vote in it, or is a member of it even. What was settled before is not here any more: who is
-        in the view before needs that, and is told nothing.
+        A member that missed it lacks nothing else, often: it holds what is settled, or others do. A later
+        life of one learns in which view it has a vote now, or that it is a member of that view even.
         """
-        past = self._past
-        if past is not None and node in past.members and last < past.id.seq:
-            value = encode_decision(decision_of(self.group, past))
-            self._send(Decide(past.turn, value), NO_VIEW, effects, to=node)
+        past, last = self._past, self._last
+        if past is None or last is None or node not in past.members:
+            return
+        if view == past.id and turn in self._turns:
+            self._send(Decide(turn, self._turns[turn]), past.id, effects, to=node)
+        elif view.seq < past.id.seq:
+            self._send(Decide(last.turn, last.value), last.view, effects, to=node)
 
     def _lay_down(self, now_us: int, join: Join, effects: list[Effect]) -> None:
         """There may be nothing left to vote on: what an earlier life had a vote in is known elsewhere.

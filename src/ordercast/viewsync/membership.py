@@ -171,7 +171,8 @@ class Membership(Joining):
             self._halt("excluded", effects)  # who is in the next view was asked in the last turn of this one
             return
         if view is None and self._inherits(decision):
-            self._inherit(now_us, decision, effects)
+            last = Last(head.view, packet.turn, packet.value, Exchange({}))
+            self._inherit(now_us, decision, last, effects)
             return
         current = view or self._past
         if current is None or (head.view, packet.turn) != (current.id, current.turn):
@@ -309,7 +310,7 @@ class Membership(Joining):
         if view is None or head.view.seq > view.id.seq:
             effects.append(Drop("other view"))
             if view is None and head.view != NO_VIEW:
-                self._hand_down(head.sender, head.view.seq, effects)
+                self._hand_down(head.sender, head.view, turn, effects)
         elif head.view == view.id and turn in self._turns:
             self._send(Decide(turn, self._turns[turn]), view.id, effects, to=head.sender)
         elif last is not None and (

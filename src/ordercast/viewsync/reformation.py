@@ -53,9 +53,13 @@ class Reformation(ViewChange):
         self._joined = self._round
 
     def _wait(self, now_us: int) -> None:
-        """Belong to no list; begin one later. No two members wait equally long."""
+        """Belong to no list; begin one later. No two members wait equally long.
+
+        With each version another one waits least: the one that always did may be one that never gets through.
+        """
         self._joined = NO_ROUND
-        place = 1 + self.view.members.index(self._me)
+        members = self.view.members
+        place = 1 + (members.index(self._me) - self._round.attempt) % len(members)
         self._restart_us = now_us + self._config.aggressive_us + place * self._config.round_us
 
     # --- slaves ---------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from ordercast.viewsync.packets import (
     encode,
 )
 from ordercast.viewsync.states import NEXT, State
-from ordercast.viewsync.storage import Stored, store, view_of
+from ordercast.viewsync.storage import KEPT_OUTCOMES, Outcome, Stored, store, view_of
 
 HEARTBEAT_TIMER, JOIN_TIMER, CHANGE_TIMER = "heartbeat", "join", "change"
 REMEMBERED = 5
@@ -38,7 +38,7 @@ REMEMBERED = 5
 
 
 class Last:
-    """The change before the current view: kept for those who missed how it ended."""
+    """The change before the view that this node is or votes in: kept for those who missed how it ended."""
 
     __slots__ = ("exchange", "turn", "value", "view")
 
@@ -110,8 +110,18 @@ class Standing:
     def keep(self, effects: list[Effect]) -> None:
         """Store view and vote."""
         view = self.view or self._past
-        stored = Stored(self._last_number, self.group, view, self._voter, self._free, self._ended)
+        stored = Stored(
+            self._last_number, self.group, view, self._voter, self._free, self._ended, self._outcomes(view)
+        )
         effects.append(Persist(store(stored)))
+
+    def _outcomes(self, view: View | None) -> tuple[Outcome, ...]:
+        """How this node came to that view and its token list, as far as it is worth storing."""
+        if view is None or self._last is None:
+            return ()
+        turns = list(self._turns.items())[-(KEPT_OUTCOMES - 1) :]
+        last = Outcome(self._last.view, self._last.turn, self._last.value)
+        return (last, *(Outcome(view.id, turn, value) for turn, value in turns))
 
     @property
     def goes(self) -> bool:

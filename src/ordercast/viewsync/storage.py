@@ -1,11 +1,15 @@
-"""What a node of the family keeps on stable storage: its view, and its vote on the next one."""
+"""What a node of the family keeps on stable storage: its view, how it was decided, its vote on the next one.
+
+How it was decided is kept for others. Members that missed the end of a change hold what was settled, or can
+fetch it from each other, and lack only the decision; if all who knew it crash, their later lives must tell.
+"""
 
 from __future__ import annotations
 
 import struct
 from typing import NamedTuple
 
-from ordercast.core.identity import NodeId
+from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.wire import Malformed
 from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.contract import View
@@ -20,8 +24,21 @@ from ordercast.viewsync.packets import (
     encode_decision,
 )
 
-_STORED = struct.Struct("<2sBqqiqi?Hqiqi")
-_MAGIC = (b"OC", 3)
+_STORED = struct.Struct("<2sBqqiqi?HHqiqi")
+_MAGIC = (b"OC", 4)
+_OUTCOME = struct.Struct("<qiII")
+KEPT_OUTCOMES = 8
+"""Most outcomes that are stored: the one that led to the view, and those of its last token lists."""
+
+
+class Outcome(NamedTuple):
+    """How a change of view ended: what a later life needs to tell who is still in that change."""
+
+    view: ConfigurationId
+    """The view, and the turn of its token list, that the change was about; `NO_VIEW` for a first view."""
+    turn: int
+    value: bytes
+    """What was decided on (`Decision`): it names what is settled."""
 
 
 class Stored(NamedTuple):
@@ -37,16 +54,22 @@ class Stored(NamedTuple):
     """Whether the node may found a group: it never was in one, or that one is over."""
     ended: Group = NO_GROUP
     """The last group that is known to be over."""
+    outcomes: tuple[Outcome, ...] = ()
+    """How this node came to `view`: the change that led to it, then those of its token list, latest last."""
 
 
 def store(stored: Stored) -> bytes:
     """The stored state, for the disk."""
-    last, group, view, voter, free, ended = stored
+    last, group, view, voter, free, ended, outcomes = stored
     known = b"" if view is None else encode_decision(decision_of(group, view))
-    return (
-        _STORED.pack(*_MAGIC, last, *group, *ended, free, len(known), *voter.promised, *voter.accepted)
-        + known
-        + voter.value
+    counts = (len(known), len(outcomes))
+    return b"".join(
+        (
+            _STORED.pack(*_MAGIC, last, *group, *ended, free, *counts, *voter.promised, *voter.accepted),
+            known,
+            *(_OUTCOME.pack(*view, turn, len(value)) + value for view, turn, value in outcomes),
+            voter.value,
+        )
     )
 
 
@@ -55,11 +78,18 @@ def recall(me: NodeId, data: bytes | None) -> Stored:
     if data is None:
         return Stored(voter=Voter())
     try:
-        magic, version, last, *groups, free, size, _, _, _, _ = fields = _STORED.unpack_from(data)
+        magic, version, last, *groups, free, size, count, _, _, _, _ = fields = _STORED.unpack_from(data)
         if (magic, version) != _MAGIC:
             raise Malformed("not this protocol's")
         known = data[_STORED.size : _STORED.size + size]
-        voter = Voter(Round(*fields[-4:-2]), Round(*fields[-2:]), data[_STORED.size + size :])
+        at = _STORED.size + size
+        outcomes = []
+        for _ in range(count):
+            *about, turn, size = _OUTCOME.unpack_from(data, at)
+            at += _OUTCOME.size + size
+            outcomes.append(Outcome(ConfigurationId(*about), turn, data[at - size : at]))
+            decode_decision(outcomes[-1].value)
+        voter = Voter(Round(*fields[-4:-2]), Round(*fields[-2:]), data[at:])
         if voter.accepted != NO_ROUND:
             decode_decision(voter.value)
         view = view_of(decode_decision(known)) if known else None
@@ -68,7 +98,7 @@ def recall(me: NodeId, data: bytes | None) -> Stored:
             f"node {me}: the stored state is not one that this protocol wrote ({error}); restore the file, "
             "or remove it to start as a new node"
         ) from error
-    return Stored(last, Group(*groups[:2]), view, voter, free, Group(*groups[2:]))
+    return Stored(last, Group(*groups[:2]), view, voter, free, Group(*groups[2:]), tuple(outcomes))
 
 
 def view_of(decision: Decision) -> View:
