@@ -158,5 +158,5 @@ def test_a_machine_is_made_anew_for_each_life() -> None:
     for _ in range(2):
         one.handle(1, Submit([bytes(one.room)], Guarantee.AGREED))
     two.handle(0, Start(1, None, 0))
-    assert two.handle(1, Packet(b"garbage")) == (Drop("not ordercast"),)
+    assert two.handle(1, Packet(b"garbage", 2)) == (Drop("not ordercast"),)
     assert one.room < two.room

@@ -710,7 +710,7 @@ def test_a_machine_that_halts_by_itself_is_followed_by_another() -> None:
             await until(lambda: len(again.events) == 2)
             start, heard = again.events
             assert isinstance(start, Start)
-            assert (start[:2], heard) == ((1, b"stored"), Packet(b"to the next"))
+            assert (start[:2], heard) == ((1, b"stored"), Packet(b"to the next", 2))
             assert two.packets == [b"last"]
             assert not one.script.of(Timer, Packet)
             assert one.log == [("halted", "excluded")]

@@ -138,7 +138,7 @@ def test_a_unicast_to_oneself_arrives() -> None:
     group = Group({1: on_start(Unicast(1, b"me"))})
     group.world.start()
     group.world.run_until(1000)
-    assert group.seen(1, Packet) == [(10, Packet(b"me"))]
+    assert group.seen(1, Packet) == [(10, Packet(b"me", 1))]
 
 
 def test_an_exception_of_a_machine_says_where_it_happened() -> None:
@@ -307,7 +307,7 @@ def test_a_crash_in_the_middle_carries_out_the_first_effects_only() -> None:
         group = Group({1: answer, 2: quiet})
         group.world.start()
         group.lives[1][0].answer = lambda now_us, event: [SetTimer("t", 10)]
-        group.world._step(group.world.hosts[1], Packet(b""))
+        group.world._step(group.world.hosts[1], Packet(b"", 1))
         group.lives[1][0].answer = answer
         group.world.crash(1, after)
         assert group.world.up(1)
@@ -492,7 +492,7 @@ def test_sending_takes_time_and_packets_leave_one_after_another() -> None:
     group = Group({1: on_start(Multicast(b"a"), Multicast(b"b"), Unicast(2, b"c")), 2: quiet}, network)
     group.world.start()
     group.world.run_until(1_000)
-    assert group.seen(2, Packet) == [(110, Packet(b"a")), (210, Packet(b"b")), (310, Packet(b"c"))]
+    assert group.seen(2, Packet) == [(110, Packet(b"a", 1)), (210, Packet(b"b", 1)), (310, Packet(b"c", 1))]
 
 
 def test_a_pause_while_busy_keeps_the_packet_in_hand() -> None:
@@ -505,7 +505,7 @@ def test_a_pause_while_busy_keeps_the_packet_in_hand() -> None:
     assert group.seen(2, Packet) == []
     group.world.resume(2)
     group.world.run_until(1_000)
-    assert group.seen(2, Packet) == [(500, Packet(b"a", 390)), (600, Packet(b"b", 490))]
+    assert group.seen(2, Packet) == [(500, Packet(b"a", 1, 390)), (600, Packet(b"b", 1, 490))]
 
 
 def test_a_short_pause_while_busy_changes_nothing() -> None:
@@ -517,7 +517,7 @@ def test_a_short_pause_while_busy_changes_nothing() -> None:
     group.world.run_until(60)
     group.world.resume(2)
     group.world.run_until(1_000)
-    assert group.seen(2, Packet) == [(110, Packet(b"a")), (210, Packet(b"b", 100))]
+    assert group.seen(2, Packet) == [(110, Packet(b"a", 1)), (210, Packet(b"b", 1, 100))]
 
 
 def test_a_packet_says_how_long_it_waited_and_what_handling_always_takes_is_no_waiting() -> None:
@@ -528,14 +528,14 @@ def test_a_packet_says_how_long_it_waited_and_what_handling_always_takes_is_no_w
     group.world.run_until(400)
     group.world.resume(4)
     assert [group.seen(node, Packet) for node in (2, 3, 4)] == [
-        [(100, Packet(b"a", 0))],
-        [(170, Packet(b"a", 70))],
-        [(400, Packet(b"a", 300))],
+        [(100, Packet(b"a", 1, 0))],
+        [(170, Packet(b"a", 1, 70))],
+        [(400, Packet(b"a", 1, 300))],
     ]
     costly = Group({1: on_start(Unicast(2, b"a")), 2: quiet}, Lan(base_us=10, tail_us=0, unicast_us=100))
     costly.world.start()
     costly.world.run_until(200)
-    assert costly.seen(2, Packet) == [(110, Packet(b"a", 0))]
+    assert costly.seen(2, Packet) == [(110, Packet(b"a", 1, 0))]
 
 
 def test_a_brake_reaches_a_node_that_runs() -> None:

@@ -83,7 +83,7 @@ class Sequencer:
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         match event:
-            case Packet(data, waited_us):
+            case Packet(data, _, waited_us):
                 self.longest_wait_us = max(self.longest_wait_us, waited_us)
                 return self._on_packet(data)
             case Brake(on):

@@ -108,7 +108,7 @@ def test_alone_a_node_goes_at_once() -> None:
 def test_to_packets_a_node_that_has_gone_is_deaf() -> None:
     node = gone()
     assert node.machine.room == 0
-    assert node.machine.handle(0, Packet(b"anything")) == (Drop("halted"),)
+    assert node.machine.handle(0, Packet(b"anything", 2)) == (Drop("halted"),)
 
 
 def test_on_a_ring_a_node_goes_when_it_has_the_token() -> None:
@@ -257,7 +257,7 @@ def test_no_packet_in_any_state_makes_a_machine_raise(
     """000 assumes no malicious processors; but what arrives from the network is not all from processors."""
     node = in_state(state)
     for index, packet in enumerate(arrivals):
-        for effect in node.machine.handle(node.now_us, Packet(packet)):
+        for effect in node.machine.handle(node.now_us, Packet(packet, node.due_from(packet))):
             assert not isinstance(effect, Drop) or effect.reason
         if index < len(timeouts) and not node.machine.halted:
             node.machine.handle(node.now_us, Timer(timeouts[index]))

@@ -23,6 +23,7 @@ from ordercast.core.contract import (
     Unicast,
 )
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
+from ordercast.core.wire import Malformed
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import (
@@ -69,9 +70,33 @@ class Node:
     def starts(self, stored: bytes | None = None, incarnation: int = 0, seed: int = 0) -> list[Effect]:
         return self.does(Start(incarnation, stored, seed))
 
-    def hears(self, *packets: AnyPacket | bytes, waited_us: int = 0) -> list[Effect]:
-        """These packets arrive, one after the other."""
-        return [effect for packet in packets for effect in self.does(Packet(raw(packet), waited_us))]
+    def hears(
+        self, *packets: AnyPacket | bytes, waited_us: int = 0, sender: NodeId | None = None
+    ) -> list[Effect]:
+        """These packets arrive, one after the other: from `sender`, or from who would have sent them."""
+        effects: list[Effect] = []
+        for packet in packets:
+            came_from = self.due_from(packet) if sender is None else sender
+            effects += self.does(Packet(raw(packet), came_from, waited_us))
+        return effects
+
+    def due_from(self, packet: AnyPacket | bytes) -> NodeId:
+        """Who would have sent a packet to this node: the sender it names, or the predecessor on the ring."""
+        if isinstance(packet, bytes):
+            try:
+                packet = decode(packet)
+            except Malformed:
+                return 1
+        match packet:
+            case Join() | Announce() | Recovered():
+                return packet.sender
+            case Data():
+                return packet.origin
+            case Commit() if self.me in packet.members:
+                return packet.members[packet.members.index(self.me) - 1]
+            case Token():
+                return self.members[self.members.index(self.me) - 1]
+        return 1
 
     def timeout(self, name: str) -> list[Effect]:
         return self.does(Timer(name))

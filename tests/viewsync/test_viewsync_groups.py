@@ -197,11 +197,11 @@ def test_garbage_among_the_packets_changes_nothing(name: str) -> None:
     """What cannot be read is dropped and counted; what is cut short or goes on is no packet."""
     made = up_and_running(name, 3)
     chance = random.Random(f"garbage/{name}")
-    told: list[bytes] = []
+    told: list[tuple[NodeId, bytes]] = []
     send = made.network.multicast
 
     def overhear(now_us: int, source: NodeId, data: bytes) -> None:
-        told.append(data)
+        told.append((source, data))
         send(now_us, source, data)
 
     made.network.multicast = overhear  # type: ignore[method-assign]
@@ -209,10 +209,10 @@ def test_garbage_among_the_packets_changes_nothing(name: str) -> None:
         made.submit(1 + turn % 3, 50)
         made.run_until(made.now + 1_000)
         for node in made.nodes:
-            data = chance.choice(told or [b""])
+            source, data = chance.choice(told or [(1, b"")])
             cut = data[: chance.randrange(len(data) + 1)]
             for garbage in (chance.randbytes(chance.randrange(80)), cut[:-1], b"OC\x01" + cut):
-                list(machine(made, node).handle(made.now, Packet(garbage)))
+                list(machine(made, node).handle(made.now, Packet(garbage, source)))
     wait(made)
     assert {members(made, node) for node in made.nodes} == {(1, 2, 3)}
     assert len(delivered(made, 1)) == 300

@@ -636,4 +636,4 @@ def test_an_originator_is_refused_and_begins_again() -> None:
 
 def test_packets_that_no_member_understands_are_counted() -> None:
     node = member(2)
-    assert node.does(Packet(b"garbage")) == [Drop("not ordercast")]
+    assert node.does(Packet(b"garbage", 1)) == [Drop("not ordercast")]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from viewsync_node import FIRST, OURS, Node, decision, drops, member, packet_from, round_, started, summary
 
 from ordercast.core.contract import Drop, Event, Packet, Start
-from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW, Header, header
+from ordercast.core.wire import FORGED_SENDER, Malformed
+from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW, Header, header, read_header
 from ordercast.viewsync.packets import (
     KIND_NAMES,
     NO_ROUND,
@@ -151,7 +152,7 @@ def in_state(state: str) -> Node:
 @settings(deadline=None, max_examples=300)
 @given(states, st.binary(max_size=150))
 def test_garbage_is_dropped_and_counted(state: str, data: bytes) -> None:
-    (effect,) = in_state(state).does(Packet(data))
+    (effect,) = in_state(state).does(Packet(data, 1))
     assert isinstance(effect, Drop)
 
 
@@ -167,7 +168,7 @@ def test_garbage_behind_a_right_header_raises_nothing(
     state: str, kind: int, view: object, sender: int, body: bytes
 ) -> None:
     node = in_state(state)
-    node.does(Packet(header(kind, view, sender, 0) + body))  # type: ignore[arg-type]
+    node.does(Packet(header(kind, view, sender, 0) + body, sender))  # type: ignore[arg-type]
 
 
 PACKETS = [
@@ -183,6 +184,14 @@ PACKETS = [
 ]
 
 
+def _named_by(data: bytes) -> int:
+    """The sender that a packet names: a damaged one would not be looked at if another had sent it."""
+    try:
+        return read_header(data).sender
+    except Malformed:
+        return 1
+
+
 @settings(deadline=None, max_examples=600)
 @given(states, st.sampled_from(PACKETS), st.data())
 def test_a_damaged_packet_raises_nothing(state: str, packet: bytes, data: st.DataObject) -> None:
@@ -190,8 +199,14 @@ def test_a_damaged_packet_raises_nothing(state: str, packet: bytes, data: st.Dat
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(3, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     node = in_state(state)
-    node.does(Packet(bytes(damaged)))
+    node.does(Packet(bytes(damaged), _named_by(bytes(damaged))))
     if not node.machine.halted:
         for name in ("heartbeat", "change", "join"):
             if not node.machine.halted:
                 node.timeout(name, after_us=node.config.change_us)
+
+
+@pytest.mark.parametrize("kind", [*KIND_NAMES, FIRST_ORDER_KIND])
+def test_a_packet_that_names_another_sender_is_not_used(kind: int) -> None:
+    node = in_state("member")
+    assert node.does(Packet(header(kind, FIRST, 3, 0), 1)) == [Drop(FORGED_SENDER)]

@@ -291,13 +291,13 @@ class Node:
         current = self.machine.view or self.machine._past
         about = view_id or (current.id if current is not None else NO_VIEW)
         told = [packet_from(sender, packet, about, incarnation) for packet in packets]
-        return [effect for data in told for effect in self.does(Packet(data))]
+        return [effect for data in told for effect in self.does(Packet(data, sender))]
 
     def hears_ordered(
         self, sender: NodeId, view_id: ConfigurationId = FIRST, incarnation: int = 0
     ) -> list[Effect]:
         """A packet for the orderer arrives."""
-        return self.does(Packet(header(FIRST_ORDER_KIND, view_id, sender, incarnation)))
+        return self.does(Packet(header(FIRST_ORDER_KIND, view_id, sender, incarnation), sender))
 
     def timeout(self, name: str, after_us: int = 0) -> list[Effect]:
         """Time passes, and a timer runs out."""

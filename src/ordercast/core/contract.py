@@ -45,6 +45,9 @@ class Packet(NamedTuple):
     """A datagram arrived. Anything may be in it: a machine never raises because of one."""
 
     data: bytes
+    sender: NodeId
+    """The node that sent it, as the driver established it (by its address; in a sealed group also by the
+    session it is sealed with). A packet that names another sender than this is not used."""
     waited_us: int = 0
     """How long it lay in the driver (socket buffers) before the machine was given it."""
 

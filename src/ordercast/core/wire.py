@@ -34,6 +34,10 @@ _I64 = struct.Struct("<q")
 _RING = struct.Struct("<qi")
 
 
+FORGED_SENDER = "forged sender"
+"""Why a packet is dropped that names another sender than the node that sent it."""
+
+
 class Malformed(Exception):
     """A packet that no correct peer sends. ``str(error)`` is the reason to count it under."""
 

@@ -278,7 +278,7 @@ class Driver(Sender):
         for packet in self._opened(
             peer, joiner, joiner.join(channel.buffer, size, segment), Purpose.DATA, None
         ):
-            effects = handle(now, Packet(packet))
+            effects = handle(now, Packet(packet, peer.node))
             if effects:
                 self._carry_out(now, effects)
                 if not self.live:
@@ -323,7 +323,7 @@ class Driver(Sender):
                 return
             now = self.now_us()
             self._came(now)
-            self._carry_out(now, self._handle(now, Packet(packet, held_us)))
+            self._carry_out(now, self._handle(now, Packet(packet, peer.node, held_us)))
 
     def _opened(
         self, peer: Peer, joiner: Joiner, packets: list[bytes], purpose: Purpose, to: bytes | None

@@ -127,7 +127,7 @@ class Host:
         self.busy = False
         """The processor works on `serving`, or still sends."""
         self.serving: Arrival | None = None
-        self.in_hand = Packet(b"")
+        self.in_hand = Packet(b"", node)
         """What the machine was given last; kept up to date where packets are traced."""
         self.departs_us = 0
         """When the last packet sent so far leaves the processor."""

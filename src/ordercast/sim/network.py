@@ -263,12 +263,12 @@ class LanNetwork(Network):
 
     def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
         """Send to every node but `source`."""
-        self._send(now_us, source, self._lanes[source], Packet(data), False)
+        self._send(now_us, source, self._lanes[source], Packet(data, source), False)
 
     def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
         """Send to one node."""
         if source == to:
-            self._schedule(now_us + LOCAL_US, to, Packet(data), True)
+            self._schedule(now_us + LOCAL_US, to, Packet(data, source), True)
         elif self._faithful and self.links.calm:  # the token's usual way, without a loop over one receiver
             lane = self._lane[source, to]
             when_us = now_us + self._delays[int(self._delay() * _GRAIN)]
@@ -276,9 +276,12 @@ class LanNetwork(Network):
                 when_us = lane.last_us
             else:
                 lane.last_us = when_us
-            heappush(self._heap, (when_us, self._tick(), self._wiring.hear_unicast, lane.host, Packet(data)))
+            heappush(
+                self._heap,
+                (when_us, self._tick(), self._wiring.hear_unicast, lane.host, Packet(data, source)),
+            )
         else:
-            self._send(now_us, source, (self._lane[source, to],), Packet(data), True)
+            self._send(now_us, source, (self._lane[source, to],), Packet(data, source), True)
 
     def _send(
         self, now_us: int, source: NodeId, lanes: Sequence[_Lane], packet: Packet, unicast: bool
@@ -333,7 +336,7 @@ class EthernetNetwork(Network):
 
     def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
         """Send to every node but `source`."""
-        packet = Packet(data)
+        packet = Packet(data, source)
         booked = self._book(now_us, len(data))
         if booked is None:
             for host in self._others[source]:
@@ -348,7 +351,7 @@ class EthernetNetwork(Network):
 
     def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
         """Send to one node."""
-        packet = Packet(data)
+        packet = Packet(data, source)
         if source == to:
             self._schedule(now_us + LOCAL_US, to, packet, True)
             return

@@ -156,7 +156,7 @@ class Processors(Clock):
     def _receive(self, host: Host, arrival: Arrival) -> None:
         packet, due_us = arrival
         if self.now > due_us:
-            packet = Packet(packet.data, self.now - due_us)
+            packet = packet._replace(waited_us=self.now - due_us)
         host.guard -= 1
         self.receptions += 1
         host.in_hand = packet

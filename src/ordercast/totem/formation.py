@@ -11,6 +11,7 @@ from collections.abc import Set
 
 from ordercast.core.contract import CancelTimer, Drop, Effect, Multicast, Persist, SetTimer, Shift
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.wire import FORGED_SENDER
 from ordercast.totem.circulation import Outbox, work
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.custody import TOKEN_LOSS, Custody
@@ -235,12 +236,14 @@ class Formation:
         if len(members) == 1:
             self._recover(now_us, forming, effects)
 
-    def _on_commit(self, now_us: int, commit: Commit, effects: list[Effect]) -> None:
-        """Commit token received (Figs 4 to 6)."""
+    def _on_commit(self, now_us: int, commit: Commit, sender: NodeId, effects: list[Effect]) -> None:
+        """Commit token received (Figs 4 to 6): from the predecessor on the ring that it is to form."""
         size = len(commit.members)
         place = commit.members.index(self.me) if self.me in commit.members else -1
         if place != commit.memb_index % size:
             effects.append(Drop("commit token for another"))
+        elif sender != commit.members[place - 1]:
+            effects.append(Drop(FORGED_SENDER))
         elif self.state is State.GATHER and commit.memb_index < size:
             if commit.members == self.gathering.proposal and commit.ring.seq > self.ring_seq:
                 self._commit("commit token", commit, effects)

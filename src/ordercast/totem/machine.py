@@ -28,7 +28,7 @@ from ordercast.core.contract import (
     Timer,
 )
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind, NodeId
-from ordercast.core.wire import PREFIX_SIZE, Malformed
+from ordercast.core.wire import FORGED_SENDER, PREFIX_SIZE, Malformed
 from ordercast.totem.circulation import work
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.custody import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION
@@ -77,7 +77,7 @@ class TotemMachine(Formation):
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """Take one event."""
         if type(event) is Packet:
-            return self._on_packet(now_us, event.data, event.waited_us)
+            return self._on_packet(now_us, event)
         assert not self.halted, f"node {self.me} has halted; make a new machine and start it"
         effects: list[Effect] = []
         match event:
@@ -206,7 +206,8 @@ class TotemMachine(Formation):
 
     # --- packets --------------------------------------------------------------------------------
 
-    def _on_packet(self, now_us: int, data: bytes, waited_us: int) -> Sequence[Effect]:
+    def _on_packet(self, now_us: int, event: Packet) -> Sequence[Effect]:
+        data, sender, waited_us = event
         if self.halted:
             return (Drop("halted"),)
         effects: list[Effect] = []
@@ -215,7 +216,7 @@ class TotemMachine(Formation):
             if kind == DATA_PREFIX:
                 return self._on_data(now_us, self._decode_data(data))
             if kind == TOKEN_PREFIX:
-                self._on_token(now_us, decode_token(data), waited_us, effects)
+                self._on_token(now_us, decode_token(data), sender, waited_us, effects)
                 return effects
             packet = decode(data)
         except Malformed as bad:
@@ -223,10 +224,12 @@ class TotemMachine(Formation):
         match packet:
             case Recovered():
                 self._on_recovered(packet, effects)
+            case Join() | Announce() if packet.sender != sender:
+                effects.append(Drop(FORGED_SENDER))
             case Join():
                 self._on_join(now_us, packet, effects)
             case Commit():
-                self._on_commit(now_us, packet, effects)
+                self._on_commit(now_us, packet, sender, effects)
             case Announce():
                 self._on_announce(now_us, packet, effects)
             case Hurry():
@@ -259,8 +262,13 @@ class TotemMachine(Formation):
 
     # --- the token ------------------------------------------------------------------------------
 
-    def _on_token(self, now_us: int, token: Token, waited_us: int, effects: list[Effect]) -> None:
-        """Regular token received (Figs 3, 4 and 6; discarded in Commit, Fig. 5)."""
+    def _on_token(
+        self, now_us: int, token: Token, sender: NodeId, waited_us: int, effects: list[Effect]
+    ) -> None:
+        """Regular token received (Figs 3, 4 and 6; discarded in Commit, Fig. 5).
+
+        It comes from the predecessor on the ring, or it is not the ring's token.
+        """
         if self.exchange is not None:
             ring = self.exchange.ring
         elif self.state is State.COMMIT or self.ring_seq != self.ring.id.seq:
@@ -270,6 +278,8 @@ class TotemMachine(Formation):
             ring = self.ring
         if token.ring != ring.id:
             effects.append(Drop("token of another ring"))
+        elif sender != ring.predecessor:
+            effects.append(Drop(FORGED_SENDER))
         elif not ring.accepts(token):
             effects.append(Drop("redundant token"))
         else:

@@ -35,6 +35,7 @@ class Ring:
         self.represented_by_me = me == members[0]
         self.place = members.index(me)
         self.successor = members[(self.place + 1) % len(members)]
+        self.predecessor = members[self.place - 1]
         self.alone = len(members) == 1
         self.window: ReceiveWindow[Data | Recovered] = ReceiveWindow(2 * config.max_outstanding)
         self.flow = FlowControl(config, len(members))

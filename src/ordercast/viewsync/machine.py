@@ -22,7 +22,7 @@ from ordercast.core.contract import (
     Timer,
 )
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
-from ordercast.core.wire import Malformed
+from ordercast.core.wire import FORGED_SENDER, Malformed
 from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import ORDER_TIMER, Orderer
@@ -67,7 +67,7 @@ class GroupMachine(Membership):
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """Take one event."""
         if type(event) is Packet:
-            return self._on_packet(now_us, event.data)
+            return self._on_packet(now_us, event)
         assert not self.halted, f"node {self.me} has halted; make a new machine and start it"
         effects: list[Effect] = []
         match event:
@@ -179,11 +179,14 @@ class GroupMachine(Membership):
 
     # --- packets --------------------------------------------------------------------------------
 
-    def _on_packet(self, now_us: int, data: bytes) -> Sequence[Effect]:
+    def _on_packet(self, now_us: int, packet: Packet) -> Sequence[Effect]:
         if self.halted:
             return (Drop("halted"),)
         try:
+            data = packet.data
             head = read_header(data)
+            if head.sender != packet.sender:
+                return (Drop(FORGED_SENDER),)
             effects: list[Effect] = []
             if head.kind >= FIRST_ORDER_KIND:
                 self._on_ordered(now_us, head, data, effects)
