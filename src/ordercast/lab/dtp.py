@@ -323,8 +323,8 @@ def _load(m: Measured) -> Claim:
         where="002 abstract, §1, §6",
         measured=f"variation over the {n} nodes of the acknowledgements that they send: {acks}",
         holds=own["dtp"] < min(own["cm"], own["pinwheel"]),
-        note="the claim is on the load of the ordering service alone, which a ring shares out equally and DTP "
-        f"by who sends less; of all packets, a node's own messages among them: {told}",
+        note="the claim is on the load of the ordering service alone, which a ring shares out equally and "
+        f"DTP by who sends less; of all packets, a node's own messages among them: {told}",
     )
 
 
