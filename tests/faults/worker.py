@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import random
+import resource
 import sys
 import time
 from pathlib import Path
@@ -42,6 +43,8 @@ class Job(msgspec.Struct):
     key: str | None = None
     options: dict[str, Any] = {}
     """More of what a `Node` can be told."""
+    descriptors: int = 0
+    """How many the process may have open (`ulimit -n`); 0 leaves that as it is."""
 
 
 class Books:
@@ -272,6 +275,8 @@ def say(event: str, **more: Any) -> None:
 
 def main() -> int:
     job = msgspec.json.decode(sys.argv[1], type=Job)
+    if job.descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (job.descriptors, job.descriptors))
     logging.basicConfig(
         level=os.environ.get("ORDERCAST_LOG", "DEBUG"),
         format=f"%(asctime)s.%(msecs)03d {job.node} %(levelname)s %(message)s",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import threading
 import time
 import urllib.error
@@ -14,8 +16,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ordercast.errors import AddressProblem
-from ordercast.runtime import metrics
-from ordercast.runtime.metrics import Metrics, Reading, families
+from ordercast.runtime.config import parse_address
+from ordercast.runtime.metrics import Metrics, families
 
 STATUS: dict[str, Any] = {
     "node": 1,
@@ -129,27 +131,6 @@ def test_a_status_that_tells_little_is_told_as_far_as_it_goes() -> None:
     assert names == {"ordercast_node_info"}
 
 
-def test_a_node_that_does_not_answer_is_not_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "PATIENCE_S", 0.05)
-    answered = threading.Event()
-
-    def status() -> dict[str, Any]:
-        answered.wait(10)  # the loop is kept busy
-        return STATUS
-
-    def scrape(url: str) -> tuple[str, str]:
-        while_busy = read(url)
-        answered.set()
-        deadline = time.monotonic() + 10
-        while samples(after := read(url))["ordercast_up", ""] == 0 and time.monotonic() < deadline:
-            pass
-        return while_busy, after
-
-    while_busy, after = scraped(status, scrape)
-    assert samples(while_busy) == {("ordercast_up", ""): 0}
-    assert samples(after)["ordercast_delivered_messages_total", ""] == 1234
-
-
 def test_a_mistake_in_the_status_is_no_silence() -> None:
     def status() -> dict[str, Any]:
         raise LookupError("no such thing")
@@ -162,11 +143,63 @@ def test_a_mistake_in_the_status_is_no_silence() -> None:
     assert scraped(status, scrape) == 500
 
 
-def test_a_node_that_has_ended_is_not_up() -> None:
-    loop = asyncio.new_event_loop()
-    loop.close()
-    (up,) = Reading(loop, dict).collect()
-    assert [sample.value for sample in up.samples] == [0]
+def said(address: str, request: bytes) -> bytes:
+    """What a server says to a request, until it ends the connection."""
+    with socket.create_connection(parse_address(address), timeout=10) as line:
+        line.sendall(request)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while part := line.recv(65_536):
+                answer += part
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("request_", "begin"),
+    [
+        (b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n", b"HTTP/1.1 200 OK"),
+        (b"HEAD /metrics HTTP/1.0\r\n\r\n", b"HTTP/1.1 200 OK"),
+        (b"GET /tea HTTP/1.1\r\n\r\n", b"HTTP/1.1 404 Not Found"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 Method Not Allowed"),
+        (b"\x16\x03\x01\r\n\r\n", b"HTTP/1.1 400 Bad Request"),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 300_000 + b"\r\n\r\n", b""),
+    ],
+    ids=["get", "head", "elsewhere", "post", "no HTTP", "a header without end"],
+)
+def test_whatever_is_asked_is_answered_or_refused(request_: bytes, begin: bytes) -> None:
+    async def main() -> bytes:
+        server = Metrics("127.0.0.1:0", lambda: STATUS)
+        await server.start()
+        try:
+            answer = await asyncio.to_thread(said, server.address, request_)
+            assert (await asyncio.to_thread(read, f"http://{server.address}/metrics")) != ""
+            return answer
+        finally:
+            await server.close()
+
+    answer = asyncio.run(main())
+    assert answer.startswith(begin)
+    assert bool(answer) == bool(begin)
+
+
+def test_metrics_are_made_once_however_often_they_are_asked_for() -> None:
+    made = []
+
+    def status() -> dict[str, Any]:
+        made.append(1)
+        return STATUS
+
+    async def main() -> None:
+        server = Metrics("127.0.0.1:0", status)
+        await server.start()
+        server._made = time.monotonic() + 1000, b"as they were\n"
+        try:
+            assert await asyncio.to_thread(read, f"http://{server.address}/metrics") == "as they were\n"
+        finally:
+            await server.close()
+
+    asyncio.run(main())
+    assert not made
 
 
 def test_an_address_that_is_taken_is_told() -> None:

@@ -112,6 +112,7 @@ def shown(status: Status) -> Group:
         "protocol": f"{status['protocol']}{role}",
         **_configuration(status),
         **_figures(status),
+        **_connections(status),
         **_log(status),
         **_troubles(status),
     }
@@ -154,6 +155,16 @@ def _figures(status: Status) -> dict[str, str]:
         "sent again": f"packets {status['retransmissions']:,.0f} times, "
         f"tokens {status['token_retransmissions']:,.0f} times",
     }
+
+
+def _connections(status: Status) -> dict[str, str]:
+    """Of those to log and metrics, how many there are and why others are not."""
+    there = status.get("connections")
+    if not there or not (there["open"] or there["ended"]):
+        return {}
+    ended = ", ".join(f"{count:,} {escape(reason)}" for reason, count in there["ended"].items())
+    full = f"[yellow]{there['open']}[/]" if 2 * there["open"] > there["most"] else str(there["open"])
+    return {"connections": f"{full} of {there['most']}; ended by this node: {ended or 'none'}"}
 
 
 def _log(status: Status) -> dict[str, str]:

@@ -10,6 +10,7 @@ from ordercast.core.identity import NodeId
 from ordercast.errors import ConfigProblem, StorageProblem
 from ordercast.groups.envelope import tag_of
 from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.connections import Connections
 from ordercast.runtime.keys import Keyring
 
 if TYPE_CHECKING:
@@ -68,15 +69,22 @@ class Keeping:
             self.feed = Feed(self._store, final, brake, failed)
             self.feed.start()
 
-    async def serve(self, keyring: Callable[[], Keyring | None], producing: Producing) -> None:
-        """Let others read it, and write into groups."""
+    async def serve(
+        self, keyring: Callable[[], Keyring | None], producing: Producing, connections: Connections
+    ) -> None:
+        """Let others read it, and write into groups; their connections are counted in `connections`."""
         if self._store is not None and self.feed is not None:
             from ordercast.log.service import Service
 
-            self._service = Service(self._store.path, keyring, {"produce": producing.serve})
+            self._service = Service(self._store.path, keyring, {"produce": producing.serve}, connections)
             producing.remember(self._store.notes(), self.feed.note)
             producing.kept = self.feed.kept
             await self._service.start(*self._place)
+
+    def rekeyed(self) -> None:
+        """The keys of the group have changed."""
+        if self._service is not None:
+            self._service.rekeyed()
 
     def life_over(self) -> None:
         """The machine has ended a life, and another one follows."""

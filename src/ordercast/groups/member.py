@@ -20,6 +20,7 @@ from ordercast.groups.producing import Producing
 from ordercast.groups.rooms import Rooms
 from ordercast.groups.session import ENTRY_OVERHEAD, Session
 from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.connections import LEAST, Connections, allowance
 from ordercast.runtime.control import SOCKET, Control
 from ordercast.runtime.driver import Driver
 from ordercast.runtime.ending import EndingOnError
@@ -82,6 +83,9 @@ class Member:
         self.leaving = False
         self._stopping = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
+        serves = config.log is not None or config.metrics is not None
+        self.connections = Connections(allowance() if serves else LEAST)
+        """Those to the log and to the metrics."""
         self._control: Control | None = None
         self._metrics: Metrics | None = None
         self._journal: Journal | None = None
@@ -178,11 +182,13 @@ class Member:
         self.driver.start(self.incarnation, storage.stored)
         self.largest = self.driver.machine.room
         self._watch = asyncio.create_task(self._look_after(), name="ordercast")
-        await self.log.serve(lambda: None if self._seal is None else self._seal.keyring, self.producing)
+        await self.log.serve(
+            lambda: None if self._seal is None else self._seal.keyring, self.producing, self.connections
+        )
         if self.config.metrics is not None:
             from ordercast.runtime.metrics import Metrics
 
-            self._metrics = Metrics(self.config.metrics, self.status)
+            self._metrics = Metrics(self.config.metrics, self.status, self.connections)
             await self._metrics.start()
         if self.config.data is not None:
             self._control = Control(self.config.data / SOCKET, self.status)
@@ -429,6 +435,7 @@ class Member:
                 changed = stamp
                 try:
                     self._seal.rekey(Keyring.load(self._key_file))
+                    self.log.rekeyed()
                     LOG.info("the group key was changed: %s", self._key_file)
                 except KeyProblem as error:
                     LOG.error("the changed key file is not used: %s", error)
@@ -486,7 +493,7 @@ class Member:
 
     def status(self) -> dict[str, Any]:
         """Everything a person might want to know."""
-        told = {**status(self), "log": self.log.status()}
+        told = {**status(self), "connections": self.connections.status(), "log": self.log.status()}
         unread = {
             "malformed message": self.session.malformed,
             "malformed note": self.producing.producers.malformed,

@@ -1,8 +1,10 @@
 """A node's log over TCP: clients ask what it holds, and for ranges of it.
 
 Blocks are sent as they are stored, one after the other: a connection takes up a few megabytes, however much
-is asked for and however slowly it is read. What has to be read from the disk or sealed is done in a
-thread. Garbage on the port is counted, and ends the connection that it came by and nothing else.
+is asked for and however slowly it is read, of a memory that all connections share. How many there may be, and
+who has to go when there are too many, is `ordercast.runtime.connections`' business. What has to be read from
+the disk or sealed is done in a thread. Garbage on the port is counted, and ends the connection that it came
+by and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,40 +23,71 @@ import msgspec
 from ordercast.errors import AddressProblem, LogError, OrdercastError
 from ordercast.log import wire
 from ordercast.log.position import Position
+from ordercast.log.store import FULL_BYTES
 from ordercast.log.view import Piece, View
 from ordercast.log.wire import Frames, Malformed
 from ordercast.runtime.config import format_address
+from ordercast.runtime.connections import HANDSHAKE_S, IDLE_S, Connection, Connections, Listener, bound
 from ordercast.runtime.keys import Keyring
 
 LOG = logging.getLogger("ordercast")
 
-GREETING_S = 5.0
-"""How long a client may take to greet."""
-STALLED_S = 600.0
-"""A client that takes nothing for so long of what it asked for is cut off."""
-MOST_CONNECTIONS = 256
-_BUFFERED = 4 * 1024 * 1024
-"""Bytes on their way to a client, beside those that the kernel has."""
+FRAME_S = 60.0
+"""How long the rest of a frame may take to come, once it has begun."""
+MOST_FIRST = 4096
+"""Bytes of a client's first frame: only who has the key, where there is one, can say more."""
+BLOCK_MEMORY = 3 * FULL_BYTES
+"""Bytes that a block takes on its way to a client: as it is stored, sealed, and in the transport's buffer."""
+SMALL = 16 * 1024
+"""Frames of up to so many bytes are not counted in the memory that all connections share."""
 
 
 class Line:
     """A connection to a client that has greeted."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frames: Frames) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        frames: Frames,
+        connections: Connections,
+        connection: Connection,
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self.frames = frames
+        self._connections = connections
+        self.connection = connection
 
     async def receive(self) -> tuple[dict[str, Any], bytes] | None:
         """What it says next; None when it has gone."""
+        proven = self.connection.proven
         try:
-            (length,) = wire.LENGTH.unpack(await self._reader.readexactly(wire.LENGTH.size))
-            if length > wire.MOST_REQUEST:
+            async with asyncio.timeout(IDLE_S if proven else HANDSHAKE_S):
+                (length,) = wire.LENGTH.unpack(await self._reader.readexactly(wire.LENGTH.size))
+            if length > (wire.MOST_REQUEST if proven else MOST_FIRST):
                 raise Malformed("frame too large")
-            header, body = self.frames.taken(await self._reader.readexactly(length))
+            async with self._memory(length):
+                async with asyncio.timeout(FRAME_S if proven else HANDSHAKE_S):
+                    inside = await self._reader.readexactly(length)
+                header, body = self.frames.taken(inside)
+                if not self._connections.prove(self.connection):
+                    raise Busy
+                return header, bytes(body)
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
-        return header, bytes(body)
+
+    @asynccontextmanager
+    async def _memory(self, size: int) -> AsyncIterator[None]:
+        """Have so many bytes of what all connections share, while a large frame is taken."""
+        if size <= SMALL:
+            yield
+            return
+        await self._connections.take(self.connection, size)
+        try:
+            yield
+        finally:
+            self._connections.give(self.connection, size)
 
     async def send(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Tell it something."""
@@ -62,8 +97,13 @@ class Line:
         """Send a frame that was made; waits while much is on its way."""
         for part in parts:
             self._writer.write(part)
-        async with asyncio.timeout(STALLED_S):
+        async with asyncio.timeout(IDLE_S):
             await self._writer.drain()
+        self._connections.touch(self.connection)
+
+
+class Busy(Exception):
+    """So many clients are served that there is no place for another one."""
 
 
 Handler: TypeAlias = Callable[[Line, dict[str, Any]], Awaitable[None]]
@@ -100,8 +140,10 @@ class Service:
         path: Path,
         keyring: Callable[[], Keyring | None],
         handlers: Mapping[str, Handler] | None = None,
+        connections: Connections | None = None,
     ) -> None:
-        """`keyring` is asked for each connection; `handlers`: what else can be wished for, by name."""
+        """`keyring` is asked for each connection; `handlers`: what else can be wished for, by name;
+        `connections`: where they are counted, with those of the node's other services."""
         self._path = path
         self._keyring = keyring
         self._handlers: dict[str, Handler] = {
@@ -111,9 +153,9 @@ class Service:
             "read": self._read,
             **(handlers or {}),
         }
-        self._server: asyncio.Server | None = None
+        self._connections = Connections() if connections is None else connections
+        self._listener: Listener | None = None
         self._view: View | None = None
-        self._connections: set[asyncio.Task[None]] = set()
         self.drops: Counter[str] = Counter()
         """Connections that ended because of what came by them, by reason."""
         self.address = ""
@@ -121,62 +163,61 @@ class Service:
     @property
     def connections(self) -> int:
         """How many clients there are."""
-        return len(self._connections)
+        return 0 if self._listener is None else len(self._listener)
 
     async def start(self, host: str, port: int) -> None:
         """Listen."""
         try:
-            self._server = await asyncio.start_server(self._serve, host, port, limit=_BUFFERED)
+            listening = await asyncio.to_thread(bound, host, port)
         except OSError as error:
             raise AddressProblem(
                 f"the log cannot be served at {format_address(host, port)}: {error.strerror or error}; "
                 "choose another address for log_listen"
             ) from error
-        self.address = format_address(*self._server.sockets[0].getsockname()[:2])
+        self._listener = Listener(listening, self._connections, self._serve)
+        self.address = format_address(*self._listener.address[:2])
 
     async def close(self) -> None:
         """Serve no more."""
-        server, self._server = self._server, None
-        if server is None:
+        listener, self._listener = self._listener, None
+        if listener is None:
             return
-        server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        await server.wait_closed()
+        await listener.close()
         if self._view is not None:
             self._view.close()
 
+    def rekeyed(self) -> None:
+        """The keys of the group have changed: what was opened with one that it has no more, ends."""
+        keyring = self._keyring()
+        self._connections.end_of_other_keys(() if keyring is None else keyring.ids)
+
     # --- connections ----------------------------------------------------------------------------
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        writer.transport.set_write_buffer_limits(_BUFFERED)
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection
+    ) -> None:
         try:
-            line = await self._greeted(reader, writer)
+            line = await self._greeted(reader, writer, connection)
             while line is not None and (said := await line.receive()) is not None:
                 await self._answer(line, said[0])
         except Malformed as error:
             self.drops[str(error)] += 1
+        except Busy:
+            self.drops["busy"] += 1
         except TimeoutError:
-            self.drops["stalled"] += 1
+            self.drops["stalled" if connection.proven else "silent"] += 1
         except ConnectionError:
             pass  # it has gone
-        except asyncio.CancelledError:
-            pass  # closing
         except Exception:
             self.drops["defect"] += 1
             LOG.critical("a connection to the log ends: a defect in ordercast", exc_info=True)
-        finally:
-            self._connections.discard(task)
-            writer.close()
 
-    async def _greeted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Line | None:
+    async def _greeted(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection
+    ) -> Line | None:
         """Agree on keys; None if that is not possible, and the client was told why."""
         try:
-            async with asyncio.timeout(GREETING_S):
+            async with asyncio.timeout(HANDSHAKE_S):
                 head = await reader.readexactly(wire.GREETING_SIZE)
                 has_keys, client, count = wire.read_greeting(head)
                 ids = wire.read_key_ids(await reader.readexactly(4 * count))
@@ -186,9 +227,11 @@ class Service:
             return None
         keyring, own = self._keyring(), wire.new_nonce()
         refusal, chosen = _choice(keyring, has_keys, ids)
-        busy = len(self._connections) > MOST_CONNECTIONS
+        busy = not refusal and self._connections.busy
         if busy:
-            refusal = f"{MOST_CONNECTIONS} clients read it already: close some, or ask another replica"
+            refusal = (
+                f"{self._connections.most_proven} clients read it already: close some, or ask another replica"
+            )
         if refusal:
             self.drops["busy" if busy else "refused"] += 1
             writer.write(wire.answer(own, refusal=refusal, busy=busy))
@@ -196,10 +239,12 @@ class Service:
             return None
         if keyring is None or chosen is None:
             writer.write(wire.answer(own))
-            return Line(reader, writer, Frames())
+            return Line(reader, writer, Frames(), self._connections, connection)
         writer.write(wire.answer(own, chosen))
+        connection.key_id = chosen
         key = keyring.keys[keyring.ids.index(chosen)]
-        return Line(reader, writer, Frames.sealed(key, client, own, serving=True))
+        frames = Frames.sealed(key, client, own, serving=True)
+        return Line(reader, writer, frames, self._connections, connection)
 
     async def _answer(self, line: Line, wish: dict[str, Any]) -> None:
         name = wish.pop("op", None)
@@ -239,13 +284,23 @@ class Service:
         asked = msgspec.convert(wish, Read)
         view = await self._opened()
         pieces = await asyncio.to_thread(view.pieces, asked.start, asked.end, asked.group)
-        making = asyncio.create_task(asyncio.to_thread(_next_frame, line.frames, pieces))
+        next_frame = partial(asyncio.to_thread, _next_frame, line.frames, pieces)
+        memory, client = self._connections, line.connection
+        await memory.take(client, BLOCK_MEMORY)
+        making = asyncio.create_task(next_frame())
         try:
             while (frame := await making) is not None:
-                making = asyncio.create_task(asyncio.to_thread(_next_frame, line.frames, pieces))
-                await line.write(*frame)  # while the next one is made
+                ahead = memory.try_take(client, BLOCK_MEMORY)
+                if ahead:
+                    making = asyncio.create_task(next_frame())  # while this one is on its way
+                await line.write(*frame)
+                memory.give(client, BLOCK_MEMORY)
+                if not ahead:
+                    await memory.take(client, BLOCK_MEMORY)
+                    making = asyncio.create_task(next_frame())
         finally:
             await asyncio.gather(making, return_exceptions=True)
+            memory.give(client, client.held)
         await line.send({"done": True})
 
 

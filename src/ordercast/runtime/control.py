@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ordercast.errors import OrdercastError, StorageProblem
+from ordercast.runtime.connections import READ_BUFFER, Connection, Connections, Listener
 
 SOCKET = "control.sock"
 """Its name in the data directory."""
@@ -24,7 +25,10 @@ SOCKET = "control.sock"
 PATIENCE_S = 5.0
 """How long either side waits for the other."""
 
-MAX_REQUEST = 65_536
+MAX_REQUEST = READ_BUFFER
+"""Bytes of a request."""
+MOST_CONNECTIONS = 16
+"""At a time, beside those to log and metrics: a node can be asked for its status however many there are."""
 LONGEST_PATH = 100
 """Bytes of a socket's path; systems allow a few more, 103 at least."""
 
@@ -39,8 +43,7 @@ class Control:
     def __init__(self, path: Path, status: Callable[[], dict[str, Any]]) -> None:
         self.path = path
         self._asked: dict[str, Callable[[], dict[str, Any]]] = {"status": status}
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._listener: Listener | None = None
         self._made = (0, 0)
 
     async def start(self) -> None:
@@ -52,8 +55,7 @@ class Control:
                 listener.bind(name)
             os.chmod(self.path, 0o600)  # nobody can connect before it listens
             self._made = _identity(self.path)
-            listener.setblocking(False)
-            self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=MAX_REQUEST)
+            self._listener = Listener(listener, Connections(MOST_CONNECTIONS), self._serve)
         except OSError as error:
             listener.close()
             raise StorageProblem(
@@ -66,14 +68,10 @@ class Control:
 
     async def close(self) -> None:
         """Answer no more, and take the socket away."""
-        if self._server is None:
+        if self._listener is None:
             return
-        server, self._server = self._server, None
-        server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        await server.wait_closed()
+        listener, self._listener = self._listener, None
+        await listener.close()
         with suppress(OSError):
             if _identity(self.path) == self._made:  # else it is already that of a successor
                 self.path.unlink()
@@ -95,22 +93,14 @@ class Control:
             "or stop the other"
         )
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        try:
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection
+    ) -> None:
+        with suppress(OSError, TimeoutError, ValueError):  # gone, silent, or a line without end
             async with asyncio.timeout(PATIENCE_S):
                 line = await reader.readline()
                 writer.write(json.dumps(self._answer(line)).encode() + b"\n")
                 await writer.drain()
-        except (OSError, TimeoutError, ValueError):
-            pass  # gone, silent, or a line without end: nobody to answer
-        except asyncio.CancelledError:
-            pass  # closing
-        finally:
-            self._connections.discard(task)
-            writer.close()
 
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:

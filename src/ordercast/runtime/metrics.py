@@ -1,26 +1,30 @@
 """A node's figures for Prometheus: its status, read when it is scraped.
 
-The HTTP server has threads of its own; the status belongs to the event loop's thread and is read there.
+A small HTTP server on the node's own event loop: whoever asks is told the metrics, once a connection. They
+are made at most once in `FRESH_S`, whoever asks and however often.
 Import this module only where metrics are wanted: the library behind it is not needed otherwise.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import threading
+import logging
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from ordercast.errors import AddressProblem
 from ordercast.runtime.config import format_address, parse_address
+from ordercast.runtime.connections import HANDSHAKE_S, Connection, Connections, Listener, bound
 
-PATIENCE_S = 2.0
-"""How long a scrape waits for the event loop."""
+LOG = logging.getLogger("ordercast")
+
+FRESH_S = 0.25
+"""Metrics are not made anew for who asks within this time."""
 
 Status = Mapping[str, Any]
 
@@ -28,75 +32,103 @@ Status = Mapping[str, Any]
 class Metrics:
     """Serves a node's metrics at ``http://host:port/metrics`` until it is closed."""
 
-    def __init__(self, address: str, status: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self, address: str, status: Callable[[], dict[str, Any]], connections: Connections | None = None
+    ) -> None:
+        """`connections`: where they are counted, with those of the node's other services."""
         self.address = address
         """Where they are, with the real port once it is started."""
+        self.drops: Counter[str] = Counter()
+        """Requests that were not answered with metrics, by reason."""
         self._status = status
-        self._server: WSGIServer | None = None
-        self._thread: threading.Thread | None = None
+        self._connections = Connections() if connections is None else connections
+        self._listener: Listener | None = None
+        self._made: tuple[float, bytes] = (-FRESH_S, b"")
 
     async def start(self) -> None:
         """Listen. The address may have port 0: any that is free."""
         host, port = parse_address(self.address)
-        registry = CollectorRegistry()
-        registry.register(Reading(asyncio.get_running_loop(), self._status))
         try:
-            server, self._thread = await asyncio.to_thread(start_http_server, port, host, registry)
+            listening = await asyncio.to_thread(bound, host, port)
         except OSError as error:
             raise AddressProblem(
                 f"metrics cannot be served at {self.address}: {error.strerror or error}; choose another "
                 "address, or stop what uses this one"
             ) from error
-        self.address = format_address(host, server.server_port)
-        self._server = server
+        self._listener = Listener(listening, self._connections, self._serve)
+        self.address = format_address(host, self._listener.address[1])
 
     async def close(self) -> None:
         """Serve no more."""
-        if self._server is None or self._thread is None:
-            return
-        server, self._server = self._server, None
-        await asyncio.to_thread(server.shutdown)
-        server.server_close()
-        await asyncio.to_thread(self._thread.join)
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await listener.close()
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection
+    ) -> None:
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                asked = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(asked.split(b"\r\n", 1)[0].split()))
+                await writer.drain()
+        except asyncio.LimitOverrunError:
+            self.drops["request too large"] += 1
+        except TimeoutError:
+            self.drops["silent"] += 1
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.drops["gone"] += 1
+
+    def _answer(self, asked: list[bytes]) -> bytes:
+        """What HTTP says to a request line."""
+        if len(asked) != 3 or not asked[2].startswith(b"HTTP/1."):
+            return self._refused("400 Bad Request")
+        if asked[0] not in (b"GET", b"HEAD"):
+            return self._refused("405 Method Not Allowed")
+        if asked[1].partition(b"?")[0] not in (b"/metrics", b"/"):
+            return self._refused("404 Not Found")
+        try:
+            text = self._text()
+        except Exception:
+            LOG.critical("metrics cannot be told: a defect in ordercast", exc_info=True)
+            return self._refused("500 Internal Server Error")
+        return _http("200 OK", text, with_body=asked[0] == b"GET")
+
+    def _refused(self, code: str) -> bytes:
+        self.drops[code] += 1
+        return _http(code, f"{code}: metrics are at /metrics\n".encode())
+
+    def _text(self) -> bytes:
+        now = time.monotonic()
+        if now - self._made[0] >= FRESH_S:
+            registry = CollectorRegistry(auto_describe=False)
+            registry.register(Reading(self._status()))
+            self._made = now, generate_latest(registry)
+        return self._made[1]
+
+
+def _http(code: str, body: bytes, with_body: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.1 {code}\r\nContent-Type: {CONTENT_TYPE_LATEST}\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + (body if with_body else b"")
 
 
 class Reading:
-    """What the HTTP server collects from: one reading of the status a scrape."""
+    """One reading of the status, as metrics are collected from it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, status: Callable[[], dict[str, Any]]) -> None:
-        self._loop = loop
+    def __init__(self, status: Status) -> None:
         self._status = status
 
     def describe(self) -> list[Metric]:
-        """Nothing beforehand: the node is asked at a scrape, not when this is registered."""
+        """Nothing beforehand."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics of now. A node whose loop does not answer is not up."""
-        status = self._read()
-        yield GaugeMetricFamily("ordercast_up", "Whether the node answers.", float(status is not None))
-        if status is not None:
-            yield from families(status)
-
-    def _read(self) -> Status | None:
-        future: concurrent.futures.Future[Status] = concurrent.futures.Future()
-
-        def read() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(self._status())
-                except Exception as error:  # noqa: BLE001 - told to who asked, in the other thread
-                    future.set_exception(error)
-
-        try:
-            self._loop.call_soon_threadsafe(read)
-        except RuntimeError:  # the loop is closed
-            return None
-        try:
-            return future.result(PATIENCE_S)
-        except TimeoutError:
-            future.cancel()
-            return None
+        """All metrics."""
+        yield GaugeMetricFamily("ordercast_up", "Whether the node answers.", 1.0)
+        yield from families(self._status)
 
 
 COUNTERS: tuple[tuple[str, str, str], ...] = (
@@ -135,6 +167,7 @@ def families(status: Status) -> Iterator[Metric]:
         drops.add_metric([reason], count)
     yield drops
     yield from _group(status)
+    yield from _connections(status)
     yield from _log(status)
     yield from _others(status)
     buffers = GaugeMetricFamily(
@@ -158,6 +191,20 @@ def _group(status: Status) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "ordercast_configuration_seq", "Number of the configuration.", configuration["seq"]
         )
+
+
+def _connections(status: Status) -> Iterator[Metric]:
+    there = status.get("connections")
+    if there:
+        yield GaugeMetricFamily("ordercast_connections", "To log and metrics.", there["open"])
+        yield GaugeMetricFamily("ordercast_connections_most", "That there may be.", there["most"])
+        yield GaugeMetricFamily("ordercast_connections_bytes", "Of memory for frames.", there["bytes"])
+        ended = CounterMetricFamily(
+            "ordercast_connections_ended", "Because of a limit, by reason.", labels=["reason"]
+        )
+        for reason, count in there["ended"].items():
+            ended.add_metric([reason], count)
+        yield ended
 
 
 def _log(status: Status) -> Iterator[Metric]:

@@ -18,6 +18,8 @@ from ordercast.errors import AddressProblem
 from ordercast.runtime.udp import Address, why_not_bound
 
 BACKLOG = 64
+PAUSE_S = 0.1
+"""How long nobody is let in where the process has no descriptor left."""
 LOOKS = 10
 """A connection that is neither made nor refused after so many looks is given up, and tried anew."""
 
@@ -38,6 +40,7 @@ class Door:
             sock.close()
             raise AddressProblem(why_not_bound(address, error)) from error
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pause: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
         """From now on, on the running event loop."""
@@ -45,12 +48,20 @@ class Door:
         self._loop.add_reader(self._socket.fileno(), self._let_in)
 
     def _let_in(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             for _ in range(BACKLOG):
                 self._socket.accept()[0].close()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            pass
+        except OSError:  # no descriptor is left: to be woken for it all the time would keep the node busy
+            assert self._loop is not None
+            self._loop.remove_reader(self._socket.fileno())
+            self._pause = self._loop.call_later(PAUSE_S, self.open)
 
     def close(self) -> None:
         """This process is about to go."""
+        if self._pause is not None:
+            self._pause.cancel()
         if self._loop is not None and self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket.fileno())
         self._socket.close()

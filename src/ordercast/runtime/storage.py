@@ -122,6 +122,7 @@ class DataDirectory:
         self.crashed = False
         self._failed: str | None = None
         self._fds: list[int] = []
+        self._spare: int | None = None
         try:
             self._take()
         except BaseException:
@@ -213,10 +214,14 @@ class DataDirectory:
                 ) from None
             os.ftruncate(lock, 0)
             os.write(lock, b"%d\n" % os.getpid())
+            self._keep_spare()
             for leftover in sorted(path.glob("*.new")):
                 leftover.unlink()
 
     def _release(self) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
         for fd in reversed(self._fds):
             os.close(fd)
         self._fds.clear()
@@ -289,7 +294,7 @@ class DataDirectory:
         new = self.path / f"{name}.new"
         try:
             with _or_stop(path):
-                fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                fd = self._opened(new)
                 try:
                     rest = memoryview(data)
                     while rest:
@@ -297,6 +302,7 @@ class DataDirectory:
                     os.fsync(fd)
                 finally:
                     os.close(fd)
+                    self._keep_spare()
                 os.replace(new, path)
                 os.fsync(self._fds[0])
         except StorageProblem as problem:
@@ -304,6 +310,24 @@ class DataDirectory:
             with contextlib.suppress(OSError):
                 new.unlink(missing_ok=True)
             raise
+
+    def _opened(self, path: Path) -> int:
+        """A file to be written. Where the process has no descriptor left, the one kept for this is used."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        try:
+            return os.open(path, flags, 0o600)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or self._spare is None:
+                raise
+        os.close(self._spare)
+        self._spare = None
+        return os.open(path, flags, 0o600)
+
+    def _keep_spare(self) -> None:
+        """Keep a descriptor, so that a process that has used up all others can still persist."""
+        if self._spare is None:
+            with contextlib.suppress(OSError):
+                self._spare = os.dup(self._fds[0])
 
 
 def _sync_directory(path: Path) -> None:
