@@ -20,7 +20,7 @@ from ordercast.groups.producing import Producing
 from ordercast.groups.rooms import Rooms
 from ordercast.groups.session import ENTRY_OVERHEAD, Session
 from ordercast.runtime.config import NodeConfig
-from ordercast.runtime.connections import LEAST, Connections, allowance
+from ordercast.runtime.connections import Connections, allowance
 from ordercast.runtime.control import SOCKET, Control
 from ordercast.runtime.driver import Driver
 from ordercast.runtime.ending import EndingOnError
@@ -83,9 +83,7 @@ class Member:
         self.leaving = False
         self._stopping = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
-        serves = config.log is not None or config.metrics is not None
-        self.connections = Connections(allowance() if serves else LEAST)
-        """Those to the log and to the metrics."""
+        self.connections = Connections(allowance(config.log is not None or config.metrics is not None))
         self._control: Control | None = None
         self._metrics: Metrics | None = None
         self._journal: Journal | None = None
@@ -182,9 +180,8 @@ class Member:
         self.driver.start(self.incarnation, storage.stored)
         self.largest = self.driver.machine.room
         self._watch = asyncio.create_task(self._look_after(), name="ordercast")
-        await self.log.serve(
-            lambda: None if self._seal is None else self._seal.keyring, self.producing, self.connections
-        )
+        keyring = lambda: None if self._seal is None else self._seal.keyring  # noqa: E731 - it changes
+        await self.log.serve(keyring, self.producing, self.connections)
         if self.config.metrics is not None:
             from ordercast.runtime.metrics import Metrics
 

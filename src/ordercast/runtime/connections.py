@@ -426,11 +426,13 @@ def bound(host: str, port: int) -> socket.socket:
     return sock
 
 
-def allowance() -> int:
-    """How many connections this process has descriptors for, beside all else; raises where these are too few.
+def allowance(serves: bool = True) -> int:
+    """How many connections a node that `serves` log or metrics has descriptors for; raises if too few.
 
     A soft limit below `WANTED` is raised as far as the hard one allows.
     """
+    if not serves:
+        return LEAST
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return MOST
