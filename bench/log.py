@@ -127,7 +127,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ordercast-bench-log-") as scratch:
         path = told.keep or Path(scratch) / "log"
         found: dict[str, object] = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
-        if not (path / "data.mdb").exists():
+        if not (path / "head").exists():
             found["write"] = write(path, int(told.millions * 1e6), told.size, told.sync)
         found["local"] = read(str(path))
         for name, key in (("tcp", None), ("tcp_sealed", generate())):

@@ -160,7 +160,6 @@ class Group:
 
     def batches(self) -> Iterator[Delivery | Configuration]:
         """What is delivered, as it came: the messages of a packet together."""
-        self._group.read_here()
         if rest := list(self._begun):
             yield Delivery.of(rest)
         entries = self._group.batches()
@@ -169,13 +168,11 @@ class Group:
 
     def __iter__(self) -> Iterator[Message | Configuration]:
         for message in self._begun:
-            self._group.note_reading()
             yield message  # `yield from` would end it with the loop that reads
         for entry in self.batches():
             if isinstance(entry, Delivery):
                 self._begun = entry.messages()
                 for message in self._begun:
-                    self._group.note_reading()
                     yield message
             else:
                 yield entry

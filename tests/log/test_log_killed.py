@@ -141,7 +141,7 @@ except StorageProblem as error:
     assert said.returncode == 0, said.stderr
     last, _, sentence = said.stdout.partition(" ")
     assert "The node stops, because its log would have a hole" in sentence
-    assert "make room, or keep less" in sentence
+    assert "Make room, or keep less" in sentence
     with Replica(str(tmp_path / "log")) as replica:
         assert replica.bounds().head == Position(4, 1, int(last), 0)
         assert len(rows(replica, "4.1/0/0", f"4.1/{last}/0")) == int(last)

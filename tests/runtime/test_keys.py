@@ -163,7 +163,7 @@ def test_what_is_no_key_file(tmp_path: Path) -> None:
     )
     assert "is no file: name a key file" in problem_of(Path("/dev/null"))
     assert "is not text" in problem_of(closed(tmp_path / "bytes", b"\xff\xfe"))
-    assert "far too long" in problem_of(closed(tmp_path / "long", "#" * 100_000))
+    assert "more than 65,536 bytes" in problem_of(closed(tmp_path / "long", "#" * 100_000))
     assert "There is no key in" in problem_of(closed(tmp_path / "empty", ""))
     assert "cannot be read" in problem_of(Path("a\0b"))
     wrong = closed(tmp_path / "wrong", f"# mine\n{written(generate())[:-4]}\n")

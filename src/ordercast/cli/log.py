@@ -19,6 +19,8 @@ from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse, verdic
 from ordercast.errors import NotThere, NotYet, OrdercastError
 from ordercast.log import Bounds, Position, Replica
 from ordercast.log.compare import compare
+from ordercast.log.replica import is_address
+from ordercast.log.view import View, spelled
 
 LOOK_S = 0.2
 """How often --follow asks for more."""
@@ -45,6 +47,13 @@ def log(
         str | None,
         typer.Option(metavar="DIR|HOST:PORT", help="Compare with this replica, where both have entries."),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read everything, and say which entries are damaged.")
+    ] = False,
+    repair: Annotated[
+        str | None,
+        typer.Option(metavar="DIR|HOST:PORT", help="Repair DIR, whose node is stopped, from this replica."),
+    ] = None,
     key: KeyFile = None,
     timeout: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="How long the node may take to answer.")
@@ -56,14 +65,22 @@ def log(
     """Look at the ordered log of a node: what it holds, and its last entries.
 
     The log of a node on this machine is read in its directory; any other from its log service, whose address
-    `ordercast status` shows, with the group key if there is one. Exit code 1 if replicas differ, 3 if a log
-    cannot be read.
+    `ordercast status` shows, with the group key if there is one. Exit code 1 if replicas differ or a log is
+    damaged, 3 if a log cannot be read.
     """
     try:
         start = None if begin is None else Position.parse(begin)
     except ValueError as error:
         refuse(str(error))
     try:
+        if check or repair is not None:
+            if is_address(where):
+                refuse(
+                    f"{where} is no directory: files are checked and repaired on the machine that has them"
+                )
+            damaged = check_log(Path(where)) if repair is None else repair_log(Path(where), repair, _key(key))
+            _tell_damage(where, damaged, repair, json)
+            return
         with Replica(where, _key(key), timeout) as replica:
             if verify is not None:
                 with Replica(verify, _key(key), timeout) as other:
@@ -205,6 +222,48 @@ def _document(entry: dict[str, Any]) -> dict[str, Any]:
         except UnicodeDecodeError:
             document["payload_base64"] = base64.b64encode(payload).decode()
     return {"position": _position(entry), **document}
+
+
+def check_log(path: Path) -> tuple[list[str], list[str]]:
+    """Sentences on files that are damaged, and on entries that cannot be read because of it."""
+    view = View(path)
+    try:
+        problems, _ = view.problems()
+        return problems, [f"entries {spelled(hole)}" for hole in view.check()]
+    finally:
+        view.close()
+
+
+def repair_log(path: Path, source: str, key: str | None) -> tuple[list[str], list[str]]:
+    """Repair the log of a node that is stopped: what was repaired, and what still is damaged."""
+    from ordercast.groups.envelope import tag_of
+    from ordercast.log.repair import mend
+    from ordercast.log.store import Store
+
+    with Replica(str(path)) as replica:
+        node = replica.bounds().node
+    store = Store(path, node, tag_of, most_bytes=sys.maxsize)
+    try:
+        found = [mended for segment in store.finished if (mended := mend(store, segment, [(source, key)]))]
+    finally:
+        store.close()
+    for mended in found:
+        if mended.source is not None:
+            ASIDE.print(escape(mended.sentence), soft_wrap=True)
+    return [], [mended.sentence for mended in found if mended.source is None]
+
+
+def _tell_damage(where: str, damaged: tuple[list[str], list[str]], repaired: str | None, json: bool) -> None:
+    files, entries = damaged
+    if json:
+        answer({"whole": not (files or entries), "files": files, "entries": entries})
+    else:
+        for sentence in (*files, *entries):
+            SAY.print(f"[yellow]{escape(sentence)}[/]", soft_wrap=True)
+        advice = "the node repairs it from the others while it runs; or stop it, and use --repair"
+        SAY.print(verdict(not (files or entries), advice if files or entries else f"{where} is whole"))
+    if files or entries:
+        raise typer.Exit(Code.FAILED)
 
 
 def _verify(one: Replica, other: Replica, json: bool) -> None:

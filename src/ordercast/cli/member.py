@@ -90,7 +90,15 @@ def passing(
         )
     try:
         there = tuple(seeds or ()) or (*base.seeds, _own(base))
-        alone = {"peers": None, "id": None, "data": None, "metrics": None, "log": None, "log_listen": None}
+        alone = {
+            "peers": None,
+            "id": None,
+            "data": None,
+            "metrics": None,
+            "log": None,
+            "log_listen": None,
+            "log_repair": (),
+        }
         config = base.with_changes(seeds=there, **alone)
         config.place()
         return config.with_changes(listen=_any_port(base, there))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ordercast.core.identity import NodeId
 from ordercast.errors import ConfigProblem, StorageProblem
 from ordercast.groups.envelope import tag_of
-from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.config import NodeConfig, format_address
 from ordercast.runtime.connections import Connections
 from ordercast.runtime.keys import Keyring
 
 if TYPE_CHECKING:
+    from ordercast.groups.log_care import LogCare
     from ordercast.groups.producing import Producing
     from ordercast.log.feed import Feed, Final
     from ordercast.log.service import Service
@@ -33,15 +35,24 @@ class Keeping:
             )
         self._store: Store | None = None
         self._service: Service | None = None
+        self._care: LogCare | None = None
+        self._caring: asyncio.Task[None] | None = None
         self.feed: Feed | None = None
         """What is told of everything that is delivered; None without a log."""
+
+    @property
+    def _mark(self) -> Path | None:
+        """Where the data directory remembers how far the log was."""
+        return None if self._config.data is None else self._config.data / "log-mark.json"
 
     async def open(self, node: NodeId) -> None:
         """Take the directory. In a thread: it syncs."""
         config = self._config
         if config.log is not None:
+            from ordercast.groups.log_care import read_mark
             from ordercast.log.store import Store
 
+            commits = 0 if self._mark is None else read_mark(self._mark, config.log)
             opening = asyncio.ensure_future(
                 asyncio.to_thread(
                     Store,
@@ -51,6 +62,7 @@ class Keeping:
                     most_bytes=config.log_bytes,
                     most_age_s=config.log_age,
                     sync=config.log_sync,
+                    commits=commits,
                 )
             )
             try:
@@ -70,9 +82,16 @@ class Keeping:
             self.feed.start()
 
     async def serve(
-        self, keyring: Callable[[], Keyring | None], producing: Producing, connections: Connections
+        self,
+        keyring: Callable[[], Keyring | None],
+        producing: Producing,
+        connections: Connections,
+        hosts: Callable[[], Sequence[str]],
     ) -> None:
-        """Let others read it, and write into groups; their connections are counted in `connections`."""
+        """Let others read it, and write into groups; their connections are counted in `connections`.
+
+        `hosts`: those of the other nodes, from whose logs this one is repaired.
+        """
         if self._store is not None and self.feed is not None:
             from ordercast.log.service import Service
 
@@ -80,6 +99,24 @@ class Keeping:
             producing.remember(self._store.notes(), self.feed.note)
             producing.kept = self.feed.kept
             await self._service.start(*self._place)
+            self._look_after(self._store, self._service, keyring, hosts)
+
+    def _look_after(
+        self,
+        store: Store,
+        service: Service,
+        keyring: Callable[[], Keyring | None],
+        hosts: Callable[[], Sequence[str]],
+    ) -> None:
+        from ordercast.groups.log_care import LogCare
+
+        def others() -> Sequence[str]:
+            if self._config.log_repair or self._config.log_listen is None:
+                return self._config.log_repair
+            return [format_address(host, self._place[1]) for host in hosts()]
+
+        self._care = LogCare(store, self._mark, others, keyring, lambda: service.damage_met)
+        self._caring = asyncio.create_task(self._care.run(), name="ordercast-log-care")
 
     def rekeyed(self) -> None:
         """The keys of the group have changed."""
@@ -93,12 +130,20 @@ class Keeping:
 
     async def close(self) -> None:
         """Write what is final, and let go of everything."""
+        caring, self._caring = self._caring, None
+        if caring is not None:
+            caring.cancel()
+            await asyncio.gather(caring, return_exceptions=True)
         service, self._service = self._service, None
         if service is not None:
             await service.close()
         feed, self.feed = self.feed, None
         if feed is not None:
-            await feed.close()
+            try:
+                await feed.close()
+            finally:
+                if self._care is not None:
+                    self._care.note()
         elif self._store is not None:
             self._store.close()
         self._store = None
@@ -124,6 +169,7 @@ class Keeping:
             "clients": 0 if service is None else service.connections,
             "drops": {} if service is None else dict(sorted(service.drops.items())),
             "braking": self.braking,
+            "damaged": [] if self._care is None else self._care.damaged,
         }
 
 

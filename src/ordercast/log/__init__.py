@@ -1,6 +1,6 @@
 """The ordered log: what a node delivered, durable, in the one order, to be read by range at any replica."""
 
-from ordercast.errors import LogError, NotThere, NotYet, SplitAway, Trimmed, Unreachable
+from ordercast.errors import Damaged, LogError, NotThere, NotYet, SplitAway, Trimmed, Unreachable
 from ordercast.log.blocks import LOG_SCHEMA
 from ordercast.log.position import Position
 from ordercast.log.replica import Replica
@@ -9,6 +9,7 @@ from ordercast.log.view import Bounds
 __all__ = [
     "LOG_SCHEMA",
     "Bounds",
+    "Damaged",
     "LogError",
     "NotThere",
     "NotYet",

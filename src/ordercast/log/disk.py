@@ -1,221 +1,300 @@
-"""The lmdb environment of a log: one per process and directory, shared by its writer and its readers.
+"""The files of a log, and what they hold together: segments, and a head that says how far they are committed.
 
-lmdb wants a directory opened once in a process. So whoever reads a log in the process of the node that writes
-it has the same environment; a reader that was there before the writer hands its own over.
+A log is a directory with
+
+- ``writer``: held by the process whose node writes the log, for as long as it does;
+- ``000000000001.log`` and so on: finished segments, and one ``.tail``, which grows (`ordercast.log.segment`);
+- ``head``: two slots, written in turn after each commit; what is in them is on disk before it is told.
+
+No file is needed to make sense of the others. Each segment says what the one before it held, and the head
+what the last one holds: so a file that is missing, cut, changed, or put back as it once was is noticed. A
+head that is damaged or old is made up for by the frames that are there, since each says what it knew.
 """
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import os
-import threading
-from collections.abc import Iterator, Mapping
+import struct
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+from zlib import crc32
 
-import lmdb
 import msgspec
 
 from ordercast.core.wire import UNREADABLE
-from ordercast.errors import LogError, Unreachable
+from ordercast.errors import LogError
+from ordercast.log import segment as segments
 from ordercast.log.position import Position
+from ordercast.log.segment import (
+    FORMAT,
+    GROWING,
+    Meta,
+    Segment,
+    Summary,
+    finished_path,
+    growing_path,
+    segment_of,
+)
 
-FORMAT = 1
-FILE = "data.mdb"
-MOST_READERS = 1024
-_META = b"meta"
-_NOTE = b"note/"
-
-
-class Meta(msgspec.Struct, array_like=True):
-    """What a log tells of itself as a whole. Written with every commit."""
-
-    format: int
-    node: int
-    head: Position | None = None
-    """The last entry that there ever was."""
-    trimmed: Position | None = None
-    """The last entry that retention took away."""
-    entries: int = 0
-    bytes: int = 0
-    """Of what is kept now."""
-    alone: bool = False
-    """The node is the only member of its configuration: there is nobody whose messages it could miss."""
+HEAD = "head"
+WRITER = "writer"
+OLD_FILE = "data.mdb"
+"""What a log of format 1 consisted of."""
+SLOT_SIZE = 4096
+_SLOT = struct.Struct("<4sII")
+_SLOT_MAGIC = b"OCH2"
+UNKNOWN = -1
+"""Entries of a segment of which nothing is known but where it begins and ends."""
 
 
-class ConfigurationNote(msgspec.Struct, array_like=True):
-    """What a log remembers of a configuration, beside the entry."""
+class Slot(msgspec.Struct, array_like=True):
+    """What the head says."""
 
-    kind: str
-    members: tuple[int, ...]
-    time_us: int
-    first: bool = False
-    """It is the first of a life."""
-    gap: bool = False
-    """Something may have passed the node by between the entry before and this one."""
+    meta: Meta
+    summary: Summary
+    """Of the segment that is being written."""
+    length: int
+    """Up to where its file is committed."""
 
 
-_decode_meta = msgspec.msgpack.Decoder(Meta).decode
-decode_note = msgspec.msgpack.Decoder(ConfigurationNote).decode
-encode = msgspec.msgpack.Encoder().encode
+class Missing(NamedTuple):
+    """Entries that are not there, though they were: after one entry, up to another."""
+
+    after: Position | None
+    last: Position
 
 
-class Disk:
-    """An open environment, and its tables: ``blocks`` and ``configurations`` by position."""
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Slot).decode
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.users = 0
-        self.writing = False
-        self._guard = threading.RLock()
-        self._env: Any = None
-        self._opened: tuple[int, bool] | None = None
-        """How it is open for writing, if it is."""
-        self.blocks: Any = None
-        self.configurations: Any = None
-        self._about: Any = None
 
-    def open_to_read(self) -> None:
-        """Open it as it is."""
-        with self._guard:
-            if self._env is None:
-                self._env = lmdb.open(
-                    str(self.path), readonly=True, create=False, max_dbs=4, max_readers=MOST_READERS
-                )
-                try:
-                    self._open_tables(create=False)
-                except BaseException:
-                    self._close()
-                    raise
+def slot_bytes(slot: Slot) -> bytes:
+    """A slot as it is written."""
+    data = _encode(slot)
+    assert len(data) + _SLOT.size <= SLOT_SIZE, "a slot has a bounded size"
+    return (_SLOT.pack(_SLOT_MAGIC, len(data), crc32(data)) + data).ljust(SLOT_SIZE, b"\0")
 
-    def open_to_write(self, map_size: int, sync: bool) -> None:
-        """Open it, made if need be, for the one writer that there is."""
-        with self._guard:
-            if self._opened != (map_size, sync):  # else readers here have kept it as the last writer left it
-                self._close()
-                self._open_anew(map_size, sync)
-            self._env.reader_check()
-            self.writing = True
-            self._open_tables(create=True)
 
-    def _open_anew(self, map_size: int, sync: bool) -> None:
-        self._env = lmdb.open(
-            str(self.path), map_size=map_size, max_dbs=4, max_readers=MOST_READERS, sync=sync, mode=0o600
+def slot_place(commit: int) -> int:
+    """Where in the head the slot of a commit is."""
+    return commit % 2 * SLOT_SIZE
+
+
+def read_head(directory: Path) -> tuple[Slot | None, str | None]:
+    """The latest slot that can be read, and what is wrong with the head. `OSError` if it cannot be opened."""
+    try:
+        with (directory / HEAD).open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), 2 * SLOT_SIZE + 1, 0)
+    except FileNotFoundError:
+        return None, "is missing"
+    slots = [_slot(data[at : at + SLOT_SIZE]) for at in (0, SLOT_SIZE)]
+    found = [slot for slot in slots if slot is not None]
+    best = max(found, key=lambda slot: slot.meta.commit, default=None)
+    if best is not None and best.meta.format != FORMAT:
+        raise LogError(
+            f"the log in {directory} has format {best.meta.format}, and this version of ordercast reads "
+            f"{FORMAT}: use the version that wrote it"
         )
-        self._opened = (map_size, sync)
+    whole = best is not None and len(data) == 2 * SLOT_SIZE and (len(found) == 2 or _is_first(best, data))
+    return best, None if whole else "is damaged"
 
-    def _open_tables(self, create: bool) -> None:
-        self.blocks, self.configurations, self._about = (
-            self._env.open_db(name, create=create) for name in (b"blocks", b"configurations", b"about")
+
+def _is_first(slot: Slot, data: bytes) -> bool:
+    """There was one commit only, so that the other slot is empty still."""
+    return slot.meta.commit <= 1 and not any(data[slot_place(slot.meta.commit + 1) :][:SLOT_SIZE])
+
+
+def _slot(data: bytes) -> Slot | None:
+    if len(data) < _SLOT.size:
+        return None
+    magic, length, checksum = _SLOT.unpack_from(data)
+    packed = data[_SLOT.size : _SLOT.size + length]
+    if magic != _SLOT_MAGIC or len(packed) != length or crc32(packed) != checksum:
+        return None
+    try:
+        return _decode(packed)
+    except UNREADABLE:
+        return None
+
+
+class Found:
+    """What the files of a log hold together."""
+
+    def __init__(self, directory: Path, mine: bool = False) -> None:
+        self.directory = directory
+        self.mine = mine
+        """Nobody but who looks can be writing the log."""
+        self.slot: Slot | None = None
+        self.meta: Meta | None = None
+        """None if nothing was ever committed."""
+        self.segments: list[Segment] = []
+        """In order; those of which nothing can be read are there, too, without blocks."""
+        self.problems: list[str] = []
+        """What is wrong with files, in words: what is missing because of it, `missing` says."""
+
+    def missing(self) -> list[Missing]:
+        """Entries that are not there, though they were, and retention has not taken them away."""
+        trimmed = self.meta.trimmed if self.meta is not None else None
+        found = []
+        at: Position | None = None
+        for number, segment in enumerate(self.segments):
+            if number and segment.summary is not None and segment.summary.before not in (at, None):
+                assert segment.summary.before is not None
+                found.append(Missing(at, segment.summary.before))
+            found += [Missing(*hole) for hole in segment.missing()]
+            if segment.summary is not None:
+                at = segment.summary.last
+        return [hole for hole in found if trimmed is None or hole.last > trimmed]
+
+
+def survey(directory: Path, known: Found | None = None, mine: bool = False) -> Found:
+    """Look at all files of a log; what is `known` of finished segments is not read again.
+
+    `mine`: this process has the writer's lock, so that all frames that are there are of earlier lives.
+
+    Raises `LogError` for a log of another format, and `OSError` where a file cannot be opened.
+    """
+    found = Found(directory, mine)
+    found.slot, wrong = read_head(directory)
+    there = _segments_there(directory)
+    if found.slot is None and not there:
+        if wrong != "is missing":
+            found.problems.append(f"{directory / HEAD} {wrong}, and there are no segments")
+        return found
+    if wrong:
+        found.problems.append(f"{directory / HEAD} {wrong}")
+    first = found.slot.meta.oldest if found.slot is not None else min(there)
+    last = found.slot.summary.id if found.slot is not None else 0
+    before = {segment.id: segment for segment in known.segments if _is_whole(segment)} if known else {}
+    loaded = {id: before.get(id) or _load(found, id) for id in sorted(there) if id >= first}
+    last = max([last, *(id for id, segment in loaded.items() if segment.path is not None)])
+    found.segments = [loaded.get(id) or _absent(found, id) for id in range(first, last + 1)]
+    _tell_summaries(found)
+    _tell_meta(found)
+    return found
+
+
+def _is_whole(segment: Segment) -> bool:
+    return segment.finished and segment.damage is None and not segment.missing()
+
+
+def _segments_there(directory: Path) -> set[int]:
+    return {id for name in os.listdir(directory) if (id := segment_of(name)) is not None}
+
+
+def _absent(found: Found, id: int) -> Segment:
+    segment = Segment(id)
+    segment.damage = "it is missing"
+    found.problems.append(f"{finished_path(found.directory, id)} is missing")
+    return segment
+
+
+def _load(found: Found, id: int) -> Segment:
+    """The segment of this number, from the best file that there is of it."""
+    candidates = []
+    for path in (finished_path(found.directory, id), growing_path(found.directory, id)):
+        try:
+            candidates.append((path, segments.load(path, id, _limit(found, path, id))))
+        except FileNotFoundError:
+            continue
+    if not candidates:
+        return _absent(found, id)  # it went meanwhile
+    path, best = max(candidates, key=lambda one: _how_good(one[1]))
+    slot = found.slot
+    if best.damage is not None and not (slot is not None and id == slot.summary.id and _torn(best, slot)):
+        found.problems.append(f"{path} is damaged ({best.damage})")
+    return best
+
+
+def _how_good(segment: Segment) -> tuple[int, int, bool]:
+    entries = segment.summary.entries if segment.summary is not None else -1
+    return entries, sum(block.head.rows for block in segment.blocks), segment.damage is None
+
+
+def _torn(segment: Segment, slot: Slot) -> bool:
+    """All that was committed is there: what follows was being written when its process ended."""
+    return segment.end >= slot.length
+
+
+def _limit(found: Found, path: Path, id: int) -> int | None:
+    """Up to where a file may be read: what is not committed, while somebody is writing it, is not told."""
+    slot = found.slot
+    if slot is None or path.suffix != GROWING or id < slot.summary.id:
+        return None
+    committed = slot.length if id == slot.summary.id else 0
+    if path.stat().st_size == committed:
+        return committed
+    return None if found.mine or not _is_written(found.directory) else committed
+
+
+def _is_written(directory: Path) -> bool:
+    """Whether a process has the log open for writing."""
+    try:
+        with (directory / WRITER).open("rb", buffering=0) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _tell_summaries(found: Found) -> None:
+    """What each segment held: by itself, by the one after it, or by the head; who knows of most is right."""
+    for number, segment in enumerate(found.segments):
+        told = [segment.summary]
+        if number + 1 < len(found.segments):
+            opening = found.segments[number + 1].opening
+            told.append(opening.previous if opening is not None else None)
+        if found.slot is not None and found.slot.summary.id == segment.id:
+            told.append(found.slot.summary)
+        known = [summary for summary in told if summary is not None and summary.id == segment.id]
+        segment.summary = max(known, key=lambda summary: summary.entries, default=None)
+    for number, segment in enumerate(found.segments[:-1]):
+        following = found.segments[number + 1].summary
+        if segment.summary is None and following is not None:
+            before = found.segments[number - 1].summary if number else None
+            begin = before.last if before is not None else None
+            segment.summary = Summary(segment.id, begin, following.before, UNKNOWN)
+
+
+def _tell_meta(found: Found) -> None:
+    metas = [segment.meta for segment in found.segments if segment.meta is not None]
+    if found.slot is not None:
+        metas.append(found.slot.meta)
+    best = max(metas, key=lambda meta: meta.commit, default=None)
+    nodes = {meta.node for meta in metas}
+    if len(nodes) > 1:
+        raise LogError(
+            f"the log in {found.directory} has files of the nodes {', '.join(map(str, sorted(nodes)))}: "
+            "put back those of one node, or give the node an empty log directory"
         )
+    found.meta = best
 
-    def close(self) -> None:
-        """Give it back."""
-        with self._guard:
-            self._close()
 
-    def stop_writing(self) -> None:
-        """The writer is gone; readers in this process go on."""
-        with self._guard:
-            self.writing = False
-
-    def _close(self) -> None:
-        if self._env is not None:
-            self._env.close()
-            self._env = self._opened = None
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[Any]:
-        """A view of the log as it is now: a transaction, for a short while."""
-        with self._guard:
-            if self._env is None:
-                raise Unreachable(f"the log in {self.path} was closed: open it again")
-            try:
-                transaction = self._env.begin(buffers=True)
-            except lmdb.MapResizedError:
-                self._env.set_mapsize(0)
-                transaction = self._env.begin(buffers=True)
-        try:
-            yield transaction
-        finally:
-            transaction.abort()
-
-    def change(self) -> Any:
-        """A transaction of the writer."""
-        assert self.writing, "the log is not open for writing"
-        return self._env.begin(write=True)
-
-    def sync(self) -> None:
-        """Make everything durable."""
-        with self._guard:
-            if self._env is not None:
-                self._env.sync(True)
-
-    def forget_dead_readers(self) -> None:
-        """Readers that were killed keep what was deleted from being used again, until this is called."""
-        self._env.reader_check()
-
-    def meta(self, transaction: Any) -> Meta | None:
-        """What the log tells of itself; None in one that was just made."""
-        data = transaction.get(_META, db=self._about)
-        if data is None:
-            return None
-        try:
-            found = _decode_meta(bytes(data))
-        except UNREADABLE as error:
-            raise LogError(
-                f"{self.path} holds no log that can be read ({error}): name another one"
-            ) from error
-        if found.format != FORMAT:
-            raise LogError(
-                f"the log in {self.path} has format {found.format}, and this version of ordercast reads "
-                f"{FORMAT}: use the version that wrote it"
-            )
+def follow(found: Found) -> Found:
+    """The same log now: what was committed since `found` is read on, where that is enough."""
+    slot, wrong = read_head(found.directory)
+    before = found.slot
+    if slot is None or wrong or before is None or not found.segments:
+        return survey(found.directory, found)
+    if slot.meta.commit == before.meta.commit and slot.length == before.length:
         return found
-
-    def notes(self, transaction: Any) -> dict[bytes, bytes]:
-        """What is remembered beside the entries."""
-        found = {}
-        with transaction.cursor(db=self._about) as cursor:
-            if cursor.set_range(_NOTE):
-                for key, value in cursor:
-                    if not bytes(key).startswith(_NOTE):
-                        break
-                    found[bytes(key).removeprefix(_NOTE)] = bytes(value)
-        return found
-
-    def put_notes(self, transaction: Any, notes: Mapping[bytes, bytes | None]) -> None:
-        """Remember these; None: no longer."""
-        for name, value in notes.items():
-            if value is None:
-                transaction.delete(_NOTE + name, db=self._about)
-            else:
-                transaction.put(_NOTE + name, value, db=self._about)
-
-    def put_meta(self, transaction: Any, meta: Meta) -> None:
-        """With every commit."""
-        transaction.put(_META, encode(meta), db=self._about)
-
-
-_shared: dict[tuple[int, Path], Disk] = {}
-_sharing = threading.Lock()
-
-
-def share(path: Path) -> Disk:
-    """This process's environment for a directory; `release` it."""
-    name = (os.getpid(), path.resolve())
-    with _sharing:
-        disk = _shared.get(name)
-        if disk is None:
-            disk = _shared[name] = Disk(name[1])
-        disk.users += 1
-        return disk
-
-
-def release(disk: Disk) -> None:
-    """Not needed any more here."""
-    with _sharing:
-        disk.users -= 1
-        if not disk.users:
-            _shared.pop((os.getpid(), disk.path), None)
-            disk.close()
+    tail = found.segments[-1]
+    if slot.summary.id != tail.id or slot.length < tail.end or tail.damage is not None or tail.path is None:
+        return survey(found.directory, found)
+    further = tail.copy()
+    try:
+        with growing_path(found.directory, tail.id).open("rb", buffering=0) as file:
+            segments.scan(file.fileno(), further, slot.length)
+    except FileNotFoundError:
+        return survey(found.directory, found)
+    if further.damage is not None or further.end != slot.length:
+        return survey(found.directory, found)
+    made = Found(found.directory)
+    made.slot = slot
+    made.segments = [one for one in found.segments[:-1] if one.id >= slot.meta.oldest] + [further]
+    made.meta = slot.meta
+    made.problems = found.problems
+    return made

@@ -165,6 +165,11 @@ class Service:
         """How many clients there are."""
         return 0 if self._listener is None else len(self._listener)
 
+    @property
+    def damage_met(self) -> int:
+        """How often something that clients asked for was damaged."""
+        return 0 if self._view is None else self._view.damage_met
+
     async def start(self, host: str, port: int) -> None:
         """Listen."""
         try:

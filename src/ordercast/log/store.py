@@ -10,28 +10,28 @@ written a few times at most.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import lmdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, NodeId
 from ordercast.errors import LogError, StorageProblem
-from ordercast.log import disk as files
-from ordercast.log.blocks import MOST_ROWS, Messages, Run, binary, change, head_of
-from ordercast.log.disk import ConfigurationNote, Disk, Meta, decode_note, encode
+from ordercast.log.blocks import MOST_ROWS, Messages, Run, binary
+from ordercast.log.blocks import change as change_block
+from ordercast.log.change import Change
+from ordercast.log.disk import OLD_FILE, Missing, survey
+from ordercast.log.files import Fetch, Files
 from ordercast.log.position import Position
+from ordercast.log.refused import Told, take
+from ordercast.log.segment import Meta
 
 FULL_BYTES = 1024 * 1024
 """A block has not many more bytes than this."""
@@ -39,8 +39,8 @@ GROWN_BYTES = FULL_BYTES // 2
 """A block that has so many is large enough, and merged no more."""
 FAN = 8
 """So many blocks of about one size become one."""
-SLACK = 1024 * 1024 * 1024
-"""Address space beyond twice the bytes that are kept: lmdb needs room for what it replaces."""
+LEAST_SEGMENT, MOST_SEGMENT = 64 * 1024, 16 * 1024 * 1024
+"""Bytes of a segment, which is an eighth of what is kept, within these bounds."""
 _END = 2**31 - 1
 
 
@@ -63,9 +63,8 @@ class Installed(NamedTuple):
 
 
 class _Tail(NamedTuple):
-    """A block that may still be merged with the next."""
+    """A block at the end that may still be merged with the next."""
 
-    first: bytes
     rows: int
     size: int
     level: int = 0
@@ -84,81 +83,90 @@ class Store:
         most_bytes: int,
         most_age_s: float | None = None,
         sync: bool = True,
+        commits: int = 0,
     ) -> None:
         """Take the directory, made if need be, for this process.
 
         `tag_of`: what stands in front of a payload and names its group, from the third byte on.
+        `commits`: how many commits the log is known to have had; with fewer it is an old copy.
         """
         self.path = path
         self.node = node
+        self.problems: list[str] = []
+        """What was wrong with the files of the log when it was opened, in words."""
         self._tag_of = tag_of
         self._most_bytes = most_bytes
         self._most_age_us = None if most_age_s is None else int(most_age_s * 1_000_000)
         self._tails: list[_Tail] = []
         self._one_at_a_time = threading.Lock()
-        self._lock = self._take()
-        self._disk: Disk | None = None
+        self._lock = take(path)
+        self._files: Files | None = None
         try:
-            self._disk = files.share(path)
-            self._open(self._disk, 2 * most_bytes + SLACK, sync)
+            self._open(sync, commits)
         except BaseException:
             self.close()
             raise
 
-    def _take(self) -> int:
-        with _Or(self.path):
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self.path / "writer", os.O_RDWR | os.O_CREAT, 0o600)
+    def _open(self, sync: bool, commits: int) -> None:
+        with Told(self.path):
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.read(lock, 32).decode("ascii", "replace").strip()
-                os.close(lock)
-                raise StorageProblem(
-                    f"the log {self.path} is written by process {holder or 'of another node'}: give each "
-                    "node a log directory of its own"
-                ) from None
-            os.ftruncate(lock, 0)
-            os.write(lock, b"%d\n" % os.getpid())
-        return lock
-
-    def _open(self, disk: Disk, map_size: int, sync: bool) -> None:
-        with _Or(self.path):
-            disk.open_to_write(map_size, sync)
-            try:
-                with disk.reading() as view:
-                    found = disk.meta(view)
-                    last = self._last_note(disk, view)
-                    with view.cursor(db=disk.blocks) as cursor:
-                        self._oldest = Position.unpacked(bytes(cursor.key())) if cursor.first() else None
+                found = survey(self.path, mine=True)
             except LogError as error:
                 raise StorageProblem(str(error)) from error
-        if found is not None and found.node != self.node:
-            raise StorageProblem(
-                f"{self.path} is the log of node {found.node}, and this is node {self.node}: give each node "
-                "a log directory of its own, and a data directory, so that it keeps its identifier"
+            if found.meta is not None and found.meta.node != self.node:
+                raise StorageProblem(
+                    f"{self.path} is the log of node {found.meta.node}, and this is node {self.node}: give "
+                    "each node a log directory of its own, and a data directory, so that it keeps its "
+                    "identifier"
+                )
+            if found.meta is None and (self.path / OLD_FILE).exists():
+                raise StorageProblem(
+                    f"{self.path} holds a log of an earlier version of ordercast, which this one does not "
+                    "read: give the node an empty log directory; the other nodes have the entries, or read "
+                    "them first with the version that wrote them"
+                )
+            self.problems += found.problems
+            segment_bytes = max(LEAST_SEGMENT, min(MOST_SEGMENT, self._most_bytes // 8))
+            self._files = Files(self.path, found, self.node, segment_bytes, sync)
+        self._missing = found.missing()
+        self._oldest = self._files.oldest
+        stale = self._files.meta.commit < commits
+        if stale:
+            self.problems.append(
+                f"the log in {self.path} is an old copy, or a part of it is lost: it had {commits:,} "
+                f"commits, and {self._files.meta.commit:,} are there"
             )
-        self.meta = found or Meta(files.FORMAT, self.node)
-        self._resumes = last is None or self.meta.alone
+            self._files.meta.commit = commits
+        damaged = bool(self.problems or self._missing)
+        self._resumes = not stale and (self.head is None or (self.meta.alone and not damaged))
         """Nothing can have passed the node by since the last entry."""
         self._with_others = False
         self._configuration: ConfigurationId | None = None
-        if found is None:
-            self.append(())  # whose log it is
-
-    def _last_note(self, disk: Disk, view: Any) -> ConfigurationNote | None:
-        with view.cursor(db=disk.configurations) as cursor:
-            return decode_note(bytes(cursor.value())) if cursor.last() else None
+        if found.meta is None or damaged:
+            # Whose log it is; and the head is whole again.
+            with self._one_at_a_time, self._transaction() as change:
+                change.meta.alone = change.meta.alone and not damaged
+        self.commits = self.meta.commit
+        """How many commits there were."""
 
     def close(self) -> None:
         """Let go of the directory."""
-        disk, self._disk = self._disk, None
-        if disk is not None:
-            disk.stop_writing()
-            files.release(disk)
+        files, self._files = self._files, None
+        if files is not None:
+            files.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    @property
+    def meta(self) -> Meta:
+        """What the log tells of itself."""
+        return self._open_files.meta
+
+    @property
+    def _open_files(self) -> Files:
+        assert self._files is not None, "the log is closed"
+        return self._files
 
     @property
     def oldest(self) -> Position | None:
@@ -170,11 +178,14 @@ class Store:
         """Whether entries go when they are old, even if nothing comes."""
         return self._most_age_us is not None
 
+    @property
+    def missing(self) -> list[Missing]:
+        """Entries that were here and are not any more, as far as is known: see `Store.check`."""
+        return list(self._missing)
+
     def notes(self) -> dict[bytes, bytes]:
         """What is remembered beside the entries."""
-        assert self._disk is not None, "the log is closed"
-        with self._disk.reading() as view:
-            return self._disk.notes(view)
+        return dict(self._open_files.notes)
 
     @property
     def head(self) -> Position | None:
@@ -185,9 +196,9 @@ class Store:
 
     def append(self, entries: Sequence[Delivered | Installed]) -> None:
         """These, in order, as a whole or not at all; then what retention says."""
-        with self._one_at_a_time, self._transaction() as (disk, change):
-            self._append(disk, change, entries)
-            self._trim(disk, change)
+        with self._one_at_a_time, self._transaction() as change:
+            self._append(change, entries)
+            self._trim(change)
 
     def join_others(self, joined: bool) -> None:
         """The node is in a configuration with others now, though that is not final yet; or it is alone again.
@@ -200,105 +211,96 @@ class Store:
         with self._one_at_a_time:
             self._with_others = joined
             if joined and self.meta.alone:
-                with self._transaction():
-                    self.meta.alone = False
+                with self._transaction() as change:
+                    change.meta.alone = False
 
     @contextmanager
-    def _transaction(self) -> Iterator[tuple[Disk, Any]]:
+    def _transaction(self) -> Iterator[Change]:
         """Everything inside is there afterwards, or nothing is."""
-        disk = self._disk
-        assert disk is not None, "the log is closed"
-        meta, tails, configuration = self.meta, list(self._tails), self._configuration
-        self.meta = copy(meta)
+        files = self._open_files
+        tails, configuration, resumes = list(self._tails), self._configuration, self._resumes
         try:
-            with _Or(self.path), disk.change() as change:
-                yield disk, change
-                disk.put_meta(change, self.meta)
+            with Told(self.path):
+                change = self._begin(files)
+                yield change
+                files.commit(change)
+                self._oldest = files.oldest
+                self.commits = change.meta.commit
         except BaseException:
-            self.meta, self._tails, self._configuration = meta, tails, configuration
+            self._tails, self._configuration, self._resumes = tails, configuration, resumes
             raise
 
-    def _append(self, disk: Disk, transaction: Any, entries: Sequence[Delivered | Installed]) -> None:
+    def _begin(self, files: Files) -> Change:
+        segment = files.tail.id
+        change, problems = files.begin()
+        if files.tail.id != segment:
+            self._tails.clear()
+        if problems:
+            self.problems += problems
+            self._missing = files.missing()
+        return change
+
+    def _append(self, change: Change, entries: Sequence[Delivered | Installed]) -> None:
         waiting: list[Delivered] = []
         for entry in entries:
             if isinstance(entry, Delivered):
                 waiting.append(entry)
                 if entry.notes is not None:
-                    disk.put_notes(transaction, entry.notes)
+                    change.notes.update(entry.notes)
             else:
-                self._put_messages(disk, transaction, waiting)
+                self._put_messages(change, waiting)
                 waiting = []
-                self._put_change(disk, transaction, entry)
-        self._put_messages(disk, transaction, waiting)
+                self._put_change(change, entry)
+        self._put_messages(change, waiting)
 
-    def _put_change(self, disk: Disk, transaction: Any, entry: Installed) -> None:
+    def _put_change(self, change: Change, entry: Installed) -> None:
         time_us, configuration, first = entry
         place = Position.beginning(configuration.id)
-        head = self.head
+        head = change.meta.head
         if head is not None and place <= head:
             raise StorageProblem(
                 f"the log in {self.path} goes up to {head}, and the node was let into the configuration "
                 f"{configuration.id}, which is not later: the log is of another group, or the node's data "
                 "directory was lost or is an old copy. Give the node an empty log directory."
             )
-        gap = first and not self._resumes
-        note = ConfigurationNote(str(configuration.kind.value), configuration.members, time_us, first, gap)
-        transaction.put(place.packed, encode(note), db=disk.configurations)
-        self._put(disk, transaction, place, place, change(configuration, time_us), 1)
+        change.put(change_block(configuration, time_us), gap=first and not self._resumes)
         self._tails.clear()
         self._resumes = False
-        self.meta.alone = configuration.members == (self.node,) and not self._with_others
+        change.meta.alone = configuration.members == (self.node,) and not self._with_others
         self._configuration = configuration.id
 
-    def _put_messages(self, disk: Disk, transaction: Any, delivered: Sequence[Delivered]) -> None:
+    def _put_messages(self, change: Change, delivered: Sequence[Delivered]) -> None:
         """Messages of one configuration, in blocks of a bounded size."""
         some: list[Delivered] = []
         rows = size = 0
         for entry in delivered:
             count, length = len(entry.batch.payloads), sum(map(len, entry.batch.payloads))
             if some and (rows + count > MOST_ROWS or size + length > FULL_BYTES):
-                self._put_block(disk, transaction, some)
+                self._put_block(change, some)
                 some, rows, size = [], 0, 0
             some.append(entry)
             rows += count
             size += length
         if some:
-            self._put_block(disk, transaction, some)
+            self._put_block(change, some)
 
-    def _put_block(self, disk: Disk, transaction: Any, some: list[Delivered]) -> None:
+    def _put_block(self, change: Change, some: list[Delivered]) -> None:
         assert self._configuration is not None, "messages are delivered in a configuration"
         runs, payloads = untagged(some, self._tag_of)
         if not runs:
             return
         messages = Messages.of(self._configuration, runs, payloads)
-        self._put_and_merge(disk, transaction, messages)
-
-    def _put_and_merge(self, disk: Disk, transaction: Any, messages: Messages) -> None:
         block = messages.encoded()
-        first, last = messages.position(0), messages.position(len(messages) - 1)
-        self._put(disk, transaction, first, last, block, len(messages))
-        self._tails.append(_Tail(first.packed, len(messages), len(block)))
+        change.put(block)
+        self._tails.append(_Tail(len(messages), len(block)))
         while count := _to_merge(self._tails):
-            some = self._tails[-count:]
+            joined = change.merge(count)
+            if joined is None:
+                self._tails.clear()  # what is to be merged is damaged, and stays as it is
+                return
+            level = self._tails[-count].level + 1
             del self._tails[-count:]
-            parts = [Messages.decoded(bytes(transaction.get(tail.first, db=disk.blocks))) for tail in some]
-            joined = Messages.joined(parts)
-            for tail in some:
-                transaction.delete(tail.first, db=disk.blocks)
-            block = joined.encoded()
-            transaction.put(some[0].first, block, db=disk.blocks, append=True)
-            self.meta.bytes += len(block) - sum(tail.size for tail in some)
-            self._tails.append(_Tail(some[0].first, len(joined), len(block), some[0].level + 1))
-
-    def _put(
-        self, disk: Disk, transaction: Any, first: Position, last: Position, block: bytes, rows: int
-    ) -> None:
-        head = self.head
-        assert head is None or first > head, f"{first} does not follow {head}"
-        transaction.put(first.packed, block, db=disk.blocks, append=True)
-        self.meta.head = last
-        self.meta.entries += rows
-        self.meta.bytes += len(block)
+            self._tails.append(_Tail(*joined, level))
 
     # --- retention ------------------------------------------------------------------------------
 
@@ -306,36 +308,46 @@ class Store:
         """Let go of what is too old, where nothing is appended."""
         self.append(())
 
-    def _trim(self, disk: Disk, transaction: Any) -> None:
+    def _trim(self, change: Change) -> None:
         """Whole blocks, the oldest first."""
         before_us = None if self._most_age_us is None else time.time_ns() // 1000 - self._most_age_us
-        with transaction.cursor(db=disk.blocks) as cursor:
-            trimmed = False
-            while cursor.first():
-                block = cursor.value()
-                head = head_of(block)
-                old = before_us is not None and head.time_us < before_us
-                if self.meta.bytes <= self._most_bytes and not old:
-                    break
-                trimmed = True
-                self.meta.trimmed = head.last
-                self.meta.entries -= head.rows
-                self.meta.bytes -= len(block)
-                key = cursor.key()
-                self._tails = [tail for tail in self._tails if tail.first != key]
-                cursor.delete()
-            self._oldest = Position.unpacked(bytes(cursor.key())) if cursor.first() else None
-        if trimmed:
-            self._forget_configurations(disk, transaction)
-            disk.forget_dead_readers()
+        for block in change.kept():
+            old = before_us is not None and block.head.time_us < before_us
+            if change.meta.bytes <= self._most_bytes and not old:
+                break
+            change.trim(block)
+        del self._tails[: max(0, len(self._tails) - change.blocks_kept)]
 
-    def _forget_configurations(self, disk: Disk, transaction: Any) -> None:
-        """Those of which nothing is left; the last one stays, as it says where the log goes on."""
-        assert self.meta.trimmed is not None
-        kept = Position.beginning(self.meta.trimmed.configuration).packed
-        with transaction.cursor(db=disk.configurations) as cursor:
-            while cursor.first() and cursor.key() < kept:
-                cursor.delete()
+    # --- repairing ------------------------------------------------------------------------------
+
+    def check(self, segment: int) -> list[Missing]:
+        """Read all blocks of a segment: entries of it that are damaged, or not there."""
+        with Told(self.path):
+            return self._open_files.check(segment)
+
+    def is_spoilt(self, segment: int) -> bool:
+        """Whether the file of a segment is damaged somewhere, even if all its blocks can be read."""
+        return self._open_files.is_spoilt(segment)
+
+    @property
+    def finished(self) -> list[int]:
+        """The segments that can be checked and repaired: those that are written no more."""
+        return self._open_files.finished
+
+    def repair(self, segment: int, fetch: Fetch) -> str | None:
+        """Put a segment together again from what is left of it and what `fetch` gives.
+
+        `fetch` is asked for the blocks of the entries that are missing, after one position up to another.
+        Returns None, or a sentence on why what it gave does not fit; nothing is changed then.
+        """
+        with Told(self.path):
+            made = self._open_files.mended(segment, fetch)
+            if isinstance(made, str):
+                return made
+            with self._one_at_a_time:
+                self._open_files.replace(segment, made)
+        self._missing = self._open_files.missing()
+        return None
 
 
 def _to_merge(tails: list[_Tail]) -> int:
@@ -409,41 +421,3 @@ def _one_by_one(
             bodies, current, begins = [], tag, place
         if tag is not None:
             bodies.append(payload[len(tag) :])
-
-
-class _Or:
-    """What the disk refuses, in words that stop the node."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, lmdb.MapFullError):
-            raise StorageProblem(
-                f"the log {self._path} is full: readers that are slow, or were stopped, keep what was "
-                "deleted from being used again. End them, or raise log_bytes, and start the node again."
-            ) from error
-        if isinstance(error, OSError | lmdb.Error):
-            why = getattr(error, "strerror", None) or str(error)
-            if "Input/output" in why and _full(self._path):  # what lmdb says of a write that was cut short
-                why = os.strerror(errno.ENOSPC)
-            raise StorageProblem(
-                f"the log {self._path} cannot be written: {why}. The node stops, because its log would have "
-                f"a hole. {_advice(why)}"
-            ) from error
-
-
-def _full(path: Path) -> bool:
-    disk = os.statvfs(path)
-    return disk.f_bavail * disk.f_frsize < FULL_BYTES
-
-
-def _advice(why: str) -> str:
-    if any(os.strerror(number) in why for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)):
-        return "Make room, or keep less with log_bytes or log_age, and start it again."
-    if any(os.strerror(number) in why for number in (errno.EROFS, errno.EACCES, errno.EPERM)):
-        return "Make the directory writable for the user that runs the node, or give it another one."
-    return "Check the disk, make room, or keep less with log_bytes; or give the log another place."

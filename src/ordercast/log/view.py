@@ -1,24 +1,28 @@
 """Reading a log that is on this machine: what it holds, ranges of it, and why it does not hold something.
 
-Nothing is locked for longer than one block takes: the log grows, is merged and trimmed while it is read. So
-each step finds its place anew, by position.
+Nothing is locked: the log grows, is merged, trimmed and mended while it is read. Each step looks at the head
+first, and finds its place anew, by position. Every block is checked against its checksum when it is read;
+one that does not fit is looked for once more, since its file may have been replaced meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
-import lmdb
 import pyarrow as pa
 
 from ordercast.core.identity import ConfigurationId
-from ordercast.errors import LogError, NotThere, NotYet, SplitAway, Trimmed, Unreachable
-from ordercast.log import disk as files
-from ordercast.log.blocks import MESSAGE, Head, Messages, batch_of, head_of
-from ordercast.log.disk import ConfigurationNote, Disk, Meta, decode_note
+from ordercast.errors import Damaged, LogError, NotThere, NotYet, SplitAway, Trimmed, Unreachable
+from ordercast.log.blocks import MESSAGE, Messages, batch_of
+from ordercast.log.disk import OLD_FILE, Found, Missing, follow, survey
 from ordercast.log.position import Position
+from ordercast.log.segment import FORMAT, BadBlock, Block, Meta, read_block
+
+T = TypeVar("T")
 
 
 class Bounds(NamedTuple):
@@ -33,7 +37,8 @@ class Bounds(NamedTuple):
     entries: int = 0
     bytes: int = 0
     since: Position | None = None
-    """From here to the head nothing is missing: the oldest, or where the node last came back to its group."""
+    """From here to the head nothing is missing: the oldest, or where the node last came back to its group, or
+    the end of what is known to be damaged."""
 
 
 class Piece(NamedTuple):
@@ -46,135 +51,264 @@ class Piece(NamedTuple):
     """The last of the rows."""
 
 
+class Snapshot:
+    """A log as it was at one moment: where its blocks are."""
+
+    def __init__(self, found: Found) -> None:
+        self.found = found
+        self.meta = found.meta or Meta(FORMAT, 0)
+        every = [block for segment in found.segments for block in segment.blocks]
+        trimmed = self.meta.trimmed
+        cut = 0 if trimmed is None else bisect_right(every, trimmed, key=_last)
+        self.blocks = every[cut:]
+        """Those that are kept, in order."""
+        self.changes = [block for block in every if block.head.kind != MESSAGE]
+        """All changes of the configuration that are known, those that were trimmed as well."""
+        opening = found.segments[0].opening if found.segments else None
+        if opening is not None and opening.configuration is not None:
+            self.changes.insert(0, opening.configuration)
+        self.finished = {segment.id for segment in found.segments if segment.finished}
+        self.missing = found.missing()
+
+    @property
+    def oldest(self) -> Position | None:
+        """The first entry that is kept."""
+        return self.blocks[0].first if self.blocks else None
+
+    def place(self, position: Position | None) -> int:
+        """Which block a position is in, or would be in."""
+        if position is None:
+            return 0
+        return max(0, bisect_right(self.blocks, position, key=_first) - 1)
+
+    def hole_after(self, position: Position | None, end: Position | None = None) -> Missing | None:
+        """The first damage that a range from behind `position` up to `end` meets."""
+        for hole in self.missing:
+            if (position is None or hole.last > position) and (end is None or _begins_before(hole, end)):
+                return hole
+        return None
+
+
+def _first(block: Block) -> Position:
+    return block.first
+
+
+def _last(block: Block) -> Position:
+    return block.last
+
+
+def _begins_before(hole: Missing, end: Position) -> bool:
+    return hole.after is None or hole.after < end
+
+
 class View:
     """A log in a directory, read-only, while a node may be writing it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._disk: Disk | None = files.share(path)
-        try:
-            self._open(self._disk)
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self, disk: Disk) -> None:
-        if not (self.path / files.FILE).is_file():
-            raise Unreachable(
-                f"there is no ordered log in {self.path}: name the directory that a node has for log, or the "
-                "address of its log service"
-            )
-        try:
-            disk.open_to_read()
-        except lmdb.NotFoundError as error:
-            raise Unreachable(
-                f"the log in {self.path} has nothing in it yet: wait for its node to write it"
-            ) from error
-        except (lmdb.Error, OSError) as error:
-            raise Unreachable(
-                f"the log in {self.path} cannot be opened ({error}): ask as the user whose node writes it, "
-                "or ask the node over TCP"
-            ) from error
+        self._guard = threading.Lock()
+        self._snapshot: Snapshot | None = None
+        self._closed = False
+        self.damage_met = 0
+        """How often something that was asked for was damaged."""
+        with self._guard:
+            self._look(anew=True)
 
     def close(self) -> None:
-        """Give it back."""
-        disk, self._disk = self._disk, None
-        if disk is not None:
-            files.release(disk)
+        """Read no more."""
+        self._closed = True
 
-    @property
-    def disk(self) -> Disk:
-        """The environment."""
-        if self._disk is None:
+    # --- looking at the files -------------------------------------------------------------------
+
+    def _look(self, anew: bool = False) -> Snapshot:
+        """The log as it is now."""
+        before = self._snapshot
+        try:
+            found = survey(self.path) if anew or before is None else follow(before.found)
+        except FileNotFoundError:
+            raise self._no_log() from None
+        except NotADirectoryError:
+            raise self._no_log() from None
+        except OSError as error:
+            raise Unreachable(
+                f"the log in {self.path} cannot be opened ({error.strerror or error}): ask as the user whose "
+                "node writes it, or ask the node over TCP"
+            ) from error
+        if found.meta is None and not found.segments:
+            raise self._damaged_whole(found) if found.problems else self._no_log()
+        if before is None or found is not before.found:
+            self._snapshot = before = Snapshot(found)
+        return before
+
+    def _no_log(self) -> LogError:
+        if (self.path / OLD_FILE).is_file():
+            return Unreachable(
+                f"{self.path} holds a log of an earlier version of ordercast: read it with the version that "
+                "wrote it"
+            )
+        return Unreachable(
+            f"there is no ordered log in {self.path}: name the directory that a node has for log, or the "
+            "address of its log service"
+        )
+
+    def _damaged_whole(self, found: Found) -> Damaged:
+        return Damaged(
+            f"nothing of the log in {self.path} can be read ({'; '.join(found.problems)}): read it from "
+            "another replica; the node begins a new log there when it is started"
+        )
+
+    def _asked(self, question: Callable[[Snapshot], T]) -> T:
+        """The answer by the log as it is now; where it seems damaged, by all files looked at anew."""
+        if self._closed:
             raise Unreachable(f"this view of the log in {self.path} was closed: open it again")
-        return self._disk
+        with self._guard:
+            snapshot = self._look()
+        try:
+            return question(snapshot)
+        except Damaged:
+            with self._guard:
+                self.damage_met += 1
+                snapshot = self._look(anew=True)
+            return question(snapshot)
+
+    def _data(self, snapshot: Snapshot, block: Block) -> bytes:
+        """What a block holds, as it was written."""
+        try:
+            return read_block(self.path, block.segment in snapshot.finished, block)
+        except BadBlock as error:
+            why = str(error)
+        except FileNotFoundError:
+            trimmed = self._trimmed_since(block)
+            if trimmed is not None:
+                raise trimmed from None
+            why = "its file is missing"
+        except OSError as error:
+            why = error.strerror or str(error)
+        raise self._damaged(snapshot.meta, Missing(block.before, block.last), why)
+
+    def _trimmed_since(self, block: Block) -> Trimmed | None:
+        with self._guard:
+            meta = self._look(anew=True).meta
+        if meta.trimmed is not None and block.last <= meta.trimmed:
+            return self._trimmed(meta, block.first)
+        return None
 
     # --- what is there --------------------------------------------------------------------------
 
     def bounds(self) -> Bounds:
         """What it holds now."""
-        disk = self.disk
-        with disk.reading() as view:
-            meta = self._meta(view)
-            with view.cursor(db=disk.blocks) as cursor:
-                oldest = Position.unpacked(bytes(cursor.key())) if cursor.first() else None
-            return Bounds(oldest, meta.head, meta.node, meta.entries, meta.bytes, self._since(view, oldest))
+        return self._asked(self._bounds)
 
-    def _since(self, view: Any, oldest: Position | None) -> Position | None:
-        with view.cursor(db=self.disk.configurations) as cursor:
-            for key, value in cursor.iterprev():
-                if decode_note(bytes(value)).gap:
-                    begin = Position.unpacked(bytes(key))
-                    return begin if oldest is None or begin > oldest else oldest
-        return oldest
+    def _bounds(self, snapshot: Snapshot) -> Bounds:
+        meta, oldest = snapshot.meta, snapshot.oldest
+        since = oldest
+        gap = next((change.first for change in reversed(snapshot.changes) if change.gap), None)
+        for begin in (gap, snapshot.missing[-1].last if snapshot.missing else None):
+            if begin is not None and (since is None or begin > since):
+                since = begin
+        return Bounds(oldest, meta.head, meta.node, meta.entries, meta.bytes, since)
 
-    def _meta(self, view: Any) -> Meta:
-        return self.disk.meta(view) or Meta(files.FORMAT, 0)
+    def problems(self) -> tuple[list[str], list[Missing]]:
+        """What is wrong with files, and entries that are not there because of it, without reading blocks."""
+        with self._guard:
+            snapshot = self._look(anew=True)
+        return list(snapshot.found.problems), list(snapshot.missing)
+
+    def check(self) -> list[Missing]:
+        """Read everything: entries that are damaged, or not there though they were."""
+        with self._guard:
+            snapshot = self._look(anew=True)
+        bad = list(snapshot.missing)
+        for block in snapshot.blocks:
+            try:
+                self._data(snapshot, block)
+            except Damaged:
+                bad.append(Missing(block.before, block.last))
+            except Trimmed:
+                continue
+        return joined(bad)
 
     # --- ranges ---------------------------------------------------------------------------------
 
     def after(self, start: Position | None, rows: int) -> Position | None:
         """Where a range of about so many entries after `start` ends; None if there is nothing new.
 
-        It ends at the head, and before anything that the node may have missed.
+        It ends at the head, and before anything that the node may have missed, or that is damaged.
         """
-        disk = self.disk
-        with disk.reading() as view:
-            meta = self._meta(view)
-            if start is not None:
-                self._check_held(view, meta, start)
-            end, found = start, 0
-            for head in self._heads_after(view, start):
-                if head.kind != MESSAGE and self._gap_at(view, head.first):
-                    if end == start and start is not None:
-                        raise self._gap(view, meta, start, head.first)
-                    if end is not None:
-                        break
-                more = head.rows
-                if start is not None and head.first <= start:
-                    more -= self._rows_up_to(view, head, start)
-                if found and found + more > rows and 2 * found >= rows:
-                    break
-                if found + more > rows:
-                    return self._within(view, head, head.rows - more + max(1, rows - found))
-                found += more
-                end = head.last
-        return end if end != start else None
+        return self._asked(lambda snapshot: self._after(snapshot, start, rows))
+
+    def _after(self, snapshot: Snapshot, start: Position | None, rows: int) -> Position | None:
+        if start is not None:
+            self._check_held(snapshot, start)
+        hole = snapshot.hole_after(start)
+        end, found = start, 0
+        for block in snapshot.blocks[snapshot.place(start) :]:
+            head = block.head
+            if start is not None and head.last <= start:
+                continue
+            if hole is not None and head.first > hole.last:
+                break
+            if block.gap and end is not None:
+                if end == start and start is not None:
+                    raise self._gap(snapshot.meta, start, head.first)
+                break
+            more = head.rows
+            if start is not None and head.first <= start:
+                more -= self._rows_up_to(snapshot, block, start)
+            if found and found + more > rows and 2 * found >= rows:
+                return end
+            if found + more > rows:
+                data = self._data(snapshot, block)
+                return Messages.decoded(data).position(head.rows - more + max(1, rows - found) - 1)
+            found += more
+            end = head.last
+        if end != start:
+            return end
+        if hole is not None:
+            raise self._damaged(snapshot.meta, hole)
+        if snapshot.found.slot is None:
+            raise Damaged(
+                f"the head of the log in {self.path} is damaged or missing, so that nobody can tell whether "
+                f"anything follows {end or 'nothing'}: read on from another replica; the head is written "
+                "anew when the node is started, or goes on"
+            )
+        return None
 
     def before(self, end: Position, rows: int) -> Position | None:
         """The entry behind which the last `rows` entries up to `end` begin; None: with the oldest."""
-        disk = self.disk
-        with disk.reading() as view:
-            self._check_held(view, self._meta(view), end)
-            with view.cursor(db=disk.blocks) as cursor:
-                there = self._seek(cursor, end)
-                while there:
-                    head = head_of(cursor.value())
-                    held = self._rows_up_to(view, head, end) if head.last > end else head.rows
-                    if held > rows:
-                        return self._within(view, head, held - rows) if head.kind == MESSAGE else head.first
-                    if held == rows and cursor.prev():
-                        return head_of(cursor.value()).last
-                    rows -= held
-                    there = cursor.prev()
-        return None
+        return self._asked(lambda snapshot: self._before(snapshot, end, rows))
 
-    def _within(self, view: Any, head: Head, rows: int) -> Position:
-        """The last of so many messages of a block."""
-        block = Messages.decoded(bytes(view.get(head.first.packed, db=self.disk.blocks)))
-        return block.position(rows - 1)
+    def _before(self, snapshot: Snapshot, end: Position, rows: int) -> Position | None:
+        self._check_held(snapshot, end)
+        blocks = snapshot.blocks
+        at = snapshot.place(end)
+        while blocks and at >= 0:
+            block = blocks[at]
+            head = block.head
+            held = self._rows_up_to(snapshot, block, end) if head.last > end else head.rows
+            if held > rows:
+                data = self._data(snapshot, block)
+                return Messages.decoded(data).position(held - rows - 1)
+            if held == rows and at:
+                return blocks[at - 1].last
+            rows -= held
+            at -= 1
+        return None
 
     def pieces(self, start: Position | None, end: Position, group: str | None = None) -> Iterator[Piece]:
         """The entries after `start` up to and with `end`, as they are stored; what is wrong is said now."""
-        disk = self.disk
-        with disk.reading() as view:
-            meta = self._meta(view)
-            if start is not None:
-                self._check_held(view, meta, start)
-            self._check_held(view, meta, end)
-            if start is None or end > start:
-                self._check_gaps(view, meta, start, end)
+        self._asked(lambda snapshot: self._check_range(snapshot, start, end))
         return self._pieces(start, end, group)
+
+    def _check_range(self, snapshot: Snapshot, start: Position | None, end: Position) -> None:
+        if start is not None:
+            self._check_held(snapshot, start)
+        self._check_held(snapshot, end)
+        if start is None or end > start:
+            self._check_gaps(snapshot, start, end)
+            hole = snapshot.hole_after(start, end)
+            if hole is not None:
+                raise self._damaged(snapshot.meta, hole)
 
     def _pieces(self, start: Position | None, end: Position, group: str | None) -> Iterator[Piece]:
         at = start
@@ -188,22 +322,31 @@ class View:
 
     def _next_piece(self, at: Position | None, end: Position, group: str | None) -> Piece | None:
         """What comes next; blocks without a message of the group are skipped."""
-        disk = self.disk
-        with disk.reading() as view:
-            meta = self._meta(view)
-            if at is not None and meta.trimmed is not None and at < meta.trimmed:
-                raise self._trimmed(meta, at)
-            for head in self._heads_after(view, at):
-                first, last = head.first, head.last
-                if first > end:
-                    return None
-                if group is not None and head.kind == MESSAGE and group not in head.groups and last < end:
-                    at = last
-                    continue
-                block = bytes(view.get(first.packed, db=disk.blocks))
-                begin = self._rows_up_to(view, head, at) if at is not None and first <= at else 0
-                stop = head.rows if last <= end else Messages.decoded(block).rows_up_to(end)
-                return Piece(block, begin, stop, min(last, end))
+        return self._asked(lambda snapshot: self._piece(snapshot, at, end, group))
+
+    def _piece(
+        self, snapshot: Snapshot, at: Position | None, end: Position, group: str | None
+    ) -> Piece | None:
+        meta = snapshot.meta
+        if at is not None and meta.trimmed is not None and at < meta.trimmed:
+            raise self._trimmed(meta, at)
+        hole = snapshot.hole_after(at, end)
+        if hole is not None:
+            raise self._damaged(meta, hole)
+        for number in range(snapshot.place(at), len(snapshot.blocks)):
+            block = snapshot.blocks[number]
+            head = block.head
+            if at is not None and head.last <= at:
+                continue
+            if head.first > end:
+                return None
+            if group is not None and head.kind == MESSAGE and group not in head.groups and head.last < end:
+                at = head.last
+                continue
+            data = self._data(snapshot, block)
+            begin = Messages.decoded(data).rows_up_to(at) if at is not None and head.first <= at else 0
+            stop = head.rows if head.last <= end else Messages.decoded(data).rows_up_to(end)
+            return Piece(data, begin, stop, min(head.last, end))
         return None
 
     def read(
@@ -218,51 +361,30 @@ class View:
 
     # --- finding --------------------------------------------------------------------------------
 
-    def _heads_after(self, view: Any, start: Position | None) -> Iterator[Head]:
-        """Heads of the blocks that hold something after a position."""
-        with view.cursor(db=self.disk.blocks) as cursor:
-            if not self._seek(cursor, start):
-                return
-            for value in cursor.iternext(keys=False):
-                head = head_of(value)
-                if start is None or head.last > start:
-                    yield head
-
-    def _seek(self, cursor: Any, place: Position | None) -> bool:
-        """Go to the block that a position is in, or would be in."""
-        if place is None:
-            return bool(cursor.first())
-        if cursor.set_range(place.packed):
-            return cursor.key() == place.packed or cursor.prev() or bool(cursor.first())
-        return bool(cursor.last())
-
-    def _rows_up_to(self, view: Any, head: Head, place: Position) -> int:
+    def _rows_up_to(self, snapshot: Snapshot, block: Block, place: Position) -> int:
         """How many rows of a block stand at a position or before."""
-        if place >= head.last:
-            return head.rows
-        block = Messages.decoded(bytes(view.get(head.first.packed, db=self.disk.blocks)))
-        return block.rows_up_to(place)
+        if place >= block.last:
+            return block.head.rows
+        return Messages.decoded(self._data(snapshot, block)).rows_up_to(place)
 
-    def _holds(self, view: Any, place: Position) -> bool:
+    def _holds(self, snapshot: Snapshot, place: Position) -> bool:
         """Whether there is an entry at just that position."""
-        with view.cursor(db=self.disk.blocks) as cursor:
-            if not self._seek(cursor, place):
-                return False
-            block = bytes(cursor.value())
-        head = head_of(block)
-        first, last = head.first, head.last
-        if place in (first, last):
-            return True
-        if not first < place < last:
+        if not snapshot.blocks:
             return False
-        messages = Messages.decoded(block)
+        block = snapshot.blocks[snapshot.place(place)]
+        if place in (block.first, block.last):
+            return True
+        if not block.first < place < block.last:
+            return False
+        messages = Messages.decoded(self._data(snapshot, block))
         return messages.position(messages.rows_up_to(place) - 1) == place
 
     # --- what is wrong --------------------------------------------------------------------------
 
-    def _check_held(self, view: Any, meta: Meta, place: Position) -> None:
+    def _check_held(self, snapshot: Snapshot, place: Position) -> None:
         """Raise the reason why a position is not one of this log, if it is not."""
-        if place in (meta.head, meta.trimmed) or self._holds(view, place):
+        meta = snapshot.meta
+        if place in (meta.head, meta.trimmed) or self._holds(snapshot, place):
             return
         who = f"the replica of node {meta.node}" if meta.node else f"the log in {self.path}"
         if meta.trimmed is not None and place < meta.trimmed:
@@ -273,7 +395,12 @@ class View:
                 f"{who} has {head}, and not {place}: wait until it comes that far, or ask another replica. "
                 "If it never does, it was parted from the others when that was delivered."
             )
-        raise self._elsewhere(view, who, place)
+        for hole in snapshot.missing:
+            if place == hole.last:
+                return  # it was here, and what follows is
+            if place < hole.last and (hole.after is None or place > hole.after):
+                raise self._damaged(meta, hole)
+        raise self._elsewhere(snapshot, who, place)
 
     def _trimmed(self, meta: Meta, place: Position) -> Trimmed:
         assert meta.trimmed is not None
@@ -283,27 +410,34 @@ class View:
             "position; log_bytes and log_age say how much a node keeps"
         )
 
-    def _elsewhere(self, view: Any, who: str, place: Position) -> LogError:
+    def _damaged(self, meta: Meta, hole: Missing, why: str = "a file is cut, changed or missing") -> Damaged:
+        return Damaged(
+            f"the log of node {meta.node} in {self.path} is damaged {spelled(hole)} ({why}). Read that from "
+            "another replica. The node repairs it from the others while it runs; or stop it, and repair it "
+            f"with `ordercast log {self.path} --repair HOST:PORT`."
+        )
+
+    def _elsewhere(self, snapshot: Snapshot, who: str, place: Position) -> LogError:
         """Why an entry is not here although later ones are: the node was away, or its history split off."""
-        here, before, after = self._around(view, place.configuration)
+        here, before, after = _around(snapshot, place.configuration)
         if after is None and here is not None:
             return SplitAway(
                 f"{who} was in configuration {place.configuration}, but has no entry {place} in it: that is "
                 "no position of its history. Begin at one that `ordercast log` shows."
             )
         if after is None or (before is None and here is None):
-            begin = after[0] if after is not None else place
+            begin = after.first if after is not None else place
             return NotThere(
                 f"{who} has a log that begins with {begin}, and {place} is before that: it was not there "
                 "then. Ask one that was."
             )
-        since, note = after
-        if note.gap:
+        since = after.first
+        if after.gap:
             return NotThere(
                 f"{who} was not there when {place} was delivered: it came back with {since}. Ask a replica "
                 "that was there all the time."
             )
-        came = f"configuration {before[0].configuration}" if before else "somewhere else"
+        came = f"configuration {before.first.configuration}" if before else "somewhere else"
         split = (
             f"it had left configuration {place.configuration} for {since.configuration}"
             if here is not None
@@ -311,58 +445,48 @@ class View:
         )
         return SplitAway(
             f"the history of {who} split away from the one that was read: {place} was delivered elsewhere, "
-            f"while {split}, with the members {', '.join(map(str, note.members))}. Go on with a replica of "
-            "the other side; entries of the two are not to be mixed."
+            f"while {split}, with the members {', '.join(map(str, after.head.members))}. Go on with a "
+            "replica of the other side; entries of the two are not to be mixed."
         )
 
-    def _around(
-        self, view: Any, configuration: ConfigurationId
-    ) -> tuple[
-        ConfigurationNote | None,
-        tuple[Position, ConfigurationNote] | None,
-        tuple[Position, ConfigurationNote] | None,
-    ]:
-        """What is known of a configuration, of the one before it and of the one after it."""
-        key = Position.beginning(configuration).packed
-        here = before = after = None
-        with view.cursor(db=self.disk.configurations) as cursor:
-            found = cursor.set_range(key)
-            if found and bytes(cursor.key()) == key:
-                here = decode_note(bytes(cursor.value()))
-                found = cursor.next()
-            if found:
-                after = Position.unpacked(bytes(cursor.key())), decode_note(bytes(cursor.value()))
-                back = cursor.prev() and (here is None or cursor.prev())
-            else:
-                back = cursor.last() and (here is None or cursor.prev())
-            if back:
-                before = Position.unpacked(bytes(cursor.key())), decode_note(bytes(cursor.value()))
-        return here, before, after
-
-    def _check_gaps(self, view: Any, meta: Meta, start: Position | None, end: Position) -> None:
+    def _check_gaps(self, snapshot: Snapshot, start: Position | None, end: Position) -> None:
         """A range does not cross a time in which the node was away."""
-        with view.cursor(db=self.disk.configurations) as cursor:
-            begin = start or self._first(view)
-            if begin is None or not cursor.set_range(begin.packed):
-                return
-            for key, value in cursor.iternext():
-                place = Position.unpacked(bytes(key))
-                if place > end:
-                    return
-                if place > begin and decode_note(bytes(value)).gap:
-                    raise self._gap(view, meta, begin, place)
+        begin = start or snapshot.oldest
+        for change in snapshot.changes:
+            if begin is not None and begin < change.first <= end and change.gap:
+                raise self._gap(snapshot.meta, begin, change.first)
 
-    def _first(self, view: Any) -> Position | None:
-        with view.cursor(db=self.disk.blocks) as cursor:
-            return Position.unpacked(bytes(cursor.key())) if cursor.first() else None
-
-    def _gap_at(self, view: Any, place: Position) -> bool:
-        data = view.get(place.packed, db=self.disk.configurations)
-        return data is not None and decode_note(bytes(data)).gap
-
-    def _gap(self, view: Any, meta: Meta, start: Position, place: Position) -> NotThere:
+    def _gap(self, meta: Meta, start: Position, place: Position) -> NotThere:
         return NotThere(
             f"the replica of node {meta.node} was away between {start} and {place}, with which it came back: "
             "what was delivered in between is not in its log. Read that range from a replica that was there; "
             f"from {place} on this one has everything."
         )
+
+
+def _around(
+    snapshot: Snapshot, configuration: ConfigurationId
+) -> tuple[Block | None, Block | None, Block | None]:
+    """The change to a configuration, the one before it and the one after it, as far as they are known."""
+    place = Position.beginning(configuration)
+    changes = snapshot.changes
+    at = bisect_right(changes, place, key=_first)
+    here = changes[at - 1] if at and changes[at - 1].first == place else None
+    earlier = at - 1 - (here is not None)
+    return here, changes[earlier] if earlier >= 0 else None, changes[at] if at < len(changes) else None
+
+
+def spelled(hole: Missing) -> str:
+    """A range of positions in words."""
+    return f"up to {hole.last}" if hole.after is None else f"after {hole.after}, up to {hole.last}"
+
+
+def joined(holes: list[Missing]) -> list[Missing]:
+    """The same ranges, in order, those that touch as one."""
+    made: list[Missing] = []
+    for hole in sorted(holes, key=lambda hole: hole.last):
+        if made and hole.after is not None and hole.after <= made[-1].last:
+            made[-1] = Missing(made[-1].after, max(made[-1].last, hole.last))
+        else:
+            made.append(hole)
+    return made

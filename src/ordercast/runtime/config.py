@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import math
-import re
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping
@@ -21,6 +20,11 @@ import msgspec
 from ordercast.core.identity import MAX_NODE_ID
 from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import AddressProblem, ConfigProblem
+from ordercast.runtime.address import format_address as format_address
+from ordercast.runtime.address import is_literal
+from ordercast.runtime.address import is_loopback as is_loopback
+from ordercast.runtime.address import parse_address as parse_address
+from ordercast.runtime.plain_file import NotPlain, read_plain
 
 DEFAULT_PORT = 4801
 IP_AND_UDP_HEADERS = 48
@@ -31,6 +35,8 @@ ALLOW = (
     "name a group key (key = FILE; `ordercast keygen` makes one), or write insecure = true if you trust "
     "everyone on that network"
 )
+LONGEST_FILE = 1024 * 1024
+"""Bytes of a configuration."""
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -128,6 +134,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Entries are on the disk itself before anybody can read them, so that they survive a loss of power. If
     false, they survive the end of the process, and the disk has less to do."""
 
+    log_repair: tuple[str, ...] = ()
+    """Addresses of other nodes' log services, from which this node repairs its log when files of it are
+    damaged. Not set: the hosts of the nodes that it has links to, at the port of its own `log_listen`."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important messages that `ordercast node` writes about what it does."""
 
@@ -136,13 +146,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     waits."""
 
     receive_buffer: int = 8 * 1024 * 1024
-    """Bytes of a group that were delivered to a reader of the application and that it has not read yet. When
-    they are more, whoever sends to that group is slowed down; see `evict_after`. Other groups go on."""
+    """Bytes that were delivered to the application and that it has not read yet. When it is full, the
+    whole group is slowed down; see `evict_after`."""
 
-    evict_after: float = 10.0
-    """Seconds for which a reader with a full receive buffer may read nothing at all. After half of that its
-    group does not wait for it any more; then it is dropped, and gets an error (`Evicted`) behind what it
-    had. The node stays. `inf`: never."""
+    evict_after: float | None = None
+    """Seconds for which the application may leave its receive buffer full. After that the node leaves the
+    group, so that the others can go on. Not set: the group waits, however long it takes."""
 
     mtu: int = 1500
     """Largest IP packet that the network carries whole, in bytes, the same at all nodes. Datagrams are
@@ -222,7 +231,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                         f"{name} has {address!r} on another machine, but the node listens on "
                         f"{place.host} alone, from where it reaches none: {wish}"
                     )
-                if _is_literal(host) and (":" in host) != (":" in place.host) and _is_literal(place.host):
+                if is_literal(host) and (":" in host) != (":" in place.host) and is_literal(place.host):
                     kind, listens = ("IPv6", "IPv4") if ":" in host else ("IPv4", "IPv6")
                     raise ConfigProblem(
                         f"{name} has {address!r}, but the node listens with {listens} at {place.host}: "
@@ -255,6 +264,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             _check_address("metrics", self.metrics, least=0)
         if self.log_listen is not None:
             _check_address("log_listen", self.log_listen, least=0)
+        for address in self.log_repair:
+            _check_address("log_repair", address)
         if str(self.log) in LEVELS:
             raise ConfigProblem(
                 f"log is {str(self.log)!r}: it is the directory of the ordered log; for how much the node "
@@ -293,7 +304,9 @@ EXAMPLES: Mapping[str, object] = {
     "metrics": "127.0.0.1:9464",
     "log": "/var/lib/ordercast-log",
     "log_listen": "0.0.0.0:4805",
+    "log_repair": ("10.0.0.2:4805", "10.0.0.3:4805"),
     "log_age": 604_800.0,
+    "evict_after": 5.0,
 }
 """What to write where nothing is the default."""
 
@@ -305,13 +318,14 @@ def load(path: str | Path) -> NodeConfig:
     """The configuration in a TOML file. Relative paths in it are relative to the file."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
+        text = read_plain(path, LONGEST_FILE).decode("utf-8")
+    except (OSError, NotPlain, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise ConfigProblem(f"{path} is no configuration: it is not text in UTF-8") from error
         raise ConfigProblem(
-            f"{path} cannot be read: {error.strerror}; `ordercast config` prints one to start from"
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}; `ordercast config` prints "
+            "one to start from"
         ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigProblem(f"{path} is no configuration: it is not text in UTF-8") from error
     try:
         return parse(text, path.parent)
     except ConfigProblem as error:
@@ -324,6 +338,10 @@ def parse(text: str, directory: Path = Path()) -> NodeConfig:
         told: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigProblem(f"this is not TOML: {error}; write name = value, with texts in quotes") from error
+    except RecursionError:
+        raise ConfigProblem(
+            "this is nested too deeply for a configuration: write name = value, one a line"
+        ) from None
     settings = _settings_table(told)
     if settings is not None:
         told["protocol_settings"] = settings
@@ -426,51 +444,6 @@ def toml_value(value: object) -> str:
 # --- addresses ----------------------------------------------------------------------------------
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """``"10.0.0.1:4801"``, ``"localhost:4801"`` or ``"[::1]:4801"`` as host and port."""
-    host, colon, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not bracketed and (":" in host or text.startswith("[")):
-        raise AddressProblem(
-            f"{text!r} is no address: write an IPv6 host in brackets and the port behind it, as in [::1]:4801"
-        )
-    if not colon or not host:
-        raise AddressProblem(f"{text!r} is no address: write host and port, as in 10.0.0.1:4801")
-    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
-        raise AddressProblem(f"{text!r} has no port behind the colon: write a number up to 65535, as in 4801")
-    if bracketed:
-        host = host[1:-1]
-        if not _is_literal(host) or ":" not in host:
-            raise AddressProblem(
-                f"{host!r} is no IPv6 address: brackets are for those alone, as in [::1]:4801"
-            )
-    elif re.fullmatch(r"[\d.]+", host) and not _is_literal(host):
-        raise AddressProblem(f"{host!r} is no IPv4 address: write four numbers up to 255, as in 10.0.0.1")
-    elif not re.fullmatch(r"[\w.-]+", host):
-        raise AddressProblem(f"{host!r} is no name of a host: write a name or an address, as in 10.0.0.1")
-    return host, int(port)
-
-
-def format_address(host: str, port: int) -> str:
-    """Host and port as one text, as `parse_address` reads it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host, or the interface of that name, is surely this machine alone."""
-    if _is_literal(host):
-        return ipaddress.ip_address(host).is_loopback
-    return host in ("localhost", "lo")
-
-
-def _is_literal(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
 def _check_address(field: str, text: str, least: int = 1) -> tuple[str, int]:
     try:
         host, port = parse_address(text)
@@ -487,13 +460,13 @@ def _check_listen(text: str) -> None:
     host, port = _check_address("listen", text, least=0)
     if port == 65_535:
         raise ConfigProblem("listen has port 65535, but data needs the next port: choose a smaller one")
-    if _is_literal(host) and ipaddress.ip_address(host).is_multicast:
+    if is_literal(host) and ipaddress.ip_address(host).is_multicast:
         raise ConfigProblem(f"listen is {text!r}, a multicast group: write that for multicast instead")
 
 
 def _check_multicast(text: str) -> None:
     host, _ = _check_address("multicast", text)
-    if not _is_literal(host) or not ipaddress.ip_address(host).is_multicast:
+    if not is_literal(host) or not ipaddress.ip_address(host).is_multicast:
         raise ConfigProblem(
             f"multicast is {text!r}: write an address of a multicast group and a port, as in "
             f"{EXAMPLES['multicast']} or [ff15::1]:4803"

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ordercast.errors import KeyProblem
+from ordercast.runtime.plain_file import NotPlain, read_open
 
 KEY_SIZE = 32
 PREFIX = "ordercast-key-1:"
@@ -240,7 +241,7 @@ def _key_in(line: str) -> bytes:
 def _read(path: Path) -> tuple[str, os.stat_result]:
     """The text of a key file and what it is, if it is a file that only its owner can read."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", buffering=0, opener=_without_waiting) as file:
             status = os.fstat(file.fileno())
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
                 raise KeyProblem(f"{path} is no file: name a key file, as `ordercast keygen` makes them.")
@@ -250,7 +251,7 @@ def _read(path: Path) -> tuple[str, os.stat_result]:
                     f"{stat.S_IMODE(status.st_mode):04o}): close it with `chmod 600 {path}`, and change the "
                     "key if somebody may have read it."
                 )
-            data = file.read(_LONGEST_FILE + 1)
+            data = read_open(file.fileno(), _LONGEST_FILE)
     except FileNotFoundError:
         raise KeyProblem(
             f"There is no key file {path}: make one with `ordercast keygen {path}`, "
@@ -265,14 +266,21 @@ def _read(path: Path) -> tuple[str, os.stat_result]:
             f"The key file {path} may not be read by this user: run as its owner, or give it to this user "
             "with `chown`."
         ) from None
+    except NotPlain as error:
+        raise KeyProblem(
+            f"{path} cannot be the key file ({error}): name one made with `ordercast keygen`."
+        ) from error
     except (OSError, ValueError) as error:  # ValueError: no name of a file at all
         raise KeyProblem(f"The key file {path} cannot be read ({error}): see to that first.") from error
-    if len(data) > _LONGEST_FILE:
-        raise KeyProblem(f"{path} is far too long for a key file: name one made with `ordercast keygen`.")
     try:
         return data.decode("utf-8"), status
     except UnicodeDecodeError:
         raise KeyProblem(f"{path} is not text: name a key file made with `ordercast keygen`.") from None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a pipe that nobody writes into yet, too."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _replace(path: Path, text: str, status: os.stat_result) -> None:

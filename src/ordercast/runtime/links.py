@@ -189,6 +189,10 @@ class Links:
         now = self._clock()
         return [peer for peer in self.targets if now - peer.heard > seconds]
 
+    def hosts(self) -> list[str]:
+        """The hosts of the nodes that there are links to."""
+        return list(dict.fromkeys(peer.token[0] for peer in self.targets))
+
     def heard(self, peer: Peer) -> None:
         """Something came from it that nobody else could have sent, or so it seems."""
         peer.heard = self._clock()

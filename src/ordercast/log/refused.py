@@ -1,0 +1,72 @@
+"""What the disk of a log refuses, in words; and the lock of the one process that writes the log."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from ordercast.errors import StorageProblem
+from ordercast.log.disk import WRITER
+
+_TRIES, _AGAIN_S = 10, 0.02
+"""A reader that looks whether anybody writes the log has the lock for a moment."""
+
+
+def take(path: Path) -> int:
+    """Make the directory if need be, and lock it for this process: the descriptor that holds the lock."""
+    with Told(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(path / WRITER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        try:
+            _lock(path, lock)
+            os.ftruncate(lock, 0)
+            os.write(lock, b"%d\n" % os.getpid())
+        except BaseException:
+            os.close(lock)
+            raise
+    return lock
+
+
+def _lock(path: Path, lock: int) -> None:
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_AGAIN_S)
+    holder = os.read(lock, 32).decode("ascii", "replace").strip()
+    raise StorageProblem(
+        f"the log {path} is written by process {holder or 'of another node'}: give each node a log "
+        "directory of its own"
+    )
+
+
+class Told:
+    """Turns an error of the disk into a sentence that stops the node."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise StorageProblem(
+                f"the log {self._path} cannot be written: {error.strerror or error}. The node stops, because "
+                f"its log would have a hole. {_advice(error)}"
+            ) from error
+
+
+def _advice(error: OSError) -> str:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return "Make room, or keep less with log_bytes or log_age, and start it again."
+        case errno.EROFS | errno.EACCES | errno.EPERM:
+            return "Make the directory writable for the user that runs the node, or give it another one."
+        case errno.EMFILE | errno.ENFILE:
+            return "Allow the process more open files (`ulimit -n`), and start it again."
+    return "Check the disk, make room, or keep less with log_bytes; or give the log another place."

@@ -1,0 +1,54 @@
+"""Addresses as people write them: host and port."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from ordercast.errors import AddressProblem
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """``"10.0.0.1:4801"``, ``"localhost:4801"`` or ``"[::1]:4801"`` as host and port."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not bracketed and (":" in host or text.startswith("[")):
+        raise AddressProblem(
+            f"{text!r} is no address: write an IPv6 host in brackets and the port behind it, as in [::1]:4801"
+        )
+    if not colon or not host:
+        raise AddressProblem(f"{text!r} is no address: write host and port, as in 10.0.0.1:4801")
+    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
+        raise AddressProblem(f"{text!r} has no port behind the colon: write a number up to 65535, as in 4801")
+    if bracketed:
+        host = host[1:-1]
+        if not is_literal(host) or ":" not in host:
+            raise AddressProblem(
+                f"{host!r} is no IPv6 address: brackets are for those alone, as in [::1]:4801"
+            )
+    elif re.fullmatch(r"[\d.]+", host) and not is_literal(host):
+        raise AddressProblem(f"{host!r} is no IPv4 address: write four numbers up to 255, as in 10.0.0.1")
+    elif not re.fullmatch(r"[\w.-]+", host):
+        raise AddressProblem(f"{host!r} is no name of a host: write a name or an address, as in 10.0.0.1")
+    return host, int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    """Host and port as one text, as `parse_address` reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host, or the interface of that name, is surely this machine alone."""
+    if is_literal(host):
+        return ipaddress.ip_address(host).is_loopback
+    return host in ("localhost", "lo")
+
+
+def is_literal(host: str) -> bool:
+    """Whether it is an IP address, and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
