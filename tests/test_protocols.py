@@ -45,7 +45,7 @@ def test_each_says_what_it_is(each: Protocol) -> None:
 def test_wrong_settings_are_refused_with_those_there_are(each: Protocol) -> None:
     fields = each.settings.__struct_fields__
     for wrong in ({"speed": 1}, {"packet_size": "large"}, {"packet_size": 1}):
-        for make in (each.make, lambda settings: each.configure(settings, 64)):
+        for make in (each.make, lambda settings: each.configure(settings, 4 * 2**20, 1_400)):
             with pytest.raises(ValueError, match=rf"{each.name}: .*; its settings are {', '.join(fields)}"):
                 make(wrong)
 
@@ -65,9 +65,9 @@ def test_settings_that_are_drawn_are_right_whatever_the_network(each: Protocol, 
 
 
 @ALL
-@pytest.mark.parametrize("in_flight", [1, 12, 64, 10_000])
-def test_a_machine_for_a_real_node_can_be_started(each: Protocol, in_flight: int) -> None:
-    machine = each.build(each.configure({"packet_size": 60_000}, in_flight), 3)
+@pytest.mark.parametrize("buffer", [65_536, 212_992, 4 * 2**20, 2**30])
+def test_a_machine_for_a_real_node_can_be_started(each: Protocol, buffer: int) -> None:
+    machine = each.build(each.configure({"packet_size": 60_000}, buffer, 1_400), 3)
     machine.handle(1_000_000, Start(0, None, 0))
     assert machine.room > 0
 

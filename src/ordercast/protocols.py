@@ -56,23 +56,25 @@ def _totem_config(settings: Mapping[str, object]) -> TotemConfig:
     return _configured("totem", TotemConfig, settings)
 
 
-def _configure_totem(settings: Mapping[str, object], in_flight: int) -> TotemConfig:
-    window = max(32, min(128, in_flight))
+def _configure_totem(settings: Mapping[str, object], buffer: int, datagram: int) -> TotemConfig:
     on_the_wire: dict[str, object] = {
         # Processes are scheduled, which a simulated network knows nothing of; those that ended are noticed
         # by the driver, so that the timeouts are for what is slow, or cut off.
         "token_loss_us": 800_000,
         "token_retransmission_us": 100_000,
+        "least_retransmission_us": 5_000,
         "announce_us": 200_000,
         "join_us": 10_000,
         "consensus_us": 50_000,
         "consensus_member_us": 2_000,
         "hold_us": 70_000,
-        # A full window has to fit into every socket's buffer.
-        "window_size": window,
-        "max_messages": window // 4,
+        # What the smallest socket buffer of a ring holds limits these further.
+        "input_buffer": buffer,
+        "datagram_size": datagram,
+        "window_size": 4_096,
+        "max_messages": 4_096,
         # The token leaves before the data: three nodes then work at the same time instead of in turn.
-        "accelerated_window": window // 4,
+        "accelerated_window": 1_024,
     }
     return _totem_config({**on_the_wire, **settings})
 
@@ -102,6 +104,7 @@ def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
     drawn: dict[str, object] = {
         "token_loss_us": token_loss_us,
         "token_retransmission_us": token_retransmission_us,
+        "least_retransmission_us": max(1, token_retransmission_us // stream.choice((1, 4, 20))),
         "join_us": join_us,
         "consensus_us": join_us * stream.choice((3, 5)),
         "fail_to_receive": stream.choice((4, 10, 50)),
@@ -248,8 +251,9 @@ def sequenced(
         config = configured(settings)
         return lambda node: machine(node, config)
 
-    def configure(settings: Mapping[str, object], in_flight: int) -> GroupConfig:
-        return configured({**_group_on_the_wire(in_flight), **settings})
+    def configure(settings: Mapping[str, object], buffer: int, datagram: int) -> GroupConfig:
+        size = configured(settings).packet_size
+        return configured({**_group_on_the_wire(buffer // size), **settings})
 
     def build(config: GroupConfig, node: NodeId) -> Machine:
         return machine(node, config)

@@ -28,7 +28,7 @@ def toy(**changes: Any) -> Protocol:
         summary="The node with the smallest identifier numbers messages.",
         about=About("the first node", "2", "at once", "at once", "nobody", "never"),
         make=lambda settings: sequencers((1, 2, 3)),
-        configure=lambda settings, in_flight: ToySettings(),
+        configure=lambda settings, buffer, datagram: ToySettings(),
         build=lambda config, node: Sequencer(node, (1, 2, 3)),
         settings=ToySettings,
         states=("starting", "running", "quiet"),

@@ -73,7 +73,6 @@ def test_zero_turns_off_what_can_be_turned_off(name: str) -> None:
         ("join_us", "consensus_us", "repeated before its sender is regarded as failed"),
         ("hold_us", "token_retransmission_us", "must not look like a lost one"),
         ("max_message_size", "send_queue", "has to fit into the queue"),
-        ("window_size", "max_outstanding", "has to fit into the receive buffers"),
     ],
 )
 def test_one_bound_within_another(small: str, large: str, why: str) -> None:

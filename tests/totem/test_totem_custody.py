@@ -35,7 +35,7 @@ def passes(custody: Custody, *, me: int = 1, idle: bool = False) -> bool:
     """The token leaves the node; whether it says that it will be held."""
     visiting = token()
     visiting.idle = idle
-    custody.pass_on(ring(me=me), visiting, 0, True, [])
+    custody.pass_on(0, ring(me=me), visiting, 0, True, 0, [])
     return visiting.idle
 
 
@@ -44,7 +44,7 @@ def passes(custody: Custody, *, me: int = 1, idle: bool = False) -> bool:
 
 def test_a_forwarded_token_is_watched_by_two_timers(custody: Custody, effects: list[Effect]) -> None:
     """000 §5.2: each time a processor forwards the token, it sets a Token Retransmission timeout."""
-    custody.send(2, b"token", effects)
+    custody.send(0, 2, b"token", effects)
     assert effects == [Unicast(2, b"token"), LOSS, RETRANSMISSION]
     assert custody.awaiting_sign
 
@@ -54,7 +54,7 @@ def test_the_regular_token_goes_to_the_successor_and_is_counted(
 ) -> None:
     """000 §5.2: if the token is accepted, the processor increments token_seq."""
     made, visiting = ring(me=3), token(token_seq=7, seq=5)
-    custody.pass_on(made, visiting, 4, True, effects)
+    custody.pass_on(0, made, visiting, 4, True, 0, effects)
     assert effects == [Unicast(1, visiting.encode()), LOSS, RETRANSMISSION]
     assert (visiting.token_seq, made.token_seq, made.forwarded_seq, made.arrived_seq) == (8, 8, 5, 4)
 
@@ -62,14 +62,14 @@ def test_the_regular_token_goes_to_the_successor_and_is_counted(
 def test_in_gather_the_token_is_passed_on_without_timers(custody: Custody, effects: list[Effect]) -> None:
     """000 Fig. 4: there, the Token Loss timeout waits for the Commit token."""
     visiting = token()
-    custody.pass_on(ring(), visiting, 0, False, effects)
+    custody.pass_on(0, ring(), visiting, 0, False, 0, effects)
     assert effects == [Unicast(2, visiting.encode())]
     assert not custody.awaiting_sign
 
 
 def test_alone_there_is_nobody_to_pass_the_token_to(custody: Custody, effects: list[Effect]) -> None:
     made, visiting = ring(members=(1,)), token(token_seq=7)
-    custody.pass_on(made, visiting, 0, True, effects)
+    custody.pass_on(0, made, visiting, 0, True, 0, effects)
     assert effects == []
     assert (made.token_seq, custody.awaiting_sign) == (8, False)
 
@@ -78,38 +78,38 @@ def test_a_sign_that_the_token_moved_on_cancels_its_retransmission_once(
     custody: Custody, effects: list[Effect]
 ) -> None:
     """000 §5.2: if a processor receives a regular message or the token, it cancels the timeout."""
-    custody.send(2, b"token", [])
-    custody.moved(effects)
-    custody.moved(effects)
+    custody.send(0, 2, b"token", [])
+    custody.moved(0, effects)
+    custody.moved(0, effects)
     assert effects == [CancelTimer(TOKEN_RETRANSMISSION)]
     assert not custody.awaiting_sign
 
 
 def test_without_a_sign_the_token_is_sent_again_and_again(custody: Custody, effects: list[Effect]) -> None:
     """000 §5.2: on the timeout, the processor retransmits the token and then resets the timeout."""
-    custody.send(2, b"token", [])
+    custody.send(0, 2, b"token", [])
     custody.resend(effects)
     custody.resend(effects)
     assert effects == [Unicast(2, b"token"), RETRANSMISSION] * 2
 
 
 def test_a_token_that_moved_on_is_not_sent_again(custody: Custody, effects: list[Effect]) -> None:
-    custody.send(2, b"token", [])
-    custody.moved([])
+    custody.send(0, 2, b"token", [])
+    custody.moved(0, [])
     custody.resend(effects)
     assert effects == []
 
 
 def test_of_two_tokens_sent_the_later_is_sent_again(custody: Custody, effects: list[Effect]) -> None:
-    custody.send(2, b"first", [])
-    custody.send(2, b"second", [])
+    custody.send(0, 2, b"first", [])
+    custody.send(0, 2, b"second", [])
     custody.resend(effects)
     assert effects[0] == Unicast(2, b"second")
 
 
 def test_with_the_ring_its_token_is_given_up(custody: Custody, effects: list[Effect]) -> None:
     """000 Fig. 7, Shift_to_Gather: cancel Token Loss timeout and Token Retransmission timeouts."""
-    custody.send(2, b"token", [])
+    custody.send(0, 2, b"token", [])
     visits(custody, CONFIG.idle_rotations + 1)
     assert passes(custody)
     custody.give_up(effects)

@@ -162,6 +162,7 @@ def test_who_holds_aru_up_for_too_long_is_excluded() -> None:
     node.hears(data(1, ring=FIRST))
     for _ in range(3):
         assert one(node.visited(seq=1, aru=0, aru_id=3), Token)
+    node.waits(node.machine.config.token_loss_us)
     effects = node.visited(seq=1, aru=0, aru_id=3)
     assert shifts(effects) == [("gather", "failure to receive")]
     assert one(effects, Join) == Join(2, 8, (1, 2, 3), (3,))

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from totem_node import FIRST, Node, drops, entry, one, operational, order, receivers, sent, shifts, timers
+from totem_node import (
+    FIRST,
+    LIMITS,
+    Node,
+    drops,
+    entry,
+    one,
+    operational,
+    order,
+    receivers,
+    sent,
+    shifts,
+    timers,
+)
 from totem_parts import data, delivered, story
 
 from ordercast.core.contract import Deliver, Effect, Install, Originate, Shift
@@ -66,7 +79,7 @@ def test_the_entry_tells_the_old_ring_and_what_of_it_is_here() -> None:
     node.hears(old(1), old(2, safe=True), old(4))
     lost(node, 3)
     effects = node.commits(SECOND, [entry(1, FIRST), entry(2, FIRST)])
-    assert one(effects, Commit).entries[1] == Entry(2, FIRST, aru=2, high_delivered=1, received_flg=False)
+    assert one(effects, Commit).entries[1] == Entry(2, FIRST, 2, 1, False, LIMITS)
 
 
 def test_shift_to_recovery_forwards_the_commit_token_and_resets_the_timeouts() -> None:
@@ -91,7 +104,7 @@ def test_the_representative_converts_the_commit_token_to_the_regular_one() -> No
     """Fig. 6: Commit token received by new representative: convert Commit token to regular token; …;
     forward.
     """
-    node = operational(me=1)
+    node = operational(me=1, max_messages=64)
     node.hears(*[old(seq, origin=2) for seq in range(1, 71)])
     lost(node, 3)
     effects = node.returns([entry(1, FIRST), entry(2, FIRST)])
@@ -152,11 +165,11 @@ def test_the_retransmission_flag_is_raised_and_lowered_by_the_same_processor() -
     """Fig. 6: if retrans_message_queue is not empty … retrans_flg := true; else if … I set it then :=
     false.
     """
-    node = recovering(*[old(seq) for seq in range(1, 100)])
+    node = recovering(*[old(seq) for seq in range(1, 200)])
     assert one(first := node.visited(), Token).retrans_flg
-    assert len(sent(first, Recovered)) == 64, "max_messages a visit"
+    assert len(sent(first, Recovered)) == 128, "max_messages a visit"
     second = node.visited()
-    assert len(sent(second, Recovered)) == 35
+    assert len(sent(second, Recovered)) == 71
     assert not one(second, Token).retrans_flg
 
 
@@ -330,7 +343,7 @@ def test_loss_of_the_token_abandons_the_new_ring_and_keeps_the_old() -> None:
     assert shifts(effects) == [("gather", "token lost")]
     assert one(effects, Join).ring_seq == SECOND.seq, "the number of the ring given up is used up"
     commit = again(node, ConfigurationId(16, 1), entry(1, FIRST), entry(2, FIRST))
-    assert sent(commit, Commit)[0].entries[1] == Entry(2, FIRST, aru=3, high_delivered=0, received_flg=False)
+    assert sent(commit, Commit)[0].entries[1] == Entry(2, FIRST, 3, 0, False, LIMITS)
 
 
 def test_a_members_join_abandons_it_too() -> None:
@@ -360,6 +373,7 @@ def test_who_fails_to_receive_is_excluded_in_recovery_too() -> None:
     node.visited()
     effects: list[Effect] = []
     while node.state is State.RECOVERY:
+        node.waits(10_000)
         effects = node.visited(aru=0, aru_id=1)
     assert shifts(effects) == [("gather", "failure to receive")]
     assert 1 in one(effects, Join).fail_set

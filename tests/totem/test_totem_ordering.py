@@ -7,13 +7,24 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from totem_parts import RING, data, delivered, examples, ring, token
+from totem_parts import CONFIG, RING, data, delivered, examples, ring, token
 
 from ordercast.core.contract import Deliver, Effect, Stable
 from ordercast.core.identity import Batch, ConfigurationId, Guarantee
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.ordering import Ring
-from ordercast.totem.packets import CONTINUED, CONTINUES, NOBODY, Token, decode_data, encode_recovered
+from ordercast.totem.packets import (
+    CONTINUED,
+    CONTINUES,
+    NOBODY,
+    PART_HEADER,
+    Part,
+    Token,
+    decode,
+    decode_data,
+    decode_token,
+    encode_recovered,
+)
 
 EAGER = TotemConfig(eager_requests=True)
 
@@ -141,12 +152,17 @@ def test_requests_on_a_token_are_bounded_and_the_oldest_come_first() -> None:
 # --- failure to receive (§6.2.2) ----------------------------------------------------------------
 
 
-def held_up(made: Ring, visit: Callable[[], Token], visits: int) -> list[int | None]:
+DEAF = TotemConfig(fail_to_receive=3)
+
+
+def held_up(
+    made: Ring, visit: Callable[[], Token], visits: int, every_us: int = CONFIG.token_loss_us
+) -> list[int | None]:
     """Whom this node would exclude, at each of so many visits of such a token."""
     found = []
-    for _ in range(visits):
+    for now_us in range(0, visits * every_us, every_us):
         visiting = visit()
-        found.append(made.holder_up(visiting, limit=3))
+        found.append(made.holder_up(now_us, visiting))
         passes(made, visiting)
     return found
 
@@ -157,7 +173,17 @@ def test_who_holds_aru_up_for_too_long_is_named_by_the_others() -> None:
     def stuck() -> Token:
         return token(seq=9, aru=4, aru_id=2)
 
-    assert held_up(received(*range(1, 10)), stuck, 5) == [None, None, None, None, 2]
+    assert held_up(received(*range(1, 10), config=DEAF), stuck, 5) == [None, None, None, None, 2]
+
+
+def test_many_visits_in_a_moment_are_no_failure_to_receive() -> None:
+    """On a quick ring fifty visits pass in as many milliseconds: packets may just be lost now."""
+
+    def stuck() -> Token:
+        return token(seq=9, aru=4, aru_id=2)
+
+    found = held_up(received(*range(1, 10), config=DEAF), stuck, 50, CONFIG.token_loss_us // 20)
+    assert found.index(2) == 21, "as many as fill the Token Loss timeout"
 
 
 def test_who_holds_aru_up_itself_does_not_exclude_itself() -> None:
@@ -166,18 +192,18 @@ def test_who_holds_aru_up_itself_does_not_exclude_itself() -> None:
     def stuck() -> Token:
         return token(seq=9, aru=4, aru_id=1)
 
-    assert held_up(received(*range(1, 5)), stuck, 10) == [None] * 10
+    assert held_up(received(*range(1, 5), config=DEAF), stuck, 10) == [None] * 10
 
 
 def test_an_aru_that_moves_is_no_failure() -> None:
     """000 §5.1: my_aru_count counts visits with an unchanged aru that is not equal to seq."""
-    made = received(*range(1, 10))
+    made = received(*range(1, 10), config=DEAF)
     arus = iter([1, 1, 1, 1, 2, 2, 2, 2])
     assert held_up(made, lambda: token(seq=9, aru=next(arus), aru_id=2), 8) == [None] * 8
 
 
 def test_an_idle_ring_holds_nobody_up() -> None:
-    assert held_up(received(1), lambda: token(seq=1), 10) == [None] * 10
+    assert held_up(received(1, config=DEAF), lambda: token(seq=1), 10) == [None] * 10
 
 
 # --- safe, quiet --------------------------------------------------------------------------------
@@ -450,30 +476,89 @@ def test_every_member_delivers_the_same_messages_in_the_same_order(
 # --- requests for what was sent again already ---------------------------------------------------
 
 
-def asked_again(member: Ring, rotations: int, seq: int = 1) -> list[int]:
-    """At which of so many rotations a packet that is asked for each time is sent again."""
-    size = len(member.members)
-    sent = []
-    for rotation in range(rotations):
-        visiting = token(token_seq=1 + rotation * size, seq=3, aru=0, rtr=[seq])
-        if member.answer(visiting):
-            sent.append(rotation)
+def test_a_request_is_answered_at_each_visit_however_often_it_is_repeated() -> None:
+    """000 §5.2: who has received messages that appear in the rtr field retransmits them, at each visit."""
+    member = ring(data(1))
+    for rotation in range(40):
+        visiting = token(token_seq=1 + 3 * rotation, seq=3, aru=0, rtr=[1])
+        assert member.answer(visiting) == [data(1).raw]
         assert visiting.rtr == []
-    return sent
 
 
-def test_a_request_that_is_repeated_once_is_answered_again_at_once() -> None:
-    """000 §5.2: requests are answered at each visit; an answer can be lost like any packet."""
-    assert asked_again(ring(data(1)), 2) == [0, 1]
+# --- packets larger than a datagram -------------------------------------------------------------
+
+PIECE = CONFIG.datagram_size - PART_HEADER
+LARGE = data(1, bytes(range(256)) * 40)
+"""A packet of eight datagrams."""
 
 
-def test_a_request_that_is_repeated_on_and_on_is_answered_less_and_less_often() -> None:
-    assert asked_again(ring(data(1)), 32) == [0, 1, 3, 7, 15, 23, 31]
+def parts(raws: list[bytes]) -> list[Part]:
+    found = [decode(raw) for raw in raws]
+    assert all(isinstance(part, Part) for part in found)
+    return [part for part in found if isinstance(part, Part)]
 
 
-def test_what_was_answered_is_forgotten_when_all_have_it() -> None:
-    member = ring(data(1), data(2))
-    asked_again(member, 3)
-    member.window.discard(1)
-    assert asked_again(member, 1, seq=2) == [0]
-    assert set(member._answered) == {2}
+def test_what_is_larger_than_a_datagram_is_sent_again_in_parts_of_one_datagram() -> None:
+    answers = ring(LARGE).answer(token(seq=1, aru=0, rtr=[1]))
+    assert len(answers) == 8
+    assert max(map(len, answers)) <= CONFIG.datagram_size
+    other = ring(me=2)
+    joined = [other.join(part) for part in parts(answers)]
+    assert joined == [None] * 7 + [LARGE.raw]
+
+
+def test_only_the_parts_that_are_missing_are_asked_for_and_sent_again() -> None:
+    holder, other = ring(LARGE), ring(me=2)
+    other.arrived_seq = 1
+    for lost in ({0, 3, 7}, {3}, set[int]()):
+        visiting = token(seq=1, aru=0)
+        other.request(visiting)
+        assert visiting.rtr == [1]
+        visiting = decode_token(visiting.encode())
+        sent = parts(holder.answer(visiting))
+        assert (visiting.rtr, visiting.parts) == ([], {})
+        whole = [other.join(part) for part in sent if part.place not in lost]
+    assert len(sent) == 1
+    assert whole == [LARGE.raw]
+
+
+def test_what_two_members_lack_is_sent_once_for_both() -> None:
+    holder, two, three = ring(LARGE), ring(me=2), ring(me=3)
+    every = parts(ring(LARGE).answer(token(seq=1, aru=0, rtr=[1])))
+    for member, has in ((two, (0, 1, 2, 3, 4, 5)), (three, (0, 1, 6, 7))):
+        member.arrived_seq = 1
+        for place in has:
+            assert member.join(every[place]) is None
+    visiting = token(seq=1, aru=0)
+    two.request(visiting)
+    three.request(visiting)
+    assert [part.place for part in parts(holder.answer(visiting))] == [2, 3, 4, 5, 6, 7]
+
+
+def test_parts_that_flow_control_has_no_room_for_stay_on_the_token() -> None:
+    holder = ring(LARGE, config=TotemConfig(max_messages=3))
+    visiting = token(seq=1, aru=0, rtr=[1])
+    assert [part.place for part in parts(holder.answer(visiting))] == [0, 1, 2]
+    assert (visiting.rtr, visiting.parts) == ([1], {1: (2**64 - 1) & 0b11111000 & 0xFF})
+    assert [part.place for part in parts(holder.answer(visiting))] == [3, 4, 5]
+    assert [part.place for part in parts(holder.answer(visiting))] == [6, 7]
+    assert visiting.rtr == []
+
+
+def test_parts_are_kept_of_as_many_packets_as_may_be_asked_for() -> None:
+    made = ring(config=TotemConfig(max_requests=2))
+    pieces = {seq: Part(*RING, seq, 2_000, PIECE, 0, bytes(PIECE)) for seq in range(1, 5)}
+    for seq in (4, 2, 3, 1):
+        assert made.join(pieces[seq]) is None
+    assert sorted(made._partial) == [1, 2], "the oldest are what everything waits for"
+
+
+def test_parts_of_what_is_here_or_fits_no_packet_are_not_kept() -> None:
+    made = ring(data(1))
+    for part in (
+        Part(*RING, 1, 2_000, PIECE, 0, bytes(PIECE)),
+        Part(*RING, 2, 2_000, 1_100, 0, bytes(1_100)),
+        Part(*RING, 2 + made.window.span, 2_000, PIECE, 0, bytes(PIECE)),
+    ):
+        assert made.join(part) is None
+    assert made._partial == {}

@@ -16,6 +16,7 @@ from ordercast.core.packing import SendQueue
 from ordercast.core.wire import MAX_COUNT, Malformed, pack_nodes, pack_ring, prefix
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.flow import FlowControl
+from ordercast.totem.limits import Limits
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import (
     ANNOUNCE,
@@ -29,6 +30,7 @@ from ordercast.totem.packets import (
     LONGEST_HOLD_US,
     MAX_MEMBERS,
     MAX_REQUESTS,
+    PART,
     RECOVERED,
     SAFE,
     TOKEN,
@@ -39,6 +41,7 @@ from ordercast.totem.packets import (
     Entry,
     Hurry,
     Join,
+    Part,
     Recovered,
     Token,
     decode,
@@ -93,7 +96,11 @@ def tokens(draw: st.DrawFn) -> Token:
     made.brake = draw(st.integers(0, MAX_NODE_ID))
     made.holds = draw(st.lists(st.integers(0, LONGEST_HOLD_US), max_size=8))
     if made.seq:
-        made.rtr = draw(st.lists(st.integers(1, made.seq), max_size=5))
+        first = draw(st.integers(1, made.seq))
+        near = st.integers(first, min(made.seq, first + 2**32 - 1))
+        made.rtr = [first, *draw(st.lists(near, max_size=4))]
+        asked = st.sampled_from(made.rtr)
+        made.parts = draw(st.dictionaries(asked, st.integers(1, 2**64 - 2), max_size=2))
     made.merge = tuple(draw(st.lists(nodes, max_size=5)))
     return made
 
@@ -105,7 +112,8 @@ def commits(draw: st.DrawFn) -> Commit:
     entries = []
     for node in group[:memb_index]:
         aru = draw(counts)
-        entries.append(Entry(node, draw(rings), aru, draw(st.integers(0, aru)), draw(st.booleans())))
+        limits = Limits(*(draw(st.integers(256, 2**31 - 1)) for _ in range(3)))
+        entries.append(Entry(node, draw(rings), aru, draw(st.integers(0, aru)), draw(st.booleans()), limits))
     return Commit(draw(rings), group, memb_index, tuple(entries))
 
 
@@ -164,7 +172,17 @@ def accepted(raw: bytes) -> bool:
     return True
 
 
+def asking_for_parts() -> Token:
+    made = token(seq=9, rtr=[4, 6, 8])
+    made.parts = {4: 1, 8: 2**63}
+    return made
+
+
+LIMITS = Limits(212_992, 17_000, 1_400)
+
 SAMPLES: dict[str, bytes] = {
+    "part": Part(8, 1, 5, 3_000, 1_400, 2, bytes(200)).encode(),
+    "token that asks for parts": asking_for_parts().encode(),
     "data": data(5, b"one", b"", b"three", flags=SAFE | CONTINUED).raw,
     "data of one chunk": data(5, b"one message", flags=CONTINUES).raw,
     "recovered": encode_recovered(RING, 2, 3, data(5, b"one", b"two", ring=ConfigurationId(4, 2))).raw,
@@ -175,10 +193,10 @@ SAMPLES: dict[str, bytes] = {
         ConfigurationId(12, 1),
         (1, 2, 3),
         2,
-        (Entry(1, RING, 7, 5, True), Entry(2, ConfigurationId(4, 2), 0, 0, False)),
+        (Entry(1, RING, 7, 5, True, LIMITS), Entry(2, ConfigurationId(4, 2), 0, 0, False, LIMITS)),
     ).encode(),
     "commit, second rotation": Commit(
-        ConfigurationId(12, 1), (1,), 2, (Entry(1, RING, 7, 5, True),)
+        ConfigurationId(12, 1), (1,), 2, (Entry(1, RING, 7, 5, True, LIMITS),)
     ).encode(),
     "join": Join(2, 8, (1, 2, 3), (3,), merge=True).encode(),
     "farewell": Join(2, 8, (2,), (), leave=True).encode(),
@@ -190,7 +208,7 @@ each_sample = pytest.mark.parametrize("raw", SAMPLES.values(), ids=SAMPLES.keys(
 
 def test_there_is_a_sample_of_every_kind() -> None:
     assert {raw[3] for raw in SAMPLES.values()} == set(KIND_NAMES)
-    assert list(KIND_NAMES) == [DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY]
+    assert list(KIND_NAMES) == [DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY, PART]
 
 
 @examples(300)
@@ -414,15 +432,17 @@ def token_bytes(
     aru_id: int = 0,
     fcc: int = 0,
     backlog: int = 0,
+    entitled: int = 0,
     flags: int = 0,
     brake: int = 0,
     holds: int = 0,
     requests: int = 0,
+    partial: int = 0,
     strangers: int = 0,
     lists: bytes = b"",
 ) -> bytes:
     head = struct.pack(
-        "<qiqqqiIIBiHHH",
+        "<qiqqqiIIIBiHHHH",
         ring_seq,
         rep,
         token_seq,
@@ -431,10 +451,12 @@ def token_bytes(
         aru_id,
         fcc,
         backlog,
+        entitled,
         flags,
         brake,
         holds,
         requests,
+        partial,
         strangers,
     )
     return prefix(TOKEN) + head + lists
@@ -461,11 +483,17 @@ def token_bytes(
         (token_bytes(holds=1), "lists do not fit"),
         (token_bytes(requests=1), "lists do not fit"),
         (token_bytes(lists=bytes(4)), "lists do not fit"),
-        (token_bytes(requests=1, lists=struct.pack("<q", 0)), "bad request"),
-        (token_bytes(requests=1, lists=struct.pack("<q", 4)), "bad request"),
+        (token_bytes(requests=1, lists=struct.pack("<qI", 0, 0)), "bad request"),
+        (token_bytes(requests=1, lists=struct.pack("<qI", 4, 0)), "bad request"),
+        (token_bytes(requests=1, lists=struct.pack("<qI", 3, 1)), "bad request"),
+        (token_bytes(requests=1, lists=struct.pack("<qI", 2, 1)), "bad request"),
+        (token_bytes(requests=1, partial=1, lists=struct.pack("<qIIQ", 2, 0, 1, 1)), "bad request"),
+        (token_bytes(requests=1, partial=1, lists=struct.pack("<qIIQ", 2, 0, 0, 0)), "bad request"),
+        (token_bytes(requests=1, partial=2, lists=bytes(36)), "too many entries"),
+        (token_bytes(entitled=MOST_FLOW + 1), "bad number"),
         (token_bytes(strangers=1, lists=struct.pack("<i", 0)), "bad node id"),
         (token_bytes(strangers=1, lists=struct.pack("<i", -5)), "bad node id"),
-        (token_bytes(requests=MAX_REQUESTS + 1, lists=bytes(8 * MAX_REQUESTS + 8)), "too many entries"),
+        (token_bytes(requests=MAX_REQUESTS + 1, lists=bytes(4 * MAX_REQUESTS + 12)), "too many entries"),
         (token_bytes(holds=MAX_MEMBERS + 1, lists=bytes(4 * MAX_MEMBERS + 4)), "too many entries"),
         (token_bytes(strangers=MAX_MEMBERS + 1, lists=bytes(4 * MAX_MEMBERS + 4)), "too many entries"),
     ],
@@ -484,12 +512,12 @@ def test_the_fullest_token_fits_a_datagram() -> None:
     assert fields(decode(full.encode())) == fields(full)
 
 
-ENTRY = struct.Struct("<iqiqqB")
+ENTRY = struct.Struct("<iqiqqBIII")
 
 
 def commit_bytes(group: tuple[int, ...], memb_index: int, count: int, *lines: tuple[int, ...]) -> bytes:
     head = prefix(COMMIT) + pack_ring(RING) + pack_nodes(group) + struct.pack("<HH", memb_index, count)
-    return head + b"".join(ENTRY.pack(*line) for line in lines)
+    return head + b"".join(ENTRY.pack(*line[:6], *(line[6:] or LIMITS)) for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -508,6 +536,8 @@ def commit_bytes(group: tuple[int, ...], memb_index: int, count: int, *lines: tu
         (commit_bytes((1, 2), 1, 1, (1, 4, 1, 0, 0, 2)), "bad commit entry"),
         (commit_bytes((1, 2), 1, 1, (1, MAX_COUNT, 1, 0, 0, 0)), "bad commit entry"),
         (commit_bytes((1, 2), 1, 1, (1, 4, 1, MAX_COUNT, 0, 0)), "bad commit entry"),
+        (commit_bytes((1, 2), 1, 1, (1, 4, 1, 0, 0, 0, 0, 1_400, 1_400)), "bad commit entry"),
+        (commit_bytes((1, 2), 1, 1, (1, 4, 1, 0, 0, 0, 2**31, 1_400, 1_400)), "bad commit entry"),
         (prefix(COMMIT) + pack_ring(RING) + struct.pack("<H", MAX_MEMBERS + 1), "too many members"),
     ],
 )
@@ -607,7 +637,7 @@ def test_every_message_of_an_accepted_packet_has_a_64_bit_number() -> None:
 
 def test_a_fresh_account_takes_any_token() -> None:
     """A token may claim less than this node remembers of it; its fields never turn negative."""
-    flow = FlowControl(TotemConfig(), 3)
+    flow = FlowControl(TotemConfig(), 3, LIMITS)
     flow.settle(token(), 5, 7)
     low = token(fcc=2, backlog=3)
     flow.settle(low, 0, 0)
@@ -643,10 +673,10 @@ def test_with_the_defaults_tokens_are_smaller_than_packet_size() -> None:
     """Except for what TotemConfig.packet_size names: many members, or very many requests."""
     config = TotemConfig()
     full = token(seq=config.max_requests, rtr=range(1, config.max_requests + 1))
-    full.holds = [LONGEST_HOLD_US] * 30
+    full.holds = [LONGEST_HOLD_US] * 25
     assert len(full.encode()) <= config.packet_size
-    group = tuple(range(1, 31))
-    entries = tuple(Entry(node, RING, 0, 0, False) for node in group)
+    group = tuple(range(1, 26))
+    entries = tuple(Entry(node, RING, 0, 0, False, LIMITS) for node in group)
     assert len(Commit(RING, group, len(group), entries).encode()) <= config.packet_size
 
 

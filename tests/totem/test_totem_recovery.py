@@ -23,7 +23,7 @@ def old_ring(*seqs: int, me: int = 1, members: tuple[int, ...] = (1, 2, 3)) -> R
 
 
 def entry(node: int, aru: int = 0, high: int = 0, *, old: ConfigurationId = OLD, flg: bool = False) -> Entry:
-    return Entry(node, old, aru, high, flg)
+    return Entry(node, old, aru, high, flg, CONFIG.limits)
 
 
 def exchange(old: Ring, *entries: Entry, duty: Duty | None = None) -> Exchange:
@@ -39,7 +39,7 @@ def retransmitted(made: Exchange) -> list[int]:
 
 
 def broadcast(made: Exchange, seq: int) -> Recovered:
-    packet = made.next_packet(made.ring, seq, [])
+    packet = made.next_packet(made.ring, seq, 1, [])
     assert packet is not None
     return packet
 
@@ -66,7 +66,7 @@ def test_a_retransmission_is_an_envelope_with_a_place_on_the_new_ring() -> None:
     sent = broadcast(made, 9)
     assert sent == encode_recovered(NEW, 9, 1, data(1, ring=OLD))
     assert decode(sent.raw) == sent
-    assert made.next_packet(made.ring, 10, []) is None
+    assert made.next_packet(made.ring, 10, 1, []) is None
 
 
 def test_the_duty_is_to_deliver_for_all_of_them_what_any_of_them_delivered() -> None:
@@ -327,7 +327,8 @@ class Attempt:
             old.deliver(self.before[node])
         members = tuple(sorted(olds))
         entries = tuple(
-            Entry(node, olds[node].id, olds[node].window.aru, olds[node].delivered, False) for node in members
+            Entry(node, olds[node].id, olds[node].window.aru, olds[node].delivered, False, CONFIG.limits)
+            for node in members
         )
         commit = Commit(ConfigurationId(40, members[0]), members, 2 * len(members), entries)
         self.duties = {node: Duty() for node in members}

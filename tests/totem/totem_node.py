@@ -40,6 +40,8 @@ from ordercast.totem.packets import (
 )
 from ordercast.totem.states import State
 
+LIMITS = TotemConfig().limits
+
 FIRST = ConfigurationId(8, 1)
 """The ring that nodes 1, 2, 3, … form when they start together at time 0."""
 
@@ -232,7 +234,7 @@ def entry(
     node: NodeId, old: ConfigurationId | None = None, aru: int = 0, delivered: int = 0, received: bool = False
 ) -> Entry:
     """A line of a Commit token; without more, that of a node that has just started."""
-    return Entry(node, old or ConfigurationId(4, node), aru, delivered, received)
+    return Entry(node, old or ConfigurationId(4, node), aru, delivered, received, LIMITS)
 
 
 def started(me: NodeId = 1, **settings: int | bool) -> Node:

@@ -45,6 +45,7 @@ def token(
     rtr: Iterable[int] = (),
     fcc: int = 0,
     backlog: int = 0,
+    entitled: int = 0,
     retrans_flg: bool = False,
     brake: NodeId = NOBODY,
     holds: Iterable[int] = (),
@@ -58,6 +59,7 @@ def token(
     made.rtr = list(rtr)
     made.fcc = fcc
     made.backlog = backlog
+    made.entitled = entitled
     made.retrans_flg = retrans_flg
     made.brake = brake
     made.holds = list(holds)

@@ -72,7 +72,7 @@ def protocol_settings_of(config: NodeConfig, buffer: int) -> msgspec.Struct:
             f"packet_size is {settings['packet_size']}: choose at most {most} with an mtu of {config.mtu}"
         )
     try:
-        return protocol_of(config).configure(settings, buffer // size)
+        return protocol_of(config).configure(settings, buffer, space - OVERHEAD)
     except ConfigProblem:
         raise
     except ValueError as error:

@@ -14,7 +14,7 @@ from ordercast.totem import formation, machine
 from ordercast.totem.flow import FlowControl
 from ordercast.totem.membership import Gathering
 from ordercast.totem.ordering import Ring
-from ordercast.totem.packets import NOBODY, Commit, Data, Token
+from ordercast.totem.packets import NOBODY, Commit, Data, Part, Token
 from ordercast.totem.recovery import Duty, Exchange
 from ordercast.totem.strangers import Strangers
 
@@ -104,9 +104,9 @@ def _requests_not_answered(right: Any) -> Any:
 
 @_mutant("ordering", machine, "work", "a node delivers its own messages as soon as it sends them")
 def _own_messages_first(right: Any) -> Any:
-    def work(ring: Ring, token: Token, source: Any, accelerated: int, patience: int, effects: Any) -> Any:
+    def work(now_us: int, ring: Ring, token: Token, source: Any, effects: Any) -> Any:
         before = ring.last_own
-        visit = right(ring, token, source, accelerated, patience, effects)
+        visit = right(now_us, ring, token, source, effects)
         for seq in range(before + 1, ring.last_own + 1):
             packet = ring.window.get(seq)
             if type(packet) is Data and packet.origin == ring.me and seq > ring.window.aru:
@@ -134,14 +134,33 @@ def _window_never_freed(right: Any) -> Any:
     return settle
 
 
-@_mutant("flow control", FlowControl, "new_packets", "the fair share is rounded down to nothing")
+@_mutant("flow control", FlowControl, "_share", "the fair share is rounded down to nothing")
 def _share_of_nothing(right: Any) -> Any:
-    def new_packets(self: FlowControl, token: Token, retransmitted: int, tbl: int) -> int:
-        share = self._shared * tbl // max(tbl, 1, token.backlog + tbl - self._pbl)
-        allowed: int = right(self, token, retransmitted, tbl)
-        return min(share, allowed)
+    def share(self: FlowControl, token: Token, tbl: int) -> int:
+        return (self.window - self._members) * tbl // max(tbl, 1, token.backlog + tbl - self._pbl)
 
-    return new_packets
+    return share
+
+
+@_mutant("ordering", Ring, "_cut", "of a packet that was lost only the first part is sent again")
+def _only_the_first_part(right: Any) -> Any:
+    def cut(self: Ring, seq: int, raw: bytes, wanted: int, most: int) -> tuple[list[bytes], int]:
+        sent, _ = right(self, seq, raw, wanted & 1, most)
+        return sent, 0
+
+    return cut
+
+
+@_mutant("ordering", Ring, "join", "parts of a packet are put together although one is missing")
+def _joined_with_a_gap(right: Any) -> Any:
+    def join(self: Ring, part: Part) -> bytes | None:
+        whole: bytes | None = right(self, part)
+        kept = self._partial.get(part.seq, {})
+        if whole is None and len(kept) == part.parts - 1 and 0 in kept:
+            return b"".join(kept[place] for place in sorted(kept))
+        return whole
+
+    return join
 
 
 # --- braking ---------------------------------------------------------------------------------------

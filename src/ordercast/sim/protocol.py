@@ -44,9 +44,10 @@ class Protocol(NamedTuple):
     about: About
     make: Callable[[Mapping[str, object]], MachineFactory]
     """Machines for a simulation, with these settings; raises ValueError, in words, for wrong ones."""
-    configure: Callable[[Mapping[str, object], int], msgspec.Struct]
+    configure: Callable[[Mapping[str, object], int, int], msgspec.Struct]
     """All settings of a real node, an instance of `settings`, from those that differ from what suits a real
-    network, and from how many full packets may be in flight before sockets overflow. Raises as `make`."""
+    network (with `packet_size`), and from the bytes that its socket's buffer holds, and those of a packet
+    that one datagram carries. Raises as `make`."""
     build: Callable[[Any, NodeId], Machine]
     """A machine for a real node, from what `configure` answered."""
     settings: type[msgspec.Struct]

@@ -12,15 +12,26 @@ from ordercast.core.contract import Effect, Multicast, Originate
 from ordercast.core.identity import Batch, Guarantee, NodeId
 from ordercast.core.packing import MAX_CHUNKS, SendQueue
 from ordercast.totem.config import TotemConfig
+from ordercast.totem.limits import Limits
 from ordercast.totem.ordering import Ring
-from ordercast.totem.packets import CONTINUED, CONTINUES, SAFE, Data, Recovered, Token, encode_data
+from ordercast.totem.packets import (
+    CONTINUED,
+    CONTINUES,
+    DATA_HEADER,
+    RECOVERED_HEADER,
+    SAFE,
+    Data,
+    Recovered,
+    Token,
+    encode_data,
+)
 
 FEW = 4
-"""A visit with no more packets than this fraction of the accelerated window sends them before the token: at
-low load that makes safe delivery faster, and there is nothing to gain by sending them later."""
+"""A visit with no more than this fraction of the accelerated window sends it before the token: at low load
+that makes safe delivery faster, and there is nothing to gain by sending it later."""
 
-SMALL_PACKET = 1_300
-"""Chunks, in bytes, that any network carries in one datagram, with all headers."""
+HEADERS = DATA_HEADER + RECOVERED_HEADER
+"""Bytes of a packet that are not for chunks."""
 
 
 class Source(Protocol):
@@ -28,10 +39,11 @@ class Source(Protocol):
 
     @property
     def backlog(self) -> int:
-        """About how many packets wait."""
+        """About how many datagrams wait."""
 
-    def next_packet(self, ring: Ring, seq: int, effects: list[Effect]) -> Data | Recovered | None:
-        """The next packet, as it is broadcast under that number; None if nothing waits."""
+    def next_packet(self, ring: Ring, seq: int, most: int, effects: list[Effect]) -> Data | Recovered | None:
+        """The next packet, as it is broadcast under that number, of no more than ``most`` datagrams if it is
+        made only now; None if nothing waits."""
 
 
 class Outbox:
@@ -39,14 +51,20 @@ class Outbox:
 
     def __init__(self, config: TotemConfig) -> None:
         self.queue = SendQueue(config.send_queue)
-        self._most = config.chunk_space
-        self._least = min(config.chunk_space, SMALL_PACKET)
         self._chunks = MAX_CHUNKS if config.packing else 1
+        self.fit(config.limits)
         self._space = self._most
         """Bytes of chunks that a packet takes now."""
         self.incarnation = 0
         self.closed = False
         """Somebody brakes: nothing new goes out, however much waits."""
+
+    def fit(self, limits: Limits) -> None:
+        """From now on, make packets that all members of a ring can take."""
+        self._datagram = limits.datagram_size
+        self._most = limits.packet_size - HEADERS
+        self._least = min(self._most, self._datagram - HEADERS)
+        self._space = self._most
 
     def adapt(self, lossy: bool) -> None:
         """Fill packets less while some are being lost: a large one travels as many datagrams, and is lost
@@ -58,15 +76,16 @@ class Outbox:
 
     @property
     def backlog(self) -> int:
-        """About how many packets the waiting messages fill (000 §8.1, my_tbl)."""
+        """About how many datagrams the waiting messages fill (000 §8.1, my_tbl)."""
         if not self.queue.waiting:
             return 0
-        packets = self.queue.backlog(self._space)
-        return packets if self._chunks > 1 else max(packets, len(self.queue))
+        datagrams = self.queue.backlog(self._least)
+        return datagrams if self._chunks > 1 else max(datagrams, len(self.queue))
 
-    def next_packet(self, ring: Ring, seq: int, effects: list[Effect]) -> Data | None:
+    def next_packet(self, ring: Ring, seq: int, most: int, effects: list[Effect]) -> Data | None:
         """Pack what waits into a packet; messages that end in it are originated by it."""
-        packed = None if self.closed else self.queue.next_packet(self._space, self._chunks)
+        space = min(self._space, most * self._datagram - HEADERS)
+        packed = None if self.closed else self.queue.next_packet(space, self._chunks)
         if packed is None:
             return None
         number, guarantee, chunks, ends, continues, continued = packed
@@ -82,7 +101,7 @@ class Visit(NamedTuple):
     """What one visit did."""
 
     resent: int
-    """Packets that others had asked for."""
+    """Datagrams that others had asked for."""
     fresh: int
     """New packets."""
     late: list[Effect]
@@ -92,12 +111,11 @@ class Visit(NamedTuple):
 
 
 def work(
-    ring: Ring, token: Token, source: Source, accelerated: int, patience: int, effects: list[Effect]
+    now_us: int, ring: Ring, token: Token, source: Source, effects: list[Effect], accelerated: bool = True
 ) -> Visit:
     """Answer requests, broadcast what flow control allows, and bring the token up to date.
 
-    The last ``accelerated`` packets leave behind the token. Who has failed to receive for more than
-    ``patience`` visits is reported.
+    On an ``accelerated`` ring the last packets leave behind the token.
     """
     flow = ring.flow
     resent = 0
@@ -107,28 +125,34 @@ def work(
         effects.extend([Multicast(raw) for raw in answers])
     waiting = source.backlog
     late: list[Effect] = []
-    fresh: list[int] = []  # where in `out` each new packet's effects begin
+    fresh: list[tuple[int, int]] = []  # of each new packet: where in `out` it begins, datagrams before it
+    broadcast = 0
     if waiting:
+        allowed = flow.new_datagrams(token, resent, waiting)
         out: list[Effect] = []
-        for _ in range(flow.new_packets(token, resent, waiting)):
+        for _ in range(flow.new_packets(token)):
+            if broadcast >= allowed:
+                break
             begins = len(out)
-            packet = source.next_packet(ring, token.seq + 1, out)
+            packet = source.next_packet(ring, token.seq + 1, allowed - broadcast, out)
             if packet is None:
                 break
-            fresh.append(begins)
+            fresh.append((begins, broadcast))
             token.seq += 1
             ring.window.add(token.seq, packet)
+            broadcast += ring.datagrams(packet.raw)
             if not ring.alone:
                 out.append(Multicast(packet.raw))
-        if len(fresh) * FEW > accelerated > 0:
-            cut = fresh[max(0, len(fresh) - accelerated)]
+        most_late = flow.accelerated if accelerated else 0
+        if broadcast * FEW > most_late > 0:
+            cut = next((begins for begins, before in fresh if broadcast - before <= most_late), len(out))
             late = out[cut:]
             del out[cut:]
         effects += out
     ring.update_aru(token)
-    failed = ring.holder_up(token, patience)
+    failed = ring.holder_up(now_us, token)
     if failed is None:
         if ring.window.aru < token.seq:
             ring.request(token)
-        flow.settle(token, len(fresh) + resent, waiting)
+        flow.settle(token, broadcast + resent, waiting)
     return Visit(resent, len(fresh), late, failed)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from ordercast.core.wire import MAX_PACKET
-from ordercast.totem.packets import DATA_HEADER, MAX_MEMBERS, MAX_REQUESTS, RECOVERED_HEADER
+from ordercast.totem.limits import LEAST_DATAGRAM, Limits
+from ordercast.totem.packets import (
+    DATA_HEADER,
+    MAX_MEMBERS,
+    MAX_REQUESTS,
+    RECOVERED_HEADER,
+)
 
 
 class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,10 +21,15 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """
 
     token_loss_us: int = 200_000
-    """Without a token for this long, the ring is given up and a new one formed (000 §6.2.1)."""
+    """Without a token for this long, the ring is given up and a new one formed (000 §6.2.1). Longer, up to
+    ten times as long, on a ring whose members let the token wait, and where packets are being lost."""
 
     token_retransmission_us: int = 30_000
-    """Without a sign that the token moved on, it is sent again (000 §5.2)."""
+    """Without a sign that the token moved on, it is sent again (000 §5.2): after this long at most, and
+    sooner on a ring where such signs come sooner."""
+
+    least_retransmission_us: int = 30_000
+    """The token is never sent again sooner than this."""
 
     join_us: int = 1_500
     """How often a Join is repeated while a ring is being formed (000 §6.2.1)."""
@@ -30,17 +41,27 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Added to that for every node considered: each one's Join has to be heard by all."""
 
     fail_to_receive: int = 50
-    """Token visits without progress of `aru` after which who holds it up is excluded (000 §6.2.2)."""
+    """Token visits without progress of `aru` after which who holds it up is excluded (000 §6.2.2), if these
+    took longer than the Token Loss timeout too: while packets are being lost, but some arrive, nobody is."""
 
     max_attempts: int = 3
     """Failed attempts at one membership before a further failure is forced (000 §6.2.2, termination)."""
 
     window_size: int = 128
-    """Packets that all members together may broadcast in one token rotation (000 §8.1); each member has
-    one of them for itself, and may answer one request when it is full."""
+    """Datagrams that all members together may broadcast in one token rotation (000 §8.1): fewer where the
+    smallest `input_buffer` of the ring holds fewer. A packet counts as the datagrams that carry it. Each
+    member may always answer one request, when it is full, too."""
 
-    max_messages: int = 64
-    """Packets that one member may broadcast in one visit of the token (000 §8.1)."""
+    max_messages: int = 128
+    """Datagrams that one member may broadcast in one visit of the token (000 §8.1)."""
+
+    input_buffer: int = 1024 * 1024
+    """Bytes that the input buffer of this node holds. All members tell theirs when a ring is formed, and the
+    smallest one limits what they broadcast in a rotation: it cannot overflow (000 §8)."""
+
+    datagram_size: int = 1_400
+    """Bytes of a packet that the network carries in one datagram. What is larger travels in several, and is
+    sent again in parts of this size."""
 
     max_outstanding: int = 1024
     """Packets that may be broadcast beyond `aru`: bounds what every member keeps for retransmission."""
@@ -54,7 +75,8 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ring never asks eagerly: there packets behind the token are no gap."""
 
     accelerated_window: int = 0
-    """Packets a member may send after it has passed the token on; 0 is the paper's protocol."""
+    """Datagrams a member may send after it has passed the token on; 0 is the paper's protocol. Fewer where
+    the smallest input buffer of the ring would not hold them beside a window."""
 
     idle_rotations: int = 3
     """Rotations with nothing new after which the representative holds the token; see `hold_us`."""
@@ -68,7 +90,7 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     packet_size: int = 1_400
     """Largest packet of messages, in bytes. One that the network splits is lost with any of its parts, so
     packets are filled less while some are being lost, down to what any network carries whole. Tokens are
-    smaller, except a Commit token of more than thirty members, and one with very many requests."""
+    smaller, except a Commit token of more than twenty-five members, and one with very many requests."""
 
     packing: bool = True
     """Whether messages that are small share a packet; else each has its own (001 Fig. 6)."""
@@ -84,8 +106,13 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def ring_limit(self) -> int:
-        """Most nodes in a ring, the window considered: every member has a packet of it for itself."""
-        return min(self.max_members, self.window_size)
+        """Most nodes in a ring: every member has at least a datagram of the window for itself."""
+        return min(self.max_members, self.window_size, max(1, self.limits.datagrams))
+
+    @property
+    def limits(self) -> Limits:
+        """What the others must know of this node."""
+        return Limits(self.input_buffer, self.packet_size, self.datagram_size)
 
     @property
     def heard_us(self) -> int:
@@ -122,10 +149,11 @@ _ORDER = (
     ("join_us", "consensus_us", "a lost Join should be repeated before its sender is regarded as failed"),
     ("hold_us", "token_retransmission_us", "a held token must not look like a lost one"),
     ("max_message_size", "send_queue", "the largest message has to fit into the queue"),
-    ("window_size", "max_outstanding", "a full window has to fit into the receive buffers"),
 )
 _RANGES = (
     ("packet_size", 256, MAX_PACKET),
     ("max_requests", 1, MAX_REQUESTS),
     ("max_members", 1, MAX_MEMBERS),
+    ("datagram_size", LEAST_DATAGRAM, MAX_PACKET),
+    ("input_buffer", LEAST_DATAGRAM, 2**31 - 1),
 )

@@ -19,6 +19,15 @@ HOLD = "hold"
 
 _MOVED = CancelTimer(TOKEN_RETRANSMISSION)
 
+MOST_TRIES = 8
+"""Without a sign, a token is sent again at least so often within the Token Loss timeout."""
+LOSSY_VISITS = 100
+"""For so many visits after a loss the network counts as lossy."""
+LOSSY_FACTOR = 4
+"""A lossy network needs more patience: so much longer until the ring is given up."""
+MOST_FACTOR = 10
+"""However slow the ring, it is given up after so many times the Token Loss timeout."""
+
 
 class Custody:
     """Where one node last saw the token, and what it still has to do about it."""
@@ -26,8 +35,10 @@ class Custody:
     def __init__(self, config: TotemConfig) -> None:
         self._config = config
         self._loss_timer = SetTimer(TOKEN_LOSS, config.token_loss_us)
-        self._short_us = config.token_loss_us // 4
-        self._retransmission_timer = SetTimer(TOKEN_RETRANSMISSION, config.token_retransmission_us)
+        self._sign = _SignTime(config)
+        self._delay_us = 0
+        """How long the token waited, or will wait, for a sign before it is sent again."""
+        self._lossy_visits = 0
         self._sent: tuple[NodeId, bytes] | None = None
         self._held: Token | None = None
         self._idle_visits = 0
@@ -36,44 +47,73 @@ class Custody:
 
     # --- sent -----------------------------------------------------------------------------------
 
-    def send(self, to: NodeId, raw: bytes, effects: list[Effect], waits_us: int = 0) -> None:
-        """Forward a token of either kind, and set its two timers (000 Figs 3 and 7).
+    def send(self, now_us: int, to: NodeId, raw: bytes, effects: list[Effect]) -> None:
+        """Forward a token of either kind, and set its two timers (000 Figs 3 and 7)."""
+        self._send(now_us, to, raw, self._loss_timer, 0, effects)
 
-        ``waits_us`` is for how long the token waited at all members in its last rotation. A ring that is
-        slow because its members are is not broken: the Token Loss timeout is at least four times that, but
-        at most ten times what it is on a quick ring.
-        """
+    def _send(
+        self, now_us: int, to: NodeId, raw: bytes, loss: SetTimer, hold_us: int, effects: list[Effect]
+    ) -> None:
         self._sent = (to, raw)
-        timer = self._loss_timer
-        if waits_us > self._short_us:
-            timer = SetTimer(TOKEN_LOSS, min(max(4 * waits_us, timer.delay_us), 10 * timer.delay_us))
-        effects += (Unicast(to, raw), timer, self._retransmission_timer)
+        self._sign.begin(now_us, held=hold_us > 0)
+        self._delay_us = self._sign.timeout_us
+        timer = SetTimer(TOKEN_RETRANSMISSION, hold_us + self._delay_us)
+        effects += (Unicast(to, raw), loss, timer)
 
-    def pass_on(self, ring: Ring, token: Token, arrived_seq: int, timed: bool, effects: list[Effect]) -> None:
+    def pass_on(
+        self,
+        now_us: int,
+        ring: Ring,
+        token: Token,
+        arrived_seq: int,
+        timed: bool,
+        waits_us: int,
+        effects: list[Effect],
+    ) -> None:
         """Forward the regular token, unless there is nobody to forward it to.
 
         In Gather it is not timed: there, the Token Loss timeout waits for the Commit token (Fig. 4).
+        ``waits_us`` is for how long the token has lately waited at all members.
         """
         if ring.me == ring.representative:
             token.idle = self._idle_visits >= self._config.idle_rotations
         self._will_be_held = token.idle
+        self._lossy_visits = LOSSY_VISITS if token.rtr else max(0, self._lossy_visits - 1)
         ring.forward(token, arrived_seq)
         if ring.alone:
             return
         if timed:
-            self.send(ring.successor, token.encode(), effects, sum(token.holds))
+            hold_us = self._config.hold_us if token.idle else 0
+            loss = self._loss_timeout(waits_us)
+            self._send(now_us, ring.successor, token.encode(), loss, hold_us, effects)
         else:
             effects.append(Unicast(ring.successor, token.encode()))
 
-    def moved(self, effects: list[Effect]) -> None:
+    def _loss_timeout(self, waits_us: int) -> SetTimer:
+        """The Token Loss timeout of a ring whose token lately waited for so long.
+
+        A ring that is slow because its members are is not broken: it is at least four times what the token
+        waited. Nor is one that loses packets: there the token may have to be sent many times.
+        """
+        timer = self._loss_timer
+        usual_us = timer.delay_us
+        longer_us = max(4 * waits_us, LOSSY_FACTOR * usual_us if self._lossy_visits else 0)
+        if longer_us <= usual_us:
+            return timer
+        return SetTimer(TOKEN_LOSS, min(longer_us, MOST_FACTOR * usual_us))
+
+    def moved(self, now_us: int, effects: list[Effect]) -> None:
         """There is a sign that the token went on: no need to send it again."""
         if self._sent is not None:
             self._sent = None
+            self._sign.came(now_us)
             effects.append(_MOVED)
 
-    def returned(self) -> None:
+    def returned(self, now_us: int) -> None:
         """The token is here again. Its timer is set anew when it leaves, or stopped if it is held."""
-        self._sent = None
+        if self._sent is not None:
+            self._sent = None
+            self._sign.came(now_us)
 
     @property
     def awaiting_sign(self) -> bool:
@@ -81,9 +121,13 @@ class Custody:
         return self._sent is not None
 
     def resend(self, effects: list[Effect]) -> None:
-        """Token Retransmission timeout expired."""
+        """Token Retransmission timeout expired: the next time it takes twice as long, up to a bound."""
         if self._sent is not None:
-            effects += (Unicast(*self._sent), self._retransmission_timer)
+            self._sign.ambiguous()
+            self._lossy_visits = LOSSY_VISITS
+            slowest_us = max(self._sign.timeout_us, self._loss_timer.delay_us // MOST_TRIES)
+            self._delay_us = min(2 * self._delay_us, slowest_us)
+            effects += (Unicast(*self._sent), SetTimer(TOKEN_RETRANSMISSION, self._delay_us))
 
     def give_up(self, effects: list[Effect]) -> None:
         """The ring is given up: whatever becomes of its token does not matter any more."""
@@ -128,3 +172,40 @@ class Custody:
         """Some node has something to send: do not hold the token at its next visit."""
         self._hurried = True
         self._idle_visits = 0
+
+
+class _SignTime:
+    """How long it takes until there is a sign that a token went on, and so how long to wait for one.
+
+    As TCP does it (RFC 6298): a smoothed mean and deviation; a token that was sent twice tells nothing, since
+    one cannot know of which copy the sign is. Nor does one that was to be held.
+    """
+
+    def __init__(self, config: TotemConfig) -> None:
+        self._most_us = config.token_retransmission_us
+        self._least_us = min(config.least_retransmission_us, self._most_us)
+        self.timeout_us = self._most_us
+        self._mean_us = -1
+        self._deviation_us = 0
+        self._since_us: int | None = None
+
+    def begin(self, now_us: int, held: bool) -> None:
+        """A token leaves now; perhaps to be held on its way."""
+        self._since_us = None if held else now_us
+
+    def ambiguous(self) -> None:
+        """It was sent again."""
+        self._since_us = None
+
+    def came(self, now_us: int) -> None:
+        """A sign."""
+        if self._since_us is None:
+            return
+        took_us, self._since_us = now_us - self._since_us, None
+        if self._mean_us < 0:
+            self._mean_us, self._deviation_us = took_us, took_us // 2
+        else:
+            self._deviation_us += (abs(took_us - self._mean_us) - self._deviation_us) // 4
+            self._mean_us += (took_us - self._mean_us) // 8
+        expected_us = self._mean_us + 4 * self._deviation_us
+        self.timeout_us = min(self._most_us, max(self._least_us, expected_us))

@@ -1,67 +1,91 @@
-"""Flow control (000 §8): how many packets this node may broadcast at this visit of the token."""
+"""Flow control (000 §8): how much this node may broadcast at this visit of the token.
+
+Everything is counted in datagrams, which is what fills input buffers: a packet of several counts as several.
+"""
 
 from __future__ import annotations
 
 from ordercast.totem.config import TotemConfig
+from ordercast.totem.limits import Limits
 from ordercast.totem.packets import Token
+
+LATE_PART = 3
+"""What is sent behind the token takes at most this fraction of the smallest input buffer."""
 
 
 class FlowControl:
-    """One node's account with the token's `fcc` and `backlog` fields.
+    """One node's account with the token's `fcc`, `backlog` and `entitled` fields.
 
-    Departures from 000 §8.2, because its rules let whoever holds the window keep it, while the last on the
-    ring sends nothing (docs/decisions/flow-control.md):
+    Departures from 000 §8.2, whose share by backlog leaves whoever holds the window in possession of it, or
+    makes all pause in turn (docs/decisions/flow-control.md):
 
     - `backlog` sums what waited when the token *arrived* at each node, the demand, instead of what was
       left when it departed: a node that sends all it has is still seen to want its share;
-    - every member has one packet of the window for itself, and only the rest is shared by demand;
+    - every member is entitled to an equal part of the window; what some of them leave of theirs is shared
+      among those who want more, by how much more they want: so none of the window is left unused;
     - retransmissions count towards the window, but not towards the share of who happens to answer.
     """
 
-    def __init__(self, config: TotemConfig, members: int) -> None:
-        self._window_size = config.window_size
+    def __init__(self, config: TotemConfig, members: int, limits: Limits) -> None:
+        """`limits` are the smallest that any member has."""
+        held = limits.datagrams
+        self.accelerated = min(config.accelerated_window, held // (LATE_PART * members))
+        """Datagrams that may leave behind the token."""
+        # Between two visits a member's input buffer takes what the others broadcast in a rotation, and what
+        # they had yet to send behind the token when it was last emptied.
+        late = (members - 1) * self.accelerated
+        self.window = max(members, min(config.window_size, held - late))
+        """Datagrams that all members together may broadcast in a rotation."""
         self._max_messages = config.max_messages
         self._max_outstanding = config.max_outstanding
         self._members = members
-        self._shared = max(0, config.window_size - members)
+        self._equal = self.window // members
         self._trc = 0
-        """Packets broadcast on the last visit (my_trc of the last rotation)."""
+        """Broadcast on the last visit (my_trc of the last rotation)."""
         self._pbl = 0
-        """Packets that waited when the token came last (my_pbl)."""
+        """What waited when the token came last (my_pbl)."""
 
     def retransmissions(self, token: Token) -> int:
-        """How many requests may be answered now: they count towards the window, but one always may."""
-        return max(1, min(self._max_messages, self._window_size - (token.fcc - self._trc)))
+        """How much may be sent again now: it counts towards the window, but one datagram always may."""
+        return max(1, min(self._max_messages, self.window - (token.fcc - self._trc)))
 
-    def new_packets(self, token: Token, retransmitted: int, tbl: int) -> int:
-        """How many new packets may be broadcast now; about ``tbl`` wait (000 §8.2, the three constraints).
+    def new_packets(self, token: Token) -> int:
+        """How many new *packets* may be numbered now, to keep what everybody has to keep bounded.
 
-        A fourth keeps buffers bounded: while some member lags, so that `seq` is far ahead of `aru`, the room
-        that is left is shared by all.
+        While some member lags, so that `seq` is far ahead of `aru`, the room that is left is shared by all.
         """
+        room = self._max_outstanding - (token.seq - token.aru)
+        return max(1, room // self._members) if room > 0 else 0
+
+    def new_datagrams(self, token: Token, retransmitted: int, tbl: int) -> int:
+        """How many new datagrams may be broadcast now; about ``tbl`` wait (000 §8.2, the three
+        constraints)."""
         if tbl == 0:
             return 0
-        room = self._max_outstanding - (token.seq - token.aru)
-        if room <= 0:
-            return 0
-        demand = max(tbl, token.backlog + tbl - self._pbl)
-        share = 1 + self._shared * tbl // demand
-        window = self._window_size - (token.fcc - self._trc)
+        window = self.window - (token.fcc - self._trc)
         return max(
-            0,
-            min(
-                self._max_messages - retransmitted,
-                window - retransmitted,
-                share,
-                max(1, room // self._members),
-            ),
+            0, min(self._max_messages, window, retransmitted + self._share(token, tbl)) - retransmitted
         )
 
+    def _share(self, token: Token, tbl: int) -> int:
+        """This node's share of the window."""
+        demand = max(tbl, token.backlog + tbl - self._pbl)
+        if demand <= self.window:
+            return tbl
+        mine = min(tbl, self._equal)
+        entitled = max(mine, token.entitled + mine - min(self._pbl, self._equal))
+        if mine == tbl:
+            return mine
+        left = max(0, self.window - entitled)
+        return mine + left * (tbl - mine) // max(1, tbl - mine, demand - entitled)
+
     def settle(self, token: Token, broadcast: int, tbl: int) -> None:
-        """Enter this visit's packets and demand into the token in place of the last visit's."""
+        """Enter this visit's datagrams and demand into the token in place of the last visit's."""
         if broadcast != self._trc:
             token.fcc = max(0, token.fcc - self._trc + broadcast)
             self._trc = broadcast
         if tbl != self._pbl:
+            equal = self._equal
             token.backlog = max(0, token.backlog - self._pbl + tbl)
+            token.entitled = max(0, token.entitled - min(self._pbl, equal) + min(tbl, equal))
             self._pbl = tbl

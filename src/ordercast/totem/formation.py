@@ -8,6 +8,7 @@ of state there is.
 from __future__ import annotations
 
 from collections.abc import Set
+from functools import reduce
 
 from ordercast.core.contract import CancelTimer, Drop, Effect, Multicast, Persist, SetTimer, Shift
 from ordercast.core.identity import ConfigurationId, NodeId
@@ -15,6 +16,7 @@ from ordercast.core.wire import FORGED_SENDER
 from ordercast.totem.circulation import Outbox, work
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.custody import TOKEN_LOSS, Custody
+from ordercast.totem.limits import Limits
 from ordercast.totem.membership import Gathering, Heard
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import NOBODY, Announce, Commit, Entry, Join, Recovered, Token
@@ -232,7 +234,7 @@ class Formation:
         members = self.gathering.proposal
         known = max([self.ring_seq, *(self.strangers.ring_seq(node) for node in members)])
         ring = ConfigurationId(known + RING_STEP, self.me)
-        forming = self._commit("consensus", Commit(ring, members, 0, ()), effects)
+        forming = self._commit(now_us, "consensus", Commit(ring, members, 0, ()), effects)
         if len(members) == 1:
             self._recover(now_us, forming, effects)
 
@@ -246,7 +248,7 @@ class Formation:
             effects.append(Drop(FORGED_SENDER))
         elif self.state is State.GATHER and commit.memb_index < size:
             if commit.members == self.gathering.proposal and commit.ring.seq > self.ring_seq:
-                self._commit("commit token", commit, effects)
+                self._commit(now_us, "commit token", commit, effects)
             else:
                 effects.append(Drop("commit token not agreed to"))
         elif self.forming is None or commit.ring != self.forming.ring:
@@ -256,7 +258,7 @@ class Formation:
         elif (
             self.exchange is not None and commit.memb_index == 2 * size and self.exchange.ring.token_seq == 0
         ):
-            self._custody.moved(effects)
+            self._custody.moved(now_us, effects)
             self._visit_recovery(now_us, Token(commit.ring), self.exchange, effects)
         else:
             effects.append(Drop("redundant commit token"))
@@ -266,7 +268,7 @@ class Formation:
         assert self.forming is not None
         return commit.entries[place] == self.forming.entries[place]
 
-    def _commit(self, because: str, commit: Commit, effects: list[Effect]) -> Commit:
+    def _commit(self, now_us: int, because: str, commit: Commit, effects: list[Effect]) -> Commit:
         """Agree to a ring: add what the others must know, and pass it on (Fig. 7, Shift_to_Commit).
 
         The number is durable before anyone else can learn that this node accepted it; so no later life
@@ -276,29 +278,31 @@ class Formation:
         self.ring_seq = commit.ring.seq
         effects.append(Persist(store(self.ring_seq)))
         old = self.ring
-        entry = Entry(self.me, old.id, old.window.aru, old.delivered, self.duty.received_flg)
+        limits = self.config.limits
+        entry = Entry(self.me, old.id, old.window.aru, old.delivered, self.duty.received_flg, limits)
         self.forming = commit._replace(entries=(*commit.entries, entry))
         effects.append(CancelTimer(JOIN_TIMER))
         effects.append(CancelTimer(CONSENSUS))
-        self._pass_commit(self.forming, effects)
+        self._pass_commit(now_us, self.forming, effects)
         return self.forming
 
-    def _pass_commit(self, commit: Commit, effects: list[Effect]) -> None:
+    def _pass_commit(self, now_us: int, commit: Commit, effects: list[Effect]) -> None:
         size = len(commit.members)
         index = commit.memb_index + 1
         if size > 1:
             raw = commit._replace(memb_index=index).encode()
-            self._custody.send(commit.members[index % size], raw, effects)
+            self._custody.send(now_us, commit.members[index % size], raw, effects)
 
     # --- Recovery -------------------------------------------------------------------------------
 
     def _recover(self, now_us: int, commit: Commit, effects: list[Effect]) -> None:
         """Everyone is committed: exchange the old ring's messages (Fig. 7, Shift_to_Recovery)."""
         self._shift("commit token returned", effects)
-        self._custody.moved(effects)
+        self._custody.moved(now_us, effects)
         self.forming = commit
-        self._pass_commit(commit, effects)
-        ring = Ring(commit.ring, commit.members, self.me, self.config)
+        self._pass_commit(now_us, commit, effects)
+        limits = reduce(Limits.smallest, (entry.limits for entry in commit.entries))
+        ring = Ring(commit.ring, commit.members, self.me, self.config, limits)
         self.exchange = Exchange(ring, self.ring, commit, self.duty)
         self._visited_us = None
         if ring.alone:
@@ -318,6 +322,7 @@ class Formation:
         self.gathering.settle(ring.members)
         self.strangers.installed(ring.id, ring.members)
         self.outbox.queue.rewind()
+        self.outbox.fit(ring.limits)
         self._merging = False
         self._own_token = Token(ring.id) if ring.alone else None
         self._waits.begin(now_us, ring.members)
@@ -336,14 +341,14 @@ class Formation:
         if self._braking or token.brake:
             self._mark_brake(ring, token)
         arrived_seq = token.seq
-        visit = work(ring, token, exchange, 0, self.config.fail_to_receive, effects)
+        visit = work(now_us, ring, token, exchange, effects, accelerated=False)
         self._stats["retransmissions"] += visit.resent
         if visit.failed is not None:
             self.gathering.fail({visit.failed})
             self._abandon(now_us, "failure to receive", effects)
             return
         exchange.update(token)
-        self._custody.pass_on(ring, token, arrived_seq, True, effects)
+        self._custody.pass_on(now_us, ring, token, arrived_seq, True, sum(token.holds), effects)
         if exchange.complete:
             if exchange.sound:
                 self._install(now_us, exchange, effects)

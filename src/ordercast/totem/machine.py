@@ -37,12 +37,14 @@ from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import (
     DATA_PREFIX,
     NOBODY,
+    RECOVERED_PREFIX,
     TOKEN_PREFIX,
     Announce,
     Commit,
     Data,
     Hurry,
     Join,
+    Part,
     Recovered,
     Token,
     decode,
@@ -68,8 +70,6 @@ class TotemMachine(Formation):
         """
         super().__init__(me, config)
         self._decode_data = decode_data
-        self._accelerated = config.accelerated_window
-        self._patience = config.fail_to_receive
         self._max_outstanding = config.max_outstanding
 
     # --- the contract ---------------------------------------------------------------------------
@@ -234,7 +234,21 @@ class TotemMachine(Formation):
                 self._on_announce(now_us, packet, effects)
             case Hurry():
                 self._on_hurry(now_us, packet, effects)
+            case Part():
+                return self._on_part(now_us, packet, sender)
         return effects
+
+    def _on_part(self, now_us: int, part: Part, sender: NodeId) -> Sequence[Effect]:
+        """A part of a packet that somebody lacked: the packet is handled once all of it is here."""
+        ring = self.ring if self.exchange is None else self.exchange.ring
+        if (part.ring_seq, part.ring_rep) != ring.id:
+            return (Drop("other ring"),)
+        packet = ring.join(part)
+        if packet is None:
+            return _NOTHING
+        if packet[:PREFIX_SIZE] not in (DATA_PREFIX, RECOVERED_PREFIX):
+            return (Drop("bad part"),)
+        return self._on_packet(now_us, Packet(packet, sender))
 
     def _on_data(self, now_us: int, packet: Data) -> Sequence[Effect]:
         """Regular message received (Figs 3 to 6)."""
@@ -248,7 +262,7 @@ class TotemMachine(Formation):
             effects: list[Effect] = []
             ring.deliver(effects)
             if packet.seq > ring.forwarded_seq and self._custody.awaiting_sign:
-                self._custody.moved(effects)
+                self._custody.moved(now_us, effects)
             return effects
         if self.exchange is not None and ring_id == self.exchange.ring.id:
             # A member that has installed the new ring already. Its messages wait until I do.
@@ -284,7 +298,7 @@ class TotemMachine(Formation):
             effects.append(Drop("redundant token"))
         else:
             ring.token_seq = token.token_seq
-            self._custody.returned()
+            self._custody.returned(now_us)
             self._time_rotation(now_us, token)
             self._waits.enter(ring, token, waited_us)
             if self.exchange is not None:
@@ -306,15 +320,13 @@ class TotemMachine(Formation):
         verified = self.strangers.check(now_us, ring, token)
         arrived_seq = token.seq
         self.outbox.adapt(bool(token.rtr))
-        resent, fresh, late, failed = work(
-            ring, token, self.outbox, self._accelerated, self._patience, effects
-        )
+        resent, fresh, late, failed = work(now_us, ring, token, self.outbox, effects)
         if fresh or resent:
             self._stats["packets"] += fresh
             self._stats["retransmissions"] += resent
         if failed is None:
             timed = self.state is not State.GATHER
-            self._custody.pass_on(ring, token, arrived_seq, timed, effects)
+            self._custody.pass_on(now_us, ring, token, arrived_seq, timed, self._waits.total_us, effects)
         effects += late
         window = ring.window
         if ring.delivered < window.aru:

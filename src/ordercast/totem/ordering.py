@@ -13,20 +13,40 @@ from ordercast.core.contract import Deliver, Effect, Stable
 from ordercast.core.identity import Batch, ConfigurationId, Guarantee, NodeId
 from ordercast.core.packing import Reassembly
 from ordercast.core.window import ReceiveWindow
+from ordercast.core.wire import MAX_PACKET
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.flow import FlowControl
-from ordercast.totem.packets import CONTINUED, CONTINUES, NOBODY, SAFE, Data, Recovered, Token
+from ordercast.totem.limits import Limits
+from ordercast.totem.packets import (
+    ALL_PARTS,
+    CONTINUED,
+    CONTINUES,
+    MOST_PARTS,
+    NOBODY,
+    PART_HEADER,
+    SAFE,
+    Data,
+    Part,
+    Recovered,
+    Token,
+)
 
-LONGEST_PAUSE = 8
-"""Rotations after which a repeated request is answered in any case."""
+LEAST_PART = -(-MAX_PACKET // MOST_PARTS)
+"""Bytes of a part at least: so that any packet has no more parts than can be asked for."""
 
 
 class Ring:
     """A ring, as one of its members sees it."""
 
     def __init__(
-        self, ring: ConfigurationId, members: tuple[NodeId, ...], me: NodeId, config: TotemConfig
+        self,
+        ring: ConfigurationId,
+        members: tuple[NodeId, ...],
+        me: NodeId,
+        config: TotemConfig,
+        limits: Limits | None = None,
     ) -> None:
+        """`limits` are the smallest that any member has; without others, this node's own."""
         self.id = ring
         self.members = members
         """In token order: ascending, the representative first."""
@@ -38,7 +58,8 @@ class Ring:
         self.predecessor = members[self.place - 1]
         self.alone = len(members) == 1
         self.window: ReceiveWindow[Data | Recovered] = ReceiveWindow(2 * config.max_outstanding)
-        self.flow = FlowControl(config, len(members))
+        self.limits = limits or config.limits
+        self.flow = FlowControl(config, len(members), self.limits)
         self.token_seq = 0
         """The token_seq with which the token was forwarded last (my_token_seq)."""
         self.delivered = 0
@@ -55,13 +76,19 @@ class Ring:
         """What the token's `seq` was when it arrived last."""
         self.aru_count = 0
         """Visits for which `aru` has not moved although something is missing (my_aru_count)."""
+        self._stuck_us = 0
+        """Since when it has not."""
         self.last_own = 0
         """The last sequence number this node gave a packet of its own."""
         self._reassembly = Reassembly(config.max_message_size)
         self._unstable: deque[Batch] = deque()
         self._max_requests = config.max_requests
-        self._answered: dict[int, tuple[int, int]] = {}
-        """What this node sent again: from which token_seq on it would once more, and the pause after that."""
+        self._patience = config.fail_to_receive
+        self._patience_us = config.token_loss_us
+        self._datagram = self.limits.datagram_size
+        self._part_size = max(LEAST_PART, self._datagram - PART_HEADER)
+        self._partial: dict[int, dict[int, bytes]] = {}
+        """Parts that are here of packets that are not, by number and place."""
         self._eager = config.eager_requests and config.accelerated_window == 0
 
     # --- the token (000 §5.2, Fig. 3) -----------------------------------------------------------
@@ -70,32 +97,68 @@ class Ring:
         """Whether this is the token's next visit, not a redundant copy."""
         return token.token_seq > self.token_seq
 
-    def answer(self, token: Token) -> list[bytes]:
-        """The packets that others asked for and this node has; they are taken off the token.
+    def datagrams(self, raw: bytes) -> int:
+        """How many datagrams carry a packet."""
+        return -(-len(raw) // self._datagram)
 
-        What this node has answered twice is hardly lost: it lies in the buffers of who asks, and sending it
-        on every rotation would only add to what lies there. So from then on it is sent at the second,
-        fourth, eighth visit after the last, and in between the request is taken off the token only.
+    def answer(self, token: Token) -> list[bytes]:
+        """What others asked for and this node has, a datagram each; it is taken off the token (000 §5.2).
+
+        Of a packet that is larger than a datagram, only the parts that somebody lacks.
         """
         found: list[bytes] = []
         unanswered: list[int] = []
-        limit = self.flow.retransmissions(token)
-        gone = self.window.discarded
-        answered = {seq: pause for seq, pause in self._answered.items() if seq > gone}
-        visit = token.token_seq
+        parts: dict[int, int] = {}
+        left = self.flow.retransmissions(token)
         for seq in token.rtr:
-            due, pause = answered.get(seq, (visit, len(self.members)))
-            if visit < due:
-                continue
-            packet = self.window.get(seq) if len(found) < limit else None
-            if packet is None:
-                unanswered.append(seq)
-            else:
+            packet = self.window.get(seq) if left else None
+            wanted = token.parts.get(seq, ALL_PARTS)
+            if packet is not None and len(packet.raw) <= self._datagram:
                 found.append(packet.raw)
-                answered[seq] = (visit + pause, min(2 * pause, LONGEST_PAUSE * len(self.members)))
-        self._answered = answered
+                left -= 1
+                continue
+            if packet is not None:
+                sent, wanted = self._cut(seq, packet.raw, wanted, left)
+                found += sent
+                left -= len(sent)
+            if wanted:
+                unanswered.append(seq)
+                if wanted != ALL_PARTS:
+                    parts[seq] = wanted
         token.rtr = unanswered
+        token.parts = parts
         return found
+
+    def _cut(self, seq: int, raw: bytes, wanted: int, most: int) -> tuple[list[bytes], int]:
+        """Wanted parts of a packet, at most so many; and which of them are wanted still."""
+        size = self._part_size
+        count = -(-len(raw) // size)
+        wanted &= (1 << count) - 1
+        sent: list[bytes] = []
+        for index in range(count):
+            if wanted >> index & 1 and len(sent) < most:
+                piece = raw[index * size : (index + 1) * size]
+                sent.append(Part(*self.id, seq, len(raw), size, index, piece).encode())
+                wanted &= ~(1 << index)
+        return sent, wanted
+
+    def join(self, part: Part) -> bytes | None:
+        """Keep a part of a packet that is not here; the packet, if it was the last one missing.
+
+        Kept are parts of as many packets as this node may ask for at a time; the highest go first.
+        """
+        seq, partial = part.seq, self._partial
+        fits = part.part_size == self._part_size and self.window.aru < seq
+        if not fits or seq in self.window or seq > self.window.aru + self.window.span:
+            return None
+        kept = partial.setdefault(seq, {})
+        kept[part.place] = part.data
+        if len(kept) == part.parts:
+            del partial[seq]
+            return b"".join([kept.get(place, b"") for place in range(part.parts)])
+        if len(partial) > self._max_requests:
+            del partial[max(partial)]
+        return None
 
     def update_aru(self, token: Token) -> None:
         """Lower the token's `aru` to what this node has, or raise it if this node had lowered it."""
@@ -114,19 +177,41 @@ class Ring:
         upto = token.seq if self._eager else self.arrived_seq
         if self.window.aru < upto:
             wanted = self.window.missing(upto, self._max_requests)
-            token.rtr = sorted({*token.rtr, *wanted})[: self._max_requests]
+            asked = set(token.rtr)
+            token.rtr = sorted(asked.union(wanted))[: self._max_requests]
+            if self._partial or token.parts:
+                self._request_parts(token, asked)
 
-    def holder_up(self, token: Token, limit: int) -> NodeId | None:
-        """The *other* node that has failed to receive for more than ``limit`` visits, if one has.
+    def _request_parts(self, token: Token, asked: set[int]) -> None:
+        """Say which parts are missing of packets that others have asked for, or this node alone."""
+        upto, missing = self.window.aru, {}
+        self._partial = {seq: kept for seq, kept in self._partial.items() if seq > upto}
+        for seq in token.rtr:
+            if seq in self.window or seq <= upto:
+                mine = 0
+            else:
+                mine = ALL_PARTS & ~sum(1 << index for index in self._partial.get(seq, ()))
+            both = mine | (token.parts.get(seq, ALL_PARTS) if seq in asked else 0)
+            if both != ALL_PARTS:
+                missing[seq] = both
+        token.parts = missing
+
+    def holder_up(self, now_us: int, token: Token) -> NodeId | None:
+        """The *other* node that has failed to receive for too many visits and too long, if one has.
 
         000 Fig. 3 tests for ``aru_id = my_id``; the text (§6.2.2) has the others exclude the processor
-        that set `aru`, which is what terminates. We follow the text.
+        that set `aru`, which is what terminates. We follow the text. On a quick ring many visits are a
+        moment, in which packets can be lost without anything being wrong with who lost them.
         """
-        if token.aru_id != NOBODY and token.aru == self.forwarded_aru:
-            self.aru_count += 1
-        else:
+        if token.aru_id == NOBODY or token.aru != self.forwarded_aru:
             self.aru_count = 0
-        return token.aru_id if self.aru_count > limit and token.aru_id != self.me else None
+            return None
+        if not self.aru_count:
+            self._stuck_us = now_us
+        self.aru_count += 1
+        if self.aru_count <= self._patience or now_us - self._stuck_us < self._patience_us:
+            return None
+        return token.aru_id if token.aru_id != self.me else None
 
     def forward(self, token: Token, arrived_seq: int) -> None:
         """Account for the token as it leaves, and learn what has become safe (000 §5.2)."""

@@ -6,6 +6,7 @@
 | `Recovered` | old-ring message encapsulated for the new ring (§7.2) | multicast |
 | `Token` | regular token | to the successor |
 | `Commit` | Commit token | to the successor |
+| `Part` | not in the paper: a part of a packet that is larger than a datagram, sent again | multicast |
 | `Join` | Join message; with ``leave`` set, a farewell | multicast |
 | `Announce` | not in the paper: "this ring is here, and I hear these strangers" | multicast |
 | `Hurry` | not in the paper: wakes a representative that holds an idle ring's token | to it |
@@ -32,11 +33,15 @@ from ordercast.core.wire import (
     pack_ring,
     prefix,
 )
+from ordercast.totem.limits import LEAST_DATAGRAM, Limits
 
 MAX_MEMBERS = 1024
 """Most nodes in any list on the wire; a configuration may allow fewer."""
 MAX_REQUESTS = 4096
 """Most entries in a token's rtr list."""
+MOST_PARTS = 64
+"""Most parts that a packet is sent again in: their numbers are bits of a word."""
+ALL_PARTS = 2**MOST_PARTS - 1
 
 NOBODY = 0
 """The null value of `Token.aru_id` and `Token.brake`: not the id of any processor."""
@@ -44,31 +49,30 @@ NOBODY = 0
 LONGEST_HOLD_US = 2**32 - 1
 """Most that an entry of `Token.holds` can say; a longer wait is entered as this."""
 
-DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY = range(1, 8)
-KIND_NAMES = {
-    DATA: "data",
-    RECOVERED: "recovered",
-    TOKEN: "token",
-    COMMIT: "commit",
-    JOIN: "join",
-    ANNOUNCE: "announce",
-    HURRY: "hurry",
-}
+DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY, PART = range(1, 9)
+_NAMES = ("data", "recovered", "token", "commit", "join", "announce", "hurry", "part")
+KIND_NAMES = dict(enumerate(_NAMES, start=DATA))
 
 SAFE, CONTINUES, CONTINUED = 1, 2, 4
 """Flags of a `Data` packet."""
 
 DATA_PREFIX = prefix(DATA)
+RECOVERED_PREFIX = prefix(RECOVERED)
 TOKEN_PREFIX = prefix(TOKEN)
 _DATA = struct.Struct("<4sBqiqiiqH")
 DATA_HEADER = _DATA.size
 _RECOVERED = struct.Struct("<4sqiqi")
 RECOVERED_HEADER = _RECOVERED.size
 """What encapsulation adds; `Data` leaves that much of a packet free."""
-_TOKEN = struct.Struct("<4sqiqqqiIIBiHHH")
-_ENTRY = struct.Struct("<iqiqqB")
+_TOKEN = struct.Struct("<4sqiqqqiIIIBiHHHH")
+_ENTRY = struct.Struct("<iqiqqBIII")
+_PART = struct.Struct("<4sqiqHHB")
+PART_HEADER = _PART.size
 _COMMIT_HEAD = struct.Struct("<HH")
 _JOIN_HEAD = struct.Struct("<IqB")
+_MISSING = struct.Struct("<IQ")
+_FARTHEST = 2**32 - 1
+"""Requests on one token are nearer to each other than this, unless somebody forged one."""
 _MAX_FLOW = 2**31
 _RETRANS, _IDLE = 1, 2
 _MERGE, _LEAVE = 1, 2
@@ -101,6 +105,32 @@ class Recovered(NamedTuple):
     raw: bytes
 
 
+class Part(NamedTuple):
+    """One of the parts in which a packet larger than a datagram is sent again."""
+
+    ring_seq: int
+    ring_rep: NodeId
+    seq: int
+    """Of the packet."""
+    size: int
+    """Bytes of the whole packet."""
+    part_size: int
+    """Bytes of every part but the last."""
+    place: int
+    """Which part it is, from 0."""
+    data: bytes
+
+    @property
+    def parts(self) -> int:
+        """How many there are."""
+        return -(-self.size // self.part_size)
+
+    def encode(self) -> bytes:
+        """For the wire."""
+        head = (prefix(PART), self.ring_seq, self.ring_rep, self.seq, self.size, self.part_size, self.place)
+        return _PART.pack(*head) + self.data
+
+
 class Token:
     """The regular token (000 §5.1, §7.1, §8.1). Changed in place by each holder."""
 
@@ -109,10 +139,12 @@ class Token:
         "aru_id",
         "backlog",
         "brake",
+        "entitled",
         "fcc",
         "holds",
         "idle",
         "merge",
+        "parts",
         "retrans_flg",
         "ring",
         "rtr",
@@ -132,6 +164,7 @@ class Token:
         retrans_flg: bool = False,
         idle: bool = False,
         brake: NodeId = NOBODY,
+        entitled: int = 0,
     ) -> None:
         self.ring = ring
         self.token_seq = token_seq
@@ -143,9 +176,11 @@ class Token:
         self.aru_id = aru_id
         """Who lowered `aru` below `seq`."""
         self.fcc = fcc
-        """Packets broadcast in the last rotation (§8.1)."""
+        """Datagrams broadcast in the last rotation (§8.1)."""
         self.backlog = backlog
-        """Packets that waited at all members, as the token last came to each (§8.1)."""
+        """Datagrams that waited at all members, as the token last came to each (§8.1)."""
+        self.entitled = entitled
+        """Of these, what was within each member's equal part of the window."""
         self.retrans_flg = retrans_flg
         """Old-ring messages remain to be rebroadcast (§7.1)."""
         self.idle = idle
@@ -154,6 +189,8 @@ class Token:
         """Whose application does not keep up: until it is taken off, nobody sends anything new."""
         self.rtr: list[int] = []
         """Retransmission requests."""
+        self.parts: dict[int, int] = {}
+        """Of requests for packets larger than a datagram, which parts are missing, as bits; else all are."""
         self.merge: tuple[NodeId, ...] = ()
         """Strangers that every member asked so far hears and is heard by."""
         self.holds: list[int] = []
@@ -174,15 +211,25 @@ class Token:
             self.aru_id,
             self.fcc,
             self.backlog,
+            self.entitled,
             _RETRANS * self.retrans_flg | _IDLE * self.idle,
             self.brake,
             len(holds),
             len(rtr),
+            len(self.parts),
             len(merge),
         )
-        if rtr or merge:
-            return head + struct.pack(f"<{len(holds)}I{len(rtr)}q{len(merge)}i", *holds, *rtr, *merge)
-        return head + struct.pack(f"<{len(holds)}I", *holds)
+        if not (rtr or merge):
+            return head + struct.pack(f"<{len(holds)}I", *holds)
+        if not rtr:
+            return head + struct.pack(f"<{len(holds)}I{len(merge)}i", *holds, *merge)
+        first = min(rtr)
+        offsets = [min(seq - first, _FARTHEST) for seq in rtr]
+        lists = struct.pack(f"<{len(holds)}Iq{len(rtr)}I", *holds, first, *offsets)
+        lists += b"".join(
+            [_MISSING.pack(min(seq - first, _FARTHEST), mask) for seq, mask in self.parts.items()]
+        )
+        return head + lists + struct.pack(f"<{len(merge)}i", *merge)
 
 
 class Entry(NamedTuple):
@@ -193,6 +240,8 @@ class Entry(NamedTuple):
     aru: int
     high_delivered: int
     received_flg: bool
+    limits: Limits
+    """Not in the paper's list: what §8.1 wants negotiated."""
 
 
 class Commit(NamedTuple):
@@ -209,7 +258,7 @@ class Commit(NamedTuple):
         """For the wire."""
         head = _COMMIT_HEAD.pack(self.memb_index, len(self.entries))
         lines = [
-            _ENTRY.pack(e.node, e.old_ring.seq, e.old_ring.rep, e.aru, e.high_delivered, e.received_flg)
+            _ENTRY.pack(e.node, *e.old_ring, e.aru, e.high_delivered, e.received_flg, *e.limits)
             for e in self.entries
         ]
         return b"".join((prefix(COMMIT), pack_ring(self.ring), pack_nodes(self.members), head, *lines))
@@ -257,7 +306,7 @@ class Hurry(NamedTuple):
         return prefix(HURRY) + pack_ring(self.ring)
 
 
-AnyPacket: TypeAlias = Data | Recovered | Token | Commit | Join | Announce | Hurry
+AnyPacket: TypeAlias = Data | Recovered | Token | Commit | Join | Announce | Hurry | Part
 
 
 def encode_data(
@@ -315,27 +364,37 @@ def decode_token(data: bytes) -> Token:
     if len(data) < _TOKEN.size:
         raise Malformed("truncated")
     fields = _TOKEN.unpack_from(data)
-    _, ring_seq, rep, token_seq, seq, aru, aru_id, fcc, backlog = fields[:9]
-    flags, brake, members, requests, strangers = fields[9:]
-    if requests > MAX_REQUESTS or strangers > MAX_MEMBERS or members > MAX_MEMBERS:
+    _, ring_seq, rep, token_seq, seq, aru, aru_id, fcc, backlog, entitled = fields[:10]
+    flags, brake, members, requests, partial, strangers = fields[10:]
+    if requests > MAX_REQUESTS or strangers > MAX_MEMBERS or members > MAX_MEMBERS or partial > requests:
         raise Malformed("too many entries")
-    if len(data) != _TOKEN.size + 4 * members + 8 * requests + 4 * strangers:
+    asked = 8 + 4 * requests + _MISSING.size * partial if requests else 0
+    if len(data) != _TOKEN.size + 4 * members + asked + 4 * strangers:
         raise Malformed("lists do not fit")
-    if rep <= 0 or aru_id < 0 or brake < 0 or flags > 3 or fcc >= _MAX_FLOW or backlog >= _MAX_FLOW:
+    if rep <= 0 or aru_id < 0 or brake < 0 or flags > 3 or max(fcc, backlog, entitled) >= _MAX_FLOW:
         raise Malformed("bad number")
     if not (0 <= ring_seq < MAX_COUNT and 0 < token_seq < MAX_COUNT and 0 <= aru <= seq < MAX_COUNT):
         raise Malformed("bad number")
     ring = ConfigurationId(ring_seq, rep)
     retrans_flg, idle = flags & _RETRANS != 0, flags & _IDLE != 0
-    token = Token(ring, token_seq, seq, aru, aru_id, fcc, backlog, retrans_flg, idle, brake)
+    token = Token(ring, token_seq, seq, aru, aru_id, fcc, backlog, retrans_flg, idle, brake, entitled)
     if members:
         token.holds = list(struct.unpack_from(f"<{members}I", data, _TOKEN.size))
-    if requests or strangers:
-        lists = struct.unpack_from(f"<{requests}q{strangers}i", data, _TOKEN.size + 4 * members)
-        token.rtr = list(lists[:requests])
-        token.merge = lists[requests:]
-        if any(not 0 < request <= seq for request in token.rtr):
+    at = _TOKEN.size + 4 * members
+    if requests:
+        first, *offsets = struct.unpack_from(f"<q{requests}I", data, at)
+        token.rtr = [first + offset for offset in offsets]
+        if first <= 0 or min(offsets) or max(token.rtr) > seq:
             raise Malformed("bad request")
+        if partial:
+            pairs = _MISSING.iter_unpack(data[at + 8 + 4 * requests : at + asked])
+            token.parts = {first + offset: mask for offset, mask in pairs}
+            if len(token.parts) != partial or not token.parts.keys() <= set(token.rtr):
+                raise Malformed("bad request")
+            if 0 in token.parts.values() or ALL_PARTS in token.parts.values():
+                raise Malformed("bad request")
+    if strangers:
+        token.merge = struct.unpack_from(f"<{strangers}i", data, at + asked)
         for node in token.merge:
             check_node(node)
     return token
@@ -353,14 +412,16 @@ def _decode_commit(data: bytes) -> Commit:
     if len(lines) != count * _ENTRY.size:
         raise Malformed("lists do not fit")
     entries = []
-    for (node, seq, rep, aru, high, received), member in zip(
+    for (node, seq, rep, aru, high, received, *limits), member in zip(
         _ENTRY.iter_unpack(lines), members, strict=False
     ):
         if node != member or rep <= 0 or received > 1:
             raise Malformed("bad commit entry")
+        if min(limits) < LEAST_DATAGRAM or max(limits) >= _MAX_FLOW:
+            raise Malformed("bad commit entry")
         if not (0 <= seq < MAX_COUNT and 0 <= high <= aru < MAX_COUNT):
             raise Malformed("bad commit entry")
-        entries.append(Entry(node, ConfigurationId(seq, rep), aru, high, bool(received)))
+        entries.append(Entry(node, ConfigurationId(seq, rep), aru, high, bool(received), Limits(*limits)))
     return Commit(ring, members, memb_index, tuple(entries))
 
 
@@ -391,6 +452,20 @@ def _decode_announce(data: bytes) -> Announce:
     return Announce(sender, ring, members, heard)
 
 
+def _decode_part(data: bytes) -> Part:
+    if len(data) < PART_HEADER:
+        raise Malformed("truncated")
+    _, ring_seq, ring_rep, seq, size, part_size, place = _PART.unpack_from(data)
+    check_count(ring_seq)
+    check_count(seq, lowest=1)
+    part = Part(ring_seq, check_node(ring_rep), seq, size, part_size, place, data[PART_HEADER:])
+    if not 0 < part_size < size or part.parts > MOST_PARTS or place >= part.parts:
+        raise Malformed("bad part")
+    if len(part.data) != min(part_size, size - place * part_size):
+        raise Malformed("bad part")
+    return part
+
+
 def _decode_hurry(data: bytes) -> Hurry:
     reader = Reader(data)
     ring = reader.ring()
@@ -406,6 +481,7 @@ _DECODERS: dict[int, Callable[[bytes], AnyPacket]] = {
     JOIN: _decode_join,
     ANNOUNCE: _decode_announce,
     HURRY: _decode_hurry,
+    PART: _decode_part,
 }
 
 

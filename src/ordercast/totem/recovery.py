@@ -65,8 +65,8 @@ class Exchange:
         """Packets that wait to be retransmitted."""
         return len(self._queue)
 
-    def next_packet(self, ring: Ring, seq: int, effects: list[Effect]) -> Recovered | None:
-        """The next old-ring message, in an envelope with a place on the new ring."""
+    def next_packet(self, ring: Ring, seq: int, most: int, effects: list[Effect]) -> Recovered | None:
+        """The next old-ring message, in an envelope with a place on the new ring; as large as it is."""
         old_seq = next(iter(self._queue), None)
         if old_seq is None:
             return None

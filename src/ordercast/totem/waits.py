@@ -28,12 +28,15 @@ class Waits:
         self._before: list[int] = []
         self._now: list[int] = []
         self._since_us = 0
+        self.total_us = 0
+        """The longest wait of each member, all together."""
 
     def begin(self, now_us: int, members: tuple[NodeId, ...]) -> None:
         """A ring was installed: what was known of the members of the last one is forgotten."""
         self._members = members
         self._before = self._now = [0] * len(members)
         self._since_us = now_us
+        self.total_us = 0
 
     def enter(self, ring: Ring, token: Token, waited_us: int) -> None:
         """The token is here, and waited for so long."""
@@ -51,6 +54,9 @@ class Waits:
             self._since_us = now_us
         elif holds:
             self._now = [max(pair) for pair in zip(self._now, holds, strict=True)]
+        else:
+            return
+        self.total_us = sum(map(max, self._now, self._before))
 
     @property
     def longest(self) -> Mapping[NodeId, int]:
