@@ -51,7 +51,21 @@ class ConfigProblem(OrdercastError, ValueError):
 
 
 class Evicted(OrdercastError):
-    """The group went on without this node, because it was too slow for longer than the limit."""
+    """A group goes on without one of its readers, which left too much unread for too long.
+
+    The reader gets it behind everything that waited when it was dropped. Its node is still a member.
+    """
+
+    def __init__(self, message: str, group: str = "", messages: int = 0, bytes: int = 0) -> None:
+        super().__init__(message)
+        self.group = group
+        self.messages = messages
+        """How many were unread when the reader was dropped."""
+        self.bytes = bytes
+        """How much they counted for: their size, and a little for each."""
+
+    def __reduce__(self) -> tuple[type[Evicted], tuple[str, str, int, int]]:
+        return type(self), (str(self), self.group, self.messages, self.bytes)
 
 
 class Excluded(OrdercastError):

@@ -160,6 +160,7 @@ class Group:
 
     def batches(self) -> Iterator[Delivery | Configuration]:
         """What is delivered, as it came: the messages of a packet together."""
+        self._group.read_here()
         if rest := list(self._begun):
             yield Delivery.of(rest)
         entries = self._group.batches()
@@ -168,11 +169,13 @@ class Group:
 
     def __iter__(self) -> Iterator[Message | Configuration]:
         for message in self._begun:
+            self._group.note_reading()
             yield message  # `yield from` would end it with the loop that reads
         for entry in self.batches():
             if isinstance(entry, Delivery):
                 self._begun = entry.messages()
                 for message in self._begun:
+                    self._group.note_reading()
                     yield message
             else:
                 yield entry

@@ -20,7 +20,17 @@ from typing import Any
 
 import msgspec
 
-from ordercast import Configuration, Delivery, Group, Kind, Node, NodeConfig, OrdercastError, SendTimeout
+from ordercast import (
+    Configuration,
+    Delivery,
+    Evicted,
+    Group,
+    Kind,
+    Node,
+    NodeConfig,
+    OrdercastError,
+    SendTimeout,
+)
 from ordercast.runtime.storage import DataDirectory
 
 GROUP = "faults"
@@ -58,7 +68,9 @@ class Books:
         self.spans: list[dict[str, Any]] = []
         self.count = 0
         self.last: dict[str, int] = {}
-        """By sender and life, the number of its last message here."""
+        """By sender and life, which of its messages came last, as it counts them itself."""
+        self._places: dict[str, int] = {}
+        """The same, by the numbers that the group gives."""
         self.problems: list[str] = []
         self._digest = hashlib.sha256()
         self._in_span = 0
@@ -83,10 +95,15 @@ class Books:
         for message in delivery.messages():
             told = ".".join(map(str, message.id))
             said = message.payload.partition(b"|")[0].decode()
-            if said != told:
-                self._problem(f"message {told} says that it is {said[:60]}")
-            origin, incarnation, number = message.id
+            origin, incarnation, place = message.id
             life = f"{origin}.{incarnation}"
+            whose, _, counted = said.rpartition(".")
+            number = int(counted) if counted.isdecimal() else -1
+            if whose != life or not 0 < number <= place:  # a node's own notes have numbers, too
+                self._problem(f"message {told} says that it is {said[:60]}")
+            if place <= self._places.get(life, 0):
+                self._problem(f"message {told} came after {self._places[life]} of that life")
+            self._places[life] = place
             before = self.last.get(life)
             if before is not None and (number <= before or (number > before + 1 and life in self._fresh)):
                 self._problem(f"message {told} came after {before} of that life")
@@ -168,13 +185,17 @@ class Worker:
     # --- receiving --------------------------------------------------------------------------------
 
     async def _read(self, group: Group) -> None:
-        async for entry in group.batches():
-            await self.reads.wait()
-            if isinstance(entry, Delivery):
-                self.books.delivery(entry)
-            else:
-                self.books.configuration(entry)
-                say("configuration", id=str(entry.id), kind=str(entry.kind), members=entry.members)
+        try:
+            async for entry in group.batches():
+                await self.reads.wait()
+                if isinstance(entry, Delivery):
+                    self.books.delivery(entry)
+                else:
+                    self.books.configuration(entry)
+                    say("configuration", id=str(entry.id), kind=str(entry.kind), members=entry.members)
+        except Evicted as error:
+            say("evicted", message=str(error), messages=error.messages, count=self.books.count)
+            await asyncio.Event().wait()  # its node lives on
 
     # --- sending ----------------------------------------------------------------------------------
 

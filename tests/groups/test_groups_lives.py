@@ -108,13 +108,13 @@ def test_a_message_is_sent_at_a_level_of_resilience() -> None:
             levels: list[object] = []
             member = one._member
             assert member is not None
-            monitored = member.submit
+            monitored = member.gate.submit
 
             def submit(some: Any, size: int, guarantee: Any) -> int:
                 levels.append(str(guarantee))
                 return monitored(some, size, guarantee)
 
-            member.submit = submit  # type: ignore[method-assign,assignment]
+            member.gate.submit = submit  # type: ignore[method-assign,assignment]
             await group.send(b"x", resilience=2)
             await group.send_many([b"y", b"z"], resilience=7)
             assert await payloads(other, 3) == [b"x", b"y", b"z"]
@@ -249,22 +249,20 @@ def test_a_node_can_be_stopped_between_two_lives(tmp_path: Path) -> None:
     run(main)
 
 
-def test_the_brake_is_put_on_in_the_new_life_too() -> None:
+def test_a_slow_group_is_told_of_in_the_new_life_too() -> None:
     async def main() -> None:
         async with frail_nodes(receive_buffer=65_536) as (one, two):
-            member = two._member
-            assert member is not None
             reader = await two.join("g")
             sender = await one.join("g", receive=False)
+            await (await one.join("other", receive=False)).send(b"x")
             await sender.send_many([bytes(30_000)] * 3)
-            await until(lambda: member.session.braking)
-            braked: list[bool] = []
-            member.driver.brake = braked.append  # type: ignore[method-assign,assignment]
+            await until(lambda: one.status()["slow_groups"] == {"g": [two.id]})
             before = two.incarnation
-            await sender.send(b"halt 2")
-            await until(lambda: two.incarnation > before and bool(braked))
-            assert braked == [True]
-            assert len(await payloads(reader, 4)) == 4
+            await (await one.join("other", receive=False)).send(b"halt 2")
+            await until(lambda: two.incarnation > before and two.status()["settled"])
+            await until(lambda: one.status()["slow_groups"] == two.status()["slow_groups"] == {"g": [two.id]})
+            assert len(await payloads(reader, 3)) == 3
+            await until(lambda: one.status()["slow_groups"] == two.status()["slow_groups"] == {})
 
     run(main)
 

@@ -195,13 +195,13 @@ def test_cancelling_a_sender_that_waits_sends_nothing() -> None:
             flooding = asyncio.create_task(flood())
             await until(lambda: one.status()["held_up_by"] == two.id)
             await asyncio.sleep(0.1)
-            sent = one._running._numbers
+            sent = one._running.gate.numbers
             late = asyncio.create_task(mine.send(b"cancelled"))
             await asyncio.sleep(0.01)
             for task in (late, flooding):
                 task.cancel()
             await asyncio.gather(late, flooding, return_exceptions=True)
-            assert one._running._numbers == sent
+            assert one._running.gate.numbers == sent
             assert len(await read(its, sent)) == sent
 
     run(main)

@@ -11,18 +11,14 @@ from hypothesis import strategies as st
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.groups.envelope import tag
+from ordercast.groups.notes import MOST_PRODUCERS, Ask, Fence, Progress, written
 from ordercast.groups.producers import (
     FRONT_SIZE,
-    MOST_PRODUCERS,
     Answer,
-    Ask,
-    Fence,
     Outcome,
     Producers,
-    Progress,
     concern,
     row_fronts,
-    written,
 )
 
 GROUP = "rows"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 
+import pytest
 from group_nodes import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ordercast import Configuration, ConfigurationId, Delivery, Kind, Message, MessageId
+from ordercast import Configuration, ConfigurationId, Delivery, Evicted, Kind, Message, MessageId
 from ordercast.core.identity import Batch, Guarantee
+from ordercast.groups import session as session_module
 from ordercast.groups.envelope import LONGEST_NAME, describe, tag, tag_of
-from ordercast.groups.session import ENTRY_OVERHEAD, Session
+from ordercast.groups.session import ENTRY_OVERHEAD, MOST_FULL, Session
 from ordercast.runtime.outgoing import Outgoing
 
 RING = ConfigurationId(4, 1)
@@ -22,17 +25,11 @@ def batch(payloads: list[bytes], *, number: int = 1, origin: int = 1, seq: int =
     return Batch(RING, seq, slot, origin, 0, number, Guarantee.AGREED, payloads)
 
 
-class Brakes:
-    def __init__(self) -> None:
-        self.calls: list[bool] = []
-
-    def __call__(self, on: bool) -> None:
-        self.calls.append(on)
-
-
-def a_session(limit: int = 10_000) -> tuple[Session, Brakes]:
-    brakes = Brakes()
-    return Session(1, 0, limit, brakes), brakes
+def a_session(limit: int = 10_000) -> tuple[Session, list[tuple[str, ...]]]:
+    """A session, and what it says of slow groups, each time that this may have changed."""
+    told: list[tuple[str, ...]] = []
+    session = Session(1, 0, limit, lambda: told.append(session.slow_groups))
+    return session, told
 
 
 # --- envelopes ----------------------------------------------------------------------------------
@@ -127,29 +124,35 @@ def test_what_ends_is_read_to_the_end() -> None:
     run(main)
 
 
-# --- the brake ----------------------------------------------------------------------------------
+# --- slow groups --------------------------------------------------------------------------------
+
+SIZE = 100 + ENTRY_OVERHEAD
+"""What the messages below count for."""
 
 
-def test_the_brake_goes_on_at_the_limit_and_off_at_half_of_it() -> None:
+def one(group: str) -> Batch:
+    return batch([tag(group) + bytes(100)])
+
+
+def test_a_group_is_slow_from_the_limit_on_until_half_of_it_is_read() -> None:
     async def main() -> None:
-        session, brakes = a_session(10 * (100 + ENTRY_OVERHEAD))
+        session, told = a_session(10 * SIZE)
         inbox = session.open(tag("a"), "a")
-        one = batch([tag("a") + bytes(100)])
         for _ in range(10):
-            session.deliver(one)
-        assert brakes.calls == []
-        session.deliver(one)
-        session.deliver(one)
-        assert brakes.calls == [True]
-        while session.unread * 2 >= 10 * (100 + ENTRY_OVERHEAD):
-            assert brakes.calls == [True]
+            session.deliver(one("a"))
+        assert told == []
+        session.deliver(one("a"))
+        session.deliver(one("a"))
+        assert told == [("a",)]
+        while session.unread * 2 >= 10 * SIZE:
+            assert told == [("a",)]
             await inbox.get()
-        assert brakes.calls == [True, False]
+        assert told == [("a",), ()]
         for _ in range(12):
-            session.deliver(one)
-        assert brakes.calls == [True, False, True]
+            session.deliver(one("a"))
+        assert told == [("a",), (), ("a",)]
         session.close(tag("a"), inbox)
-        assert brakes.calls == [True, False, True, False]
+        assert told == [("a",), (), ("a",), ()]
         assert session.unread == 0
         session.close(tag("a"), inbox)
         assert session.unread == 0
@@ -157,28 +160,110 @@ def test_the_brake_goes_on_at_the_limit_and_off_at_half_of_it() -> None:
     run(main)
 
 
+def test_each_reader_has_its_own_limit() -> None:
+    session, told = a_session(10 * SIZE)
+    for name in ("a", "b", "b"):
+        session.open(tag(name), name)
+    for _ in range(10):
+        session.deliver(one("a"))
+        session.deliver(one("b"))
+    assert told == []
+    session.deliver(one("b"))
+    assert told[-1] == ("b",)
+    assert session.unread_by_group() == {"a": 10 * SIZE, "b": 22 * SIZE}
+
+
 def test_empty_messages_count_too() -> None:
-    session, brakes = a_session(1000)
+    session, told = a_session(1000)
     session.open(tag("a"), "a")
     for _ in range(1000 // ENTRY_OVERHEAD + 1):
         session.deliver(batch([tag("a")]))
-    assert brakes.calls == [True]
+    assert told == [("a",)]
 
 
 def test_what_nobody_joined_is_not_kept() -> None:
-    session, brakes = a_session(100)
+    session, told = a_session(100)
     session.deliver(batch([tag("a") + bytes(1000)]))
     assert session.unread == 0
-    assert brakes.calls == []
+    assert told == []
 
 
-def test_the_fullest_group_is_named() -> None:
-    session, _ = a_session()
-    assert session.fullest == ""
-    session.open(tag("a"), "a")
-    session.open(tag("b"), "b")
-    session.deliver(batch([tag("b") + b"x"]))
-    assert session.fullest == "b"
+def test_a_reader_that_stands_still_is_given_up_and_then_dropped() -> None:
+    async def main() -> None:
+        session, _ = a_session(10 * SIZE)
+        stands, reads = session.open(tag("a"), "a"), session.open(tag("a"), "a")
+        for _ in range(12):
+            session.deliver(one("a"))
+        for _ in range(12):
+            assert isinstance(await reads.get(), Delivery)
+        for _ in range(3):
+            session.look_at_readers(2.0, 10.0)
+        assert list(session.slow_groups) == ["a"], "time since the last look at a reader that read counts not"
+        session.look_at_readers(2.0, 10.0)
+        assert list(session.slow_groups) == [], "half of the time: nobody waits for it any more"
+        session.deliver(one("a"))
+        assert len(stands.entries) == 13, "but it still gets everything"
+        for _ in range(2):
+            session.look_at_readers(2.0, 10.0)
+        session.deliver(one("a"))
+        for _ in range(13):
+            assert isinstance(await stands.get(), Delivery)
+        for _ in range(2):
+            with pytest.raises(Evicted, match=r"13 messages \(2,132 bytes\) unread: it had read") as told:
+                await stands.get()
+        assert (told.value.group, told.value.messages, told.value.bytes) == ("a", 13, 13 * SIZE)
+        assert pickle.loads(pickle.dumps(told.value)).messages == 13
+        assert [isinstance(await reads.get(), Delivery) for _ in range(2)] == [True, True]
+        assert session.unread == 0
+
+    run(main)
+
+
+def test_a_reader_that_reads_however_slowly_is_not_dropped() -> None:
+    async def main() -> None:
+        session, _ = a_session(10 * SIZE)
+        inbox = session.open(tag("a"), "a")
+        session.deliver(batch([tag("a") + bytes(100)] * 30))
+        session.deliver(batch([tag("a") + bytes(100)] * 30, number=31))
+        for _ in range(20):
+            session.look_at_readers(4.0, 10.0)
+            inbox.moved = True  # by its reader, who goes through the first batch one by one
+        assert session.slow_groups == ("a",)
+        assert not inbox.ended
+
+    run(main)
+
+
+def test_a_reader_with_more_than_can_be_on_its_way_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "IN_FLIGHT", 0)
+
+    async def main() -> None:
+        session, _ = a_session(10 * SIZE)
+        slow, other = session.open(tag("a"), "a"), session.open(tag("b"), "b")
+        most = (MOST_FULL * 10 + 2) * SIZE
+        while not slow.ended:
+            session.deliver(one("a"))
+            assert session.unread <= most + SIZE
+        session.deliver(one("b"))
+        had = [await slow.get() for _ in range(most // SIZE + 1)]
+        assert all(isinstance(entry, Delivery) for entry in had)
+        with pytest.raises(Evicted, match="raise receive_buffer"):
+            await slow.get()
+        assert isinstance(await other.get(), Delivery)
+        assert session.slow_groups == ()
+
+    run(main)
+
+
+def test_one_message_larger_than_all_limits_is_read() -> None:
+    async def main() -> None:
+        session, _ = a_session(1000)
+        inbox = session.open(tag("a"), "a")
+        session.deliver(batch([tag("a") + bytes(10**6)]))
+        session.deliver(batch([tag("a") + b"next"], number=2))
+        assert [len((await inbox.get()).payloads[0]) for _ in range(2)] == [10**6, 4]  # type: ignore[union-attr]
+
+    run(main)
 
 
 # --- receipts -----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import threading
 import time
@@ -126,6 +127,22 @@ def test_stopping_while_others_wait() -> None:
             mine.send(b"x")
         with pytest.raises(NodeClosed, match="has stopped"):
             one.status()
+
+
+def test_a_thread_that_answers_what_it_reads_never_waits_for_itself() -> None:
+    with pair(evict_after=math.inf, **SMALL) as (one, two):
+        asking, its = one.join("g", receive=False), two.join("g")
+        sending = Worker(lambda: asking.send_many([b"?" * 1000] * 200))
+        while two.status()["slow_groups"] != {"g": [two.id]}:
+            time.sleep(0.01)
+        answered = 0
+        for event in its:
+            if isinstance(event, Message) and event.sender == one.id:
+                its.send(b"!" * 1000)
+                answered += 1
+                if answered == 200:
+                    break
+        assert sending.result() is None
 
 
 def fill(group: Group) -> None:

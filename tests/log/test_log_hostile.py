@@ -14,7 +14,8 @@ from ordercast import Message, MessageTooLarge
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import ConfigProblem
 from ordercast.groups.envelope import MESSAGE, NOTE, ROW, tag, tag_of
-from ordercast.groups.producers import Ask, Fence, Known, Producers, Progress, row_fronts, written
+from ordercast.groups.notes import Ask, Fence, Known, Progress, written
+from ordercast.groups.producers import Producers, row_fronts
 from ordercast.groups.session import Session
 from ordercast.log import Replica
 from ordercast.log.compare import compare
@@ -92,7 +93,7 @@ def test_whatever_is_delivered_members_do_the_same_and_the_log_holds(seed: int, 
     chance = random.Random(seed)
     configuration = Configuration(RING, Kind.REGULAR, (1, 2))
     members = [Producers(), Producers()]
-    sessions = [Session(node, 0, 2**30, lambda on: None) for node in (1, 2)]
+    sessions = [Session(node, 0, 2**30, lambda: None) for node in (1, 2)]
     stores = [Store(tmp_path / str(node), node, tag_of, most_bytes=2**24, sync=False) for node in (1, 2)]
     asyncio.set_event_loop(loop := asyncio.new_event_loop())
     try:
@@ -129,7 +130,7 @@ def test_whatever_is_delivered_members_do_the_same_and_the_log_holds(seed: int, 
 
 def test_a_receipt_that_another_member_forged_is_an_error_and_not_the_end() -> None:
     async def test() -> None:
-        session = Session(1, 0, 2**30, lambda on: None)
+        session = Session(1, 0, 2**30, lambda: None)
         receipt = session.expect(3)
         session.deliver(Batch(RING, 1, 0, 1, 0, 2**61, Guarantee.AGREED, [tag("rows") + b"x"]))
         with pytest.raises(Exception, match="another member sends in its place"):
@@ -153,7 +154,7 @@ def test_hostile_payloads_end_nobody_and_logs_stay_the_same(protocol: str, tmp_p
         for one in nodes:
             one._running.producing.submit([written(Ask())])
         for payload in hostile:
-            nodes[0]._running.submit([payload], len(payload), Guarantee.SAFE)
+            nodes[0]._running.gate.submit([payload], len(payload), Guarantee.SAFE)
         for at, rows in enumerate(joined):
             await rows.send(b"afterwards %d" % at, safe=True)
         counts = []

@@ -15,7 +15,8 @@ from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import Unreachable
 from ordercast.groups.envelope import tag
-from ordercast.groups.producers import Answer, Ask, Fence, Outcome, Producers, row_fronts, written
+from ordercast.groups.notes import Ask, Fence, written
+from ordercast.groups.producers import Answer, Outcome, Producers, row_fronts
 from ordercast.streaming.backlog import Backlog, Forgotten, NotTheSame
 from ordercast.streaming.options import Access
 from ordercast.streaming.producer import Producer, Refused, Superseded, Task

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json as json_format
+import os
+import queue
 import sys
+import threading
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -50,17 +55,57 @@ def listen(
 async def _listen(config: NodeConfig, name: str, most: int | None, timeout: float, json: bool) -> None:
     async with among_others(config, timeout) as node:
         group = await node.join(name)
+        printer = _Printer()
         read = 0
-        async for event in group:
-            _print(json_format.dumps(_document(event)) if json else _words(event, node.id))
-            read += isinstance(event, Message)
+        async for entry in group.batches():
+            events = [entry] if isinstance(entry, Configuration) else list(entry.messages())
+            if most is not None and read + len(events) > most:
+                del events[most - read :]
+            lines = [
+                json_format.dumps(_document(event)) if json else _words(event, node.id) for event in events
+            ]
+            await printer.print(lines)
+            read += sum(isinstance(event, Message) for event in events)
             if read == most:
                 return
 
 
-def _print(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+class _Printer:
+    """Prints in a thread of its own: a pager or a pipe that takes nothing must not stop the node."""
+
+    def __init__(self) -> None:
+        self._texts: queue.SimpleQueue[tuple[str, asyncio.Future[None]]] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        threading.Thread(target=self._run, name="ordercast-print", daemon=True).start()
+
+    async def print(self, lines: Sequence[str]) -> None:
+        """Print lines, and wait until they are out."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._texts.put(("".join(f"{line}\n" for line in lines), done))
+        await done
+
+    def _run(self) -> None:
+        while True:
+            text, done = self._texts.get()
+            error = None
+            try:
+                self._write(text)
+            except OSError as failed:
+                error = failed
+            self._loop.call_soon_threadsafe(_resolve, done, error)
+
+    def _write(self, text: str) -> None:
+        rest = memoryview(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+        while rest:  # not by sys.stdout: its lock would be held while this waits, and keep Python from ending
+            rest = rest[os.write(1, rest) :]
+
+
+def _resolve(done: asyncio.Future[None], error: OSError | None) -> None:
+    if not done.done():
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
 
 
 def _document(event: Message | Configuration) -> dict[str, Any]:

@@ -193,10 +193,16 @@ def _troubles(status: Status) -> dict[str, str]:
         if slow
         else "nobody",
         "held up by": f"[yellow]node {holder}[/], which does not keep up" if holder is not None else "nobody",
+        **({"slow readers": _slow_readers(status["slow_groups"])} if status.get("slow_groups") else {}),
         "own lag": duration(status["lag_us"]),
         "receive buffer": granted,
         "offload": ", ".join(offload) or "none",
     }
+
+
+def _slow_readers(groups: dict[str, list[int]]) -> str:
+    told = (f"of {escape(group)} at node {', '.join(map(str, nodes))}" for group, nodes in groups.items())
+    return f"[yellow]{'; '.join(told)}[/]; who sends to it waits"
 
 
 def _peers(status: Status) -> Table:

@@ -16,8 +16,9 @@ from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.errors import ConfigProblem, MessageTooLarge, NodeClosed
 from ordercast.groups.envelope import tag
 from ordercast.groups.events import Delivery, Message
+from ordercast.groups.inbox import Inbox
 from ordercast.groups.member import Member
-from ordercast.groups.session import Inbox, Session
+from ordercast.groups.session import Session
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.keys import PREFIX, Keyring
 
@@ -44,8 +45,9 @@ class Group:
     """A group, as one member of it: send to it, and iterate over what it delivers.
 
     Iterating gives messages and configurations in the order that all members share. Several readers of one
-    group join it several times. What a group delivers waits until it is read, and beyond a bound slows
-    everybody down: who only sends joins with ``receive=False``. A group that is dropped is left.
+    group join it several times. What a group delivers waits until it is read. Beyond a bound, who sends to it
+    has to wait; a reader that then stands still is dropped, and gets `Evicted` behind what it had. Who only
+    sends joins with ``receive=False``. A group that is dropped is left.
     """
 
     def __init__(self, member: Member, name: str, receive: bool) -> None:
@@ -92,7 +94,8 @@ class Group:
         timeout: float | None = None,
         receipt: bool = False,
     ) -> Receipt | None:
-        """Send a message to the group; returns when it is accepted, which waits while the window is full.
+        """Send a message to the group; returns when it is accepted, which waits while the window is full, or
+        while readers of the group do not keep up.
 
         ``safe``: it is delivered only once every member is known to have it. ``resilience``: once so many
         members are, where the protocol has such levels. ``timeout``: seconds to wait at most, then
@@ -108,9 +111,10 @@ class Group:
             raise _not_bytes(payload) from None
         if len(whole) > member.largest:
             raise _too_large(payload, member.largest - len(self._tag))
-        if not member.has_room:
-            await member.wait_for_room(timeout)
-        number = member.submit((whole,), len(whole), guarantee)
+        gate = member.gate
+        if self._tag in gate.slow or not gate.has_room:
+            await gate.wait(self._tag, len(whole), timeout)
+        number = gate.submit((whole,), len(whole), guarantee)
         return Receipt(member.session.expect(number)) if receipt else None
 
     async def send_many(
@@ -122,7 +126,7 @@ class Group:
         timeout: float | None = None,
     ) -> None:
         """Send messages, in order: the fast path. They are not one unit: others' may come between them."""
-        member, front = self._member, self._tag
+        member, gate, front = self._member, self._member.gate, self._tag
         guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
         if resilience is not None:
             guarantee = _level(member, safe, resilience)
@@ -143,18 +147,29 @@ class Group:
                 some = [front + payload for payload in payloads[start : start + step]]
             except TypeError:
                 raise _not_bytes(next(p for p in payloads if not isinstance(p, bytes))) from None
-            if not member.has_room:
-                await member.wait_for_room(timeout)
-            member.submit(some, sum(map(len, some)), guarantee)
+            size = sum(map(len, some))
+            if front in gate.slow or not gate.has_room:
+                await gate.wait(front, size, timeout)
+            gate.submit(some, size, guarantee)
 
     # --- receiving ------------------------------------------------------------------------------
 
     def batches(self) -> AsyncIterator[Delivery | Configuration]:
         """What is delivered, as it came: the messages of a packet together. The fast path."""
+        self.read_here()
         return _Batches(self, self._inbox)
 
     def __aiter__(self) -> AsyncIterator[Message | Configuration]:
+        self.read_here()
         return _Messages(self, self._inbox)
+
+    def read_here(self) -> None:
+        """The running task, or thread, reads this group: it may send where others have to wait for it."""
+        self._inbox.read_here()
+
+    def note_reading(self) -> None:
+        """The reader goes on with what it got before."""
+        self._inbox.moved = True
 
     async def leave(self) -> None:
         """Receive nothing more. What waits to be read is dropped."""
@@ -206,6 +221,7 @@ class _Messages:
     async def __anext__(self) -> Message | Configuration:
         inbox = self._inbox
         for message in inbox.begun:
+            inbox.moved = True
             return message
         entry = await inbox.get()
         if entry is None:

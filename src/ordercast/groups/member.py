@@ -6,19 +6,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
-from ordercast.errors import Evicted, Excluded, KeyProblem, NodeClosed, SendTimeout
+from ordercast.core.identity import Batch, Configuration, Kind, NodeId
+from ordercast.errors import Excluded, KeyProblem, NodeClosed
 from ordercast.groups.envelope import describe
 from ordercast.groups.equipment import journal_of, machine_of, protocol_of, stamp_of, storage_of
 from ordercast.groups.keeping import Keeping
 from ordercast.groups.producers import GUARANTEE
 from ordercast.groups.producing import Producing
-from ordercast.groups.rooms import Rooms
-from ordercast.groups.session import ENTRY_OVERHEAD, Session
+from ordercast.groups.send_gate import SendGate
+from ordercast.groups.session import Session
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import Connections, allowance
 from ordercast.runtime.control import SOCKET, Control
@@ -73,11 +73,10 @@ class Member:
         self._place = config.place(sealed=keyring is not None)
         self.largest = 0
         """Bytes of the largest payload, with its tag."""
-        self._queued = 0
-        self._rooms = Rooms()
+        self.gate = SendGate(self)
         self.producing = Producing(self)
+        self.producing.producers.slow = self.gate.slow_groups.hear
         self.log = Keeping(config, sealed=keyring is not None)
-        self._numbers = 0
         self._changed = asyncio.Event()
         self._over: asyncio.Future[None] | None = None
         self.leaving = False
@@ -87,7 +86,6 @@ class Member:
         self._control: Control | None = None
         self._metrics: Metrics | None = None
         self._journal: Journal | None = None
-        self._braked_since = 0.0
         self._reviving: asyncio.Task[None] | None = None
         self._revive_s = REVIVE_S
         self._born = 0.0
@@ -143,7 +141,13 @@ class Member:
         rows: list[Any] = []
         self._journal = journal_of(config, self.id, self.incarnation)
         recorder = None if self._journal is None else Recorder(self.id, rows, describe=describe)
-        self.session = Session(self.id, self.incarnation, config.receive_buffer, self._brake)
+        self.session = Session(
+            self.id,
+            self.incarnation,
+            config.receive_buffer,
+            self.gate.on_slow_changed,
+            send_buffer=config.send_buffer,
+        )
         self.driver = Driver(
             self.id,
             machine,
@@ -223,7 +227,7 @@ class Member:
             try:
                 if not self.driver.ended:
                     self.leaving = True
-                    self._rooms.end(NodeClosed(_LEAVING))
+                    self.gate.end(NodeClosed(_LEAVING))
                     self.driver.stop()
                     await asyncio.wait((self._over,), timeout=LEAVING_S)
             finally:
@@ -290,13 +294,13 @@ class Member:
             if self.driver.ended:
                 return
             machine = machine_of(self.config, self.id, self._buffer)
-            self._numbers = self._queued = 0
+            self.gate.begin_life()
             self._born = time.monotonic()
             self.session.begin_life(self.incarnation)
             LOG.info("node %d begins life %d", self.id, self.incarnation)
             self.driver.start_again(machine, self.incarnation, self._storage.stored)
             self._apply_brake()
-            self._rooms.next()
+            self.gate.open_one()
 
     # --- what the driver tells ------------------------------------------------------------------
 
@@ -312,16 +316,15 @@ class Member:
         """A configuration, in its place among the messages."""
         self.producing.producers.install(configuration)
         self.session.install(configuration)
+        if configuration.kind is Kind.REGULAR:
+            self.gate.install()
         if self.log.feed is not None:
             self.log.feed.install(configuration)
         self._changed.set()
 
     def originated(self, batch: Batch) -> None:
         """Own messages left the queue: there is room for others."""
-        payloads = batch.payloads
-        self._queued -= sum(map(len, payloads)) + ENTRY_OVERHEAD * len(payloads)
-        if self._rooms.waiting and self._may_send():
-            self._rooms.next()
+        self.gate.originated(batch.payloads)
 
     def ended(self, error: BaseException | None) -> None:
         """The node's life is over."""
@@ -331,89 +334,18 @@ class Member:
         self._changed.set()
         lost = error or NodeClosed("the node has left before this was delivered: send it again from another")
         self.session.end(error, lost)
-        self._rooms.end(lost)
+        self.gate.end(lost)
         if error is None:
             self._over.set_result(None)
         else:
             self._over.set_exception(error)
             self._over.exception()  # nobody may be waiting: that is no mistake
 
-    # --- sending --------------------------------------------------------------------------------
-
-    @property
-    def has_room(self) -> bool:
-        """Whether a message can be taken now, by somebody who has not waited."""
-        return self._may_send() and not (self._rooms or self.leaving)
-
-    def _may_send(self) -> bool:
-        """There is room, and somebody to have it: between two lives there is not."""
-        return self.driver.live and self._queued < self.config.send_buffer
-
-    async def wait_for_room(self, timeout: float | None) -> None:
-        """Wait for one's turn to send."""
-        self.check_open()
-        try:
-            async with asyncio.timeout(timeout):
-                await self._rooms.wait(self._may_send)
-        except TimeoutError:
-            raise self._why_no_room(timeout or 0.0) from None
-
-    def submit(self, payloads: Sequence[bytes], size: int, guarantee: Guarantee) -> int:
-        """Hand over messages, with their tags; the number of the first."""
-        if self.driver.ended or self.leaving:
-            self.check_open()
-        count = len(payloads)
-        self._queued += size + ENTRY_OVERHEAD * count
-        number = self._numbers + 1
-        self._numbers += count
-        self.driver.submit(payloads, guarantee)
-        if self._rooms.waiting and self._may_send():
-            self._rooms.next(floor=True)
-        return number
-
-    def _why_no_room(self, timeout: float) -> SendTimeout:
-        holder = self.driver.machine.laggard
-        state = self.driver.state
-        if not self.settled:
-            why = f"the group is changing ({state}: {self.driver.because})"
-        elif holder == self.id:
-            why = f"the application of this node itself does not read ({self.session.unread:,} bytes wait)"
-        elif holder is not None:
-            why = f"node {holder} does not keep up"
-        else:
-            why = "the group is saturated"
-        return SendTimeout(
-            f"nothing could be sent for {timeout:g} s: {why}; send less, wait longer, or see "
-            "`ordercast status`",
-            holder,
-        )
-
-    # --- slow readers ---------------------------------------------------------------------------
-
-    def _brake(self, on: bool) -> None:
-        self._braked_since = time.monotonic() if on else 0.0
-        if on:
-            LOG.warning(
-                "the application does not read group %s: %d bytes wait, and everybody is slowed down",
-                self.session.fullest,
-                self.session.unread,
-            )
-        asyncio.get_running_loop().call_soon(self._apply_brake)
+    # --- slow disks -----------------------------------------------------------------------------
 
     def _apply_brake(self) -> None:
-        """Brake while the application, or the log, does not keep up."""
-        self.driver.brake(self.session.braking or self.log.braking)
-
-    def _look_at_reader(self) -> None:
-        limit = self.config.evict_after
-        if limit is None or not self._braked_since or time.monotonic() - self._braked_since < limit:
-            return
-        self.driver.leave_at_once(
-            Evicted(
-                f"the application left {self.session.unread:,} bytes unread for {limit:g} s, so this node "
-                "left the group (evict_after): read faster, or start the node again"
-            )
-        )
+        """Hold everybody up while the log is not written as fast as messages come."""
+        self.driver.brake(self.log.braking)
 
     # --- looking after things -------------------------------------------------------------------
 
@@ -421,9 +353,12 @@ class Member:
         """Once a second: the key file, the rates, the reader, and refusals by others."""
         changed = stamp_of(self._key_file)
         while not self.driver.ended:
+            before = time.monotonic()
             await asyncio.sleep(LOOK_S)
             self.rates.note(self.driver, self.session)
-            self._look_at_reader()
+            # a process that was stopped, or whose event loop was busy, could not read meanwhile
+            elapsed = min(time.monotonic() - before, 2 * LOOK_S)
+            self.session.look_at_readers(elapsed, self.config.evict_after)
             if self.driver.refusals and not self.links.targets:
                 self.driver.leave_at_once(self.driver.refusals[-1])
             self.driver.refusals.clear()
@@ -486,11 +421,19 @@ class Member:
     @property
     def queued(self) -> int:
         """Bytes that wait to be sent."""
-        return self._queued
+        return self.gate.queued
 
     def status(self) -> dict[str, Any]:
         """Everything a person might want to know."""
-        told = {**status(self), "connections": self.connections.status(), "log": self.log.status()}
+        holder = self.driver.machine.laggard
+        told = {
+            **status(self),
+            "held_up_by": self.gate.slow_groups.holder if holder is None else holder,
+            "slow_groups": self.gate.slow_groups.status(),
+            "unread_by_group": self.session.unread_by_group(),
+            "connections": self.connections.status(),
+            "log": self.log.status(),
+        }
         unread = {
             "malformed message": self.session.malformed,
             "malformed note": self.producing.producers.malformed,

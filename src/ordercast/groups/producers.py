@@ -19,78 +19,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from ordercast.core.checksum import checksum
-from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem
 from ordercast.groups.envelope import MESSAGE, NOTE, ROW, tag
+from ordercast.groups.notes import (
+    AT_A_TIME,
+    MOST_PRODUCERS,
+    OWNER_SIZE,
+    Ask,
+    Fence,
+    Known,
+    Progress,
+    Slow,
+    decode,
+    decode_progress,
+    written,
+)
 
 GUARANTEE = Guarantee.SAFE
-MOST_PRODUCERS = 1_000
-"""How many are remembered; the one that has not begun anything for longest is forgotten."""
-OWNER_SIZE = 8
 FRONT_SIZE = 1 + OWNER_SIZE + 8
 """Bytes in front of a row: what it is, whose it is, and its number."""
-_AT_A_TIME = 100
-"""Producers in one message of what a member knows."""
-LONGEST_NAME = 128
-"""Bytes of a producer's name, which is a key in the log, and of the name of a run."""
-Name: TypeAlias = Annotated[bytes, Meta(min_length=1, max_length=LONGEST_NAME)]
-Run: TypeAlias = Annotated[bytes, Meta(max_length=LONGEST_NAME)]
-Number: TypeAlias = Annotated[int, Meta(ge=0, lt=2**62)]
-"""Anybody may have multicast a note: what these limits do not allow is no note, at every member alike."""
 _ORDINARY = bytes((MESSAGE,))
-
-
-class Progress(msgspec.Struct, array_like=True):
-    """How far a producer has come."""
-
-    batch: Number
-    count: Number
-    """Rows of the batch that were delivered."""
-    checksum: Number
-    """Of these rows: tells whether what is sent again is the same."""
-    run: Run
-    """Which run of the query fenced last; within one run, attempts are numbered."""
-    attempt: Number
-    time_us: Number
-    """When it began the batch, by the clock of the node that it spoke to."""
-
-
-class Ask(msgspec.Struct, array_like=True, frozen=True, tag="ask"):
-    """Everybody is to say what it knows."""
-
-
-class Known(msgspec.Struct, array_like=True, frozen=True, tag="known"):
-    """What a member knew when a configuration began, or a part of that."""
-
-    configuration: ConfigurationId
-    part: Number
-    parts: Annotated[int, Meta(ge=1, le=-(-MOST_PRODUCERS // _AT_A_TIME))]
-    progress: Annotated[dict[Name, Progress], Meta(max_length=_AT_A_TIME)]
-
-
-class Fence(msgspec.Struct, array_like=True, frozen=True, tag="fence"):
-    """An attempt begins, or goes on from another node."""
-
-    producer: Name
-    batch: Number
-    run: Run
-    attempt: Number
-    owner: Annotated[bytes, Meta(min_length=OWNER_SIZE, max_length=OWNER_SIZE)]
-    """Made for this fence: rows carry it."""
-    group: str
-    time_us: Number
-
-
-Note: TypeAlias = Ask | Known | Fence
-_decode: Callable[[bytes], Note] = msgspec.msgpack.Decoder(Note).decode
-_decode_progress = msgspec.msgpack.Decoder(Progress).decode
 
 
 class Outcome(Enum):
@@ -112,11 +67,6 @@ class Answer(NamedTuple):
     outcome: Outcome
     rows: int = 0
     checksum: int = 0
-
-
-def written(note: Note) -> bytes:
-    """A note as it is sent."""
-    return bytes((NOTE,)) + msgspec.msgpack.encode(note)
 
 
 def row_fronts(owner: bytes, first: int, count: int) -> Iterable[bytes]:
@@ -149,6 +99,8 @@ class Producers:
         """By owner, what became of the fences that somebody here waits for."""
         self.changed: Callable[[], None] = lambda: None
         """Called when somebody who waits may have waited long enough."""
+        self.slow: Callable[[NodeId, Sequence[str]], None] = lambda member, groups: None
+        """Called when a member says which groups it slows down."""
         self._configuration: Configuration | None = None
         self._said = False
         self._heard: dict[NodeId, list[Known]] = {}
@@ -161,7 +113,7 @@ class Producers:
     def restore(self, notes: Mapping[bytes, bytes]) -> None:
         """What an earlier life took down."""
         for producer, note in notes.items():
-            self.progress.setdefault(producer, _decode_progress(note))
+            self.progress.setdefault(producer, decode_progress(note))
 
     def take_unsaved(self) -> dict[bytes, bytes | None]:
         """What is to be taken down for a later life, by producer; None: it is forgotten."""
@@ -233,7 +185,7 @@ class Producers:
 
     def _on_note(self, origin: NodeId, payload: bytes) -> None:
         try:
-            note = _decode(payload[1:])
+            note = decode(payload)
         except UNREADABLE:
             self.malformed += 1
             return  # of a later version, perhaps; everybody here leaves it
@@ -246,6 +198,8 @@ class Producers:
                 answer = self._on_fence(note)
                 if note.owner in self.answers:
                     self.answers[note.owner] = answer
+            case Slow():
+                self.slow(origin, note.groups)
 
     # --- agreeing -------------------------------------------------------------------------------
 
@@ -255,9 +209,9 @@ class Producers:
             return
         self._said = True
         every = sorted(self.progress.items())
-        parts = max(1, -(-len(every) // _AT_A_TIME))
+        parts = max(1, -(-len(every) // AT_A_TIME))
         for part in range(parts):
-            some = dict(every[part * _AT_A_TIME : (part + 1) * _AT_A_TIME])
+            some = dict(every[part * AT_A_TIME : (part + 1) * AT_A_TIME])
             self.to_send.append(written(Known(self._configuration.id, part, parts, some)))
 
     def _hear(self, origin: NodeId, known: Known) -> None:

@@ -28,22 +28,15 @@ from ordercast.core.identity import Batch
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem, MessageTooLarge
 from ordercast.groups.envelope import tag
+from ordercast.groups.notes import LONGEST_NAME, OWNER_SIZE, Ask, Fence, Name, Number, Run, written
 from ordercast.groups.producers import (
     FRONT_SIZE,
     GUARANTEE,
-    LONGEST_NAME,
-    OWNER_SIZE,
     Answer,
-    Ask,
-    Fence,
-    Name,
-    Number,
     Outcome,
     Producers,
-    Run,
     concern,
     row_fronts,
-    written,
 )
 
 if TYPE_CHECKING:
@@ -134,7 +127,7 @@ class Producing:
                 f"a note of {longest:,} bytes about producers does not fit into a message of {largest:,}: "
                 "raise max_message_size at every node"
             )
-        self._member.submit(payloads, sum(map(len, payloads)), GUARANTEE)
+        self._member.gate.submit(payloads, sum(map(len, payloads)), GUARANTEE)
 
     async def serve(self, line: Line, wish: dict[str, Any]) -> None:
         """Serve a task until it goes."""
@@ -172,6 +165,7 @@ class _Serving:
         self._member = member
         self._line = line
         self._asked = asked
+        self._tag = tag(asked.group)
         self._event = producing.event()
         self._owner = b""
         self._epoch = -1
@@ -211,8 +205,8 @@ class _Serving:
         step = max(1, min(_CHUNK, 65_536 // (longest + FRONT_SIZE)))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
-            if not member.has_room:
-                await member.wait_for_room(None)
+            if self._tag in member.gate.slow or not member.gate.has_room:
+                await member.gate.wait(self._tag, sum(map(len, some)), None)
             if fence != self._fence or self._epoch != self._producers.epoch:
                 return  # they would be dropped; the task is told how to go on
             fronts = row_fronts(self._owner, first + start, len(some))

@@ -1,4 +1,4 @@
-"""One node's groups: who has joined what, what waits to be read, and what waits to be sent.
+"""One node's groups: who has joined what, what waits to be read, and receipts.
 
 Knows no socket and no protocol: it is told of deliveries, in order, and gives each group its own.
 """
@@ -6,83 +6,52 @@ Knows no socket and no protocol: it is told of deliveries, in order, and gives e
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import repeat
 
 from ordercast.core.identity import Batch, Configuration, Guarantee, MessageId, NodeId
 from ordercast.errors import Excluded
 from ordercast.groups.envelope import tag_of
 from ordercast.groups.events import Delivery, Message, Rejoined
+from ordercast.groups.inbox import Inbox
+
+LOG = logging.getLogger("ordercast")
 
 ENTRY_OVERHEAD = 64
 """What a message counts for beyond its bytes, so that empty ones are bounded too."""
-
-
-class Inbox:
-    """What was delivered to a group and is not read yet."""
-
-    __slots__ = ("_freed", "_future", "begun", "ended", "entries", "error")
-
-    def __init__(self, freed: Callable[[int], None]) -> None:
-        self.entries: deque[tuple[Delivery | Configuration, int]] = deque()
-        self.begun: Iterator[Message] = iter(())
-        """Messages of an entry that is being read one by one."""
-        self.ended = False
-        self.error: BaseException | None = None
-        self._freed = freed
-        self._future: asyncio.Future[None] | None = None
-
-    def put(self, entry: Delivery | Configuration, size: int) -> None:
-        """One more to be read."""
-        self.entries.append((entry, size))
-        self._wake()
-
-    def end(self, error: BaseException | None) -> None:
-        """Nothing more comes: what is here can still be read, then the error, if there is one, is raised."""
-        self.ended = True
-        self.error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    async def get(self) -> Delivery | Configuration | None:
-        """The next one; None when nothing more comes."""
-        if rest := list(self.begun):
-            return Delivery.of(rest)
-        while not self.entries:
-            if self.ended:
-                if self.error is not None:
-                    raise self.error.with_traceback(None)
-                return None
-            if self._future is not None and not self._future.done():
-                raise RuntimeError(
-                    "another task is reading this group: for a second reader, who then gets everything as "
-                    "well, join it once more"
-                )
-            self._future = asyncio.get_running_loop().create_future()
-            await self._future
-        entry, size = self.entries.popleft()
-        self._freed(size)
-        return entry
+MOST_FULL = 4
+"""A reader has room for its limit so many times, and for what is on its way when senders are told to wait."""
+IN_FLIGHT = 16 * 1024 * 1024
+"""Bytes that may be ordered until all members have heard that they are to wait: a few rotations' windows."""
 
 
 class Session:
     """The groups of a node, over all lives that it has in one process."""
 
-    def __init__(self, node: NodeId, incarnation: int, limit: int, brake: Callable[[bool], None]) -> None:
-        """Beyond ``limit`` bytes that wait to be read, the brake is put on; below half of it, off."""
+    def __init__(
+        self,
+        node: NodeId,
+        incarnation: int,
+        limit: int,
+        slow_changed: Callable[[], None],
+        *,
+        send_buffer: int = 0,
+    ) -> None:
+        """Beyond ``limit`` bytes that wait for one reader, its group is slow; ``slow_changed`` is called when
+        `slow_groups` may have changed. ``send_buffer``: what a member has accepted and not sent at most."""
         self._node = node
         self._incarnation = incarnation
         self._limit = limit
-        self._brake = brake
-        self._inboxes: dict[bytes, list[tuple[str, Inbox]]] = {}
+        self._slow_changed = slow_changed
+        self._send_buffer = send_buffer
+        self._largest = 0
+        """Bytes of the largest entry so far: a queue may be over its limit by so much."""
+        self._inboxes: dict[bytes, list[Inbox]] = {}
         self._receipts: deque[tuple[int, asyncio.Future[Message]]] = deque()
         self.unread = 0
         """Bytes that wait to be read, in all groups."""
-        self.braking = False
         self.configuration: Configuration | None = None
         """The one installed last; that of the life before, until the new one has its first."""
         self.placed = False
@@ -95,36 +64,60 @@ class Session:
 
     def open(self, tag: bytes, group: str) -> Inbox:
         """Keep the group's messages for a reader from now on; the present configuration comes first."""
-        inbox = Inbox(self._freed)
-        self._inboxes.setdefault(tag, []).append((group, inbox))
+        inbox = Inbox(group, self._limit, self._slow_changed, self._freed)
+        self._inboxes.setdefault(tag, []).append(inbox)
         if self.configuration is not None and self.placed:
             inbox.put(self.configuration, 0)
         return inbox
 
     def close(self, tag: bytes, inbox: Inbox) -> None:
         """Nobody reads this any more."""
-        left = [entry for entry in self._inboxes.get(tag, []) if entry[1] is not inbox]
+        self._take_out(tag, inbox)
+        inbox.clear()
+        inbox.end(None)
+
+    def _take_out(self, tag: bytes, inbox: Inbox) -> None:
+        left = [other for other in self._inboxes.get(tag, []) if other is not inbox]
         if left:
             self._inboxes[tag] = left
         else:
             self._inboxes.pop(tag, None)
-        size = sum(size for _, size in inbox.entries)
-        inbox.entries.clear()
-        inbox.begun = iter(())
-        inbox.end(None)
-        self._freed(size)
 
     def _freed(self, size: int) -> None:
         self.unread -= size
-        if self.braking and self.unread * 2 < self._limit:
-            self.braking = False
-            self._brake(False)
+
+    # --- readers that do not keep up ------------------------------------------------------------
 
     @property
-    def fullest(self) -> str:
-        """The group of which most waits to be read."""
-        readers = [reader for readers in self._inboxes.values() for reader in readers]
-        return max(readers, key=lambda reader: len(reader[1].entries), default=("",))[0]
+    def slow_groups(self) -> tuple[str, ...]:
+        """The groups that are to be slowed down because a reader here does not keep up."""
+        return tuple(sorted({inbox.group for inbox in self._all() if inbox.slows}))
+
+    def unread_by_group(self) -> dict[str, int]:
+        """Bytes that wait to be read, in each group of which some do."""
+        sizes: dict[str, int] = {}
+        for inbox in self._all():
+            if inbox.unread:
+                sizes[inbox.group] = sizes.get(inbox.group, 0) + inbox.unread
+        return sizes
+
+    def look_at_readers(self, seconds: float, evict_after: float) -> None:
+        """So much time has passed: drop the readers that are in everybody's way and stand still."""
+        for tag, readers in list(self._inboxes.items()):
+            for inbox in readers:
+                if inbox.stand_still(seconds, evict_after):
+                    because = f"it had read nothing for {evict_after:g} s, and the group waited for it"
+                    self._evict(tag, inbox, because, "raise evict_after or receive_buffer")
+
+    def _overflows(self, inbox: Inbox) -> bool:
+        """Whether more waits for a reader than can, if all members hold back as they are told to."""
+        members = 1 if self.configuration is None else len(self.configuration.members)
+        on_its_way = IN_FLIGHT + 2 * members * (self._send_buffer + self._largest)
+        return inbox.unread > MOST_FULL * self._limit + on_its_way
+
+    def _evict(self, tag: bytes, inbox: Inbox, because: str, advice: str) -> None:
+        self._take_out(tag, inbox)
+        LOG.warning("%s", inbox.evict(because, advice))
 
     # --- what the driver tells ------------------------------------------------------------------
 
@@ -170,12 +163,20 @@ class Session:
         size = sum(map(len, bodies))
         self.delivered_bytes += size
         size += ENTRY_OVERHEAD * len(bodies)
-        for group, inbox in readers:
+        most = MOST_FULL * self._limit
+        if size > self._largest:
+            self._largest = size
+        for inbox in readers:
+            if inbox.unread > most and self._overflows(inbox):
+                because = "more came than there is room for, though senders were told to wait"
+                self._evict(tag, inbox, because, "raise receive_buffer")
+                continue
+            self.unread += size
             inbox.put(
                 Delivery(
                     bodies,
                     batch.origin,
-                    group,
+                    inbox.group,
                     batch.guarantee is Guarantee.SAFE,
                     batch.incarnation,
                     numbers,
@@ -185,10 +186,6 @@ class Session:
                 ),
                 size,
             )
-            self.unread += size
-        if self.unread > self._limit and not self.braking:
-            self.braking = True
-            self._brake(True)
 
     def install(self, configuration: Configuration) -> None:
         """A configuration, in its place among the messages of each group."""
@@ -196,8 +193,8 @@ class Session:
             configuration = Rejoined(*configuration)
         self.configuration, self.placed = configuration, True
         for inbox in self._all():
-            inbox.put(configuration, ENTRY_OVERHEAD)
             self.unread += ENTRY_OVERHEAD
+            inbox.put(configuration, ENTRY_OVERHEAD)
 
     def end(self, error: BaseException | None, lost: BaseException) -> None:
         """The node's life is over; receipts that are still open get ``lost``."""
@@ -222,7 +219,7 @@ class Session:
         self._receipts.clear()
 
     def _all(self) -> Iterable[Inbox]:
-        return [inbox for readers in self._inboxes.values() for _, inbox in readers]
+        return [inbox for readers in self._inboxes.values() for inbox in readers]
 
     # --- receipts -------------------------------------------------------------------------------
 

@@ -146,12 +146,13 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     waits."""
 
     receive_buffer: int = 8 * 1024 * 1024
-    """Bytes that were delivered to the application and that it has not read yet. When it is full, the
-    whole group is slowed down; see `evict_after`."""
+    """Bytes of a group that were delivered to a reader of the application and that it has not read yet. When
+    they are more, whoever sends to that group is slowed down; see `evict_after`. Other groups go on."""
 
-    evict_after: float | None = None
-    """Seconds for which the application may leave its receive buffer full. After that the node leaves the
-    group, so that the others can go on. Not set: the group waits, however long it takes."""
+    evict_after: float = 10.0
+    """Seconds for which a reader with a full receive buffer may read nothing at all. After half of that its
+    group does not wait for it any more; then it is dropped, and gets an error (`Evicted`) behind what it
+    had. The node stays. `inf`: never."""
 
     mtu: int = 1500
     """Largest IP packet that the network carries whole, in bytes, the same at all nodes. Datagrams are
@@ -306,7 +307,6 @@ EXAMPLES: Mapping[str, object] = {
     "log_listen": "0.0.0.0:4805",
     "log_repair": ("10.0.0.2:4805", "10.0.0.3:4805"),
     "log_age": 604_800.0,
-    "evict_after": 5.0,
 }
 """What to write where nothing is the default."""
 
