@@ -10,7 +10,8 @@ from zlib import crc32
 import msgspec
 from hypothesis import strategies as st
 
-from ordercast.runtime.links import GREETING_MAGIC, Greeting
+from ordercast.runtime import greetings as wire
+from ordercast.runtime.greetings import GREETING_MAGIC, Greeting
 from ordercast.runtime.segments import CHECKED, HEADER, HEADER_SIZE, MAGIC
 
 LARGEST = 1452
@@ -72,13 +73,19 @@ def datagrams(corpus: Sequence[bytes]) -> st.SearchStrategy[bytes]:
     recorded = st.sampled_from(corpus)
     byte, short, long = st.integers(0, 255), st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1)
     bent = st.builds(flipped, recorded, st.lists(st.integers(0, 8 * LARGEST), min_size=1, max_size=4))
+    headers = st.builds(
+        wire.HEADER.pack,
+        st.just(GREETING_MAGIC),
+        st.integers(0, 3),
+        st.binary(min_size=8, max_size=8),
+        st.binary(min_size=16, max_size=16),
+    )
     greetings = st.builds(
         Greeting,
         node=st.integers(-(2**31), 2**32),
         incarnation=st.integers(-1, 2**33),
         session=st.binary(max_size=20),
-        challenge=st.binary(max_size=10),
-        echo=st.binary(max_size=10),
+        challenge=st.binary(max_size=20),
         number=st.integers(-1, 2**63 - 1),
         linked=st.booleans(),
         data_port=st.integers(-1, 70_000),
@@ -102,7 +109,7 @@ def datagrams(corpus: Sequence[bytes]) -> st.SearchStrategy[bytes]:
         st.builds(segment, byte, byte, short, long, st.binary(max_size=100), long),
         st.builds(lambda body: segment(0, 1, len(body), 1, body), st.binary(max_size=100)),
         st.builds(lambda body: GREETING_MAGIC + body, st.binary(max_size=100)),
-        st.builds(lambda greeting: GREETING_MAGIC + msgspec.msgpack.encode(greeting), greetings),
+        st.builds(lambda header, greeting: header + msgspec.msgpack.encode(greeting), headers, greetings),
         recorded,
     )
 

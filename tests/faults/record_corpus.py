@@ -14,7 +14,7 @@ from group import Cluster
 from wire import Datagram, Ear, save
 
 from ordercast.runtime import keys
-from ordercast.runtime.links import GREETING_MAGIC
+from ordercast.runtime.greetings import GREETING_MAGIC
 from ordercast.runtime.segments import HEADER, HEADER_SIZE
 
 A_KIND = 4
@@ -24,7 +24,7 @@ def kind(datagram: Datagram) -> object:
     """What tells datagrams apart without a key."""
     data = datagram.data
     if data.startswith(GREETING_MAGIC):
-        return "greeting"
+        return "greeting or challenge", data[len(GREETING_MAGIC)]
     _, index, count, length, _, _ = HEADER.unpack_from(data)
     first = data[HEADER_SIZE : HEADER_SIZE + 4]
     what = first if first.startswith(b"OC") else (datagram.to % 2, length // 64)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from wire import MAY_SPOOF, Datagram, Ear, Forger, load
 
 from ordercast.runtime import keys
-from ordercast.runtime.links import GREETING_MAGIC
+from ordercast.runtime.greetings import GREETING_MAGIC
 from ordercast.runtime.segments import HEADER, HEADER_SIZE, MAGIC, MOST_PARTIAL
 from ordercast.totem.packets import decode
 
@@ -78,7 +78,7 @@ class Siege:
         if not data:
             return "empty"
         if is_token and data.startswith(GREETING_MAGIC) and len(data) >= HEADER_SIZE:
-            return REFUSED if self.sealed else None  # without a key, whoever greets gets an answer
+            return None  # whoever greets is challenged
         if is_token and (not data.startswith(MAGIC) or len(data) < HEADER_SIZE):
             return "malformed segment"
         if own:

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from ordercast.errors import DuplicateNode, OrdercastError, OtherProtocol
 from ordercast.runtime import links as links_module
+from ordercast.runtime.greetings import CHALLENGE, GREETING, GREETING_MAGIC, HEADER, Greeting
 from ordercast.runtime.keys import Keyring, generate
 from ordercast.runtime.links import (
     ALIVE_S,
+    AT_ONCE,
     FORGET_S,
-    GREETING_MAGIC,
     MOST_ADDRESSES,
     MOST_ALIASES,
     MOST_TOLD,
     SILENT_S,
-    Greeting,
     Links,
     Peer,
     spell,
 )
-from ordercast.runtime.seal import Seal
+from ordercast.runtime.seal import Channel, Refused, Seal
 from ordercast.runtime.udp import Address
 
 RING = Keyring((generate(),))
@@ -141,6 +141,11 @@ def at(port: int) -> Address:
     return ("10.0.0.1", port)
 
 
+def challenge(host: Host, address: Address) -> bytes:
+    """What the host would challenge that address with now."""
+    return host.links._challenges.made_for(address)
+
+
 def greeting_of(
     node: int,
     *,
@@ -156,8 +161,7 @@ def greeting_of(
         node=node,
         incarnation=0,
         session=session,
-        challenge=b"c" * 8,
-        echo=echo,
+        challenge=b"c" * 16,
         number=number,
         linked=False,
         data_port=data_port,
@@ -165,7 +169,11 @@ def greeting_of(
         settings="the same",
         peers=list(peers),
     )
-    return GREETING_MAGIC + msgspec.msgpack.encode(msgspec.structs.replace(greeting, **fields))
+    return header(echo) + msgspec.msgpack.encode(msgspec.structs.replace(greeting, **fields))
+
+
+def header(echo: bytes, kind: int = GREETING) -> bytes:
+    return HEADER.pack(GREETING_MAGIC, kind, bytes(8), echo)
 
 
 # --- finding each other -------------------------------------------------------------------------
@@ -341,7 +349,7 @@ def test_an_earlier_life_makes_no_link() -> None:
     Host(net, 2, 200, [100], incarnation=1)
     net.run()
     session = one.links.peers[2].session
-    one.links.on_greeting(greeting_of(2, session=early, echo=one.links.challenge, number=99), at(200))
+    one.links.on_greeting(greeting_of(2, session=early, echo=challenge(one, at(200)), number=99), at(200))
     assert one.drops["greeting: earlier life"] == 1
     assert one.links.peers[2].session == session
 
@@ -361,10 +369,11 @@ def test_silence_and_return() -> None:
     assert two.targets == [1]
 
 
-def test_data_of_a_silent_peer_makes_the_link_again() -> None:
+@SEALED
+def test_data_of_a_silent_peer_makes_the_link_again_if_nobody_else_can_have_sent_it(sealed: bool) -> None:
     net = Net()
-    one = Host(net, 1, 100)
-    two = Host(net, 2, 200, [100])
+    one = Host(net, 1, 100, sealed=sealed)
+    two = Host(net, 2, 200, [100], sealed=sealed)
     net.run()
     two.die()
     net.pass_time(SILENT_S + 1)
@@ -373,7 +382,7 @@ def test_data_of_a_silent_peer_makes_the_link_again() -> None:
     assert peer is one.links.peers[2]
     assert one.targets == [], "anybody may write that address on a datagram"
     one.links.heard(peer)
-    assert one.targets == [2]
+    assert one.targets == ([2] if sealed else [])
 
 
 def test_who_is_silent_for_long_is_forgotten_but_a_seed_is_tried_on() -> None:
@@ -462,7 +471,7 @@ def test_a_refusal_that_nobody_asked_for_is_none() -> None:
     one = Host(net, 1, 100)
     one.links.on_greeting(greeting_of(2, refusal="go away"), at(200))
     assert one.refusals == []
-    one.links.on_greeting(greeting_of(2, refusal="go away", echo=one.links.challenge), at(200))
+    one.links.on_greeting(greeting_of(2, refusal="go away", echo=challenge(one, at(200))), at(200))
     assert one.refusals == ["go away"]
 
 
@@ -500,9 +509,9 @@ def test_a_node_that_says_nothing_of_a_protocol_runs_totem() -> None:
     """As nodes of the first version do."""
     net = Net()
     one = Host(net, 1, 100)
-    whole = msgspec.msgpack.decode(greeting_of(2, echo=one.links.challenge)[len(GREETING_MAGIC) :])
+    whole = msgspec.msgpack.decode(greeting_of(2)[HEADER.size :])
     assert whole.pop() == "totem"
-    one.links.on_greeting(GREETING_MAGIC + msgspec.msgpack.encode(whole), at(200))
+    one.links.on_greeting(header(challenge(one, at(200))) + msgspec.msgpack.encode(whole), at(200))
     assert one.targets == [2]
 
 
@@ -524,7 +533,7 @@ def test_nobody_links_with_itself_under_another_session() -> None:
     net = Net()
     net.session()
     one = Host(net, 1, 100)
-    one.links.on_greeting(greeting_of(1, session=bytes(16), echo=one.links.challenge), at(200))
+    one.links.on_greeting(greeting_of(1, session=bytes(16), echo=challenge(one, at(200))), at(200))
     assert one.links.peers == {}
 
 
@@ -543,7 +552,13 @@ def test_a_node_heard_from_two_addresses_stays_at_the_first() -> None:
     peer = one.links.peers[2]
     for number in range(50, 60):
         one.links.on_greeting(
-            greeting_of(2, session=two.links.session, echo=one.links.challenge, number=number, data_port=201),
+            greeting_of(
+                2,
+                session=two.links.session,
+                echo=challenge(one, other(two.address)),
+                number=number,
+                data_port=201,
+            ),
             other(two.address),
         )
         assert one.links.peers[2] is peer
@@ -563,7 +578,9 @@ def test_it_moves_when_it_is_silent_where_it_was() -> None:
     two.die()
     net.pass_time(SILENT_S + 1)
     one.links.on_greeting(
-        greeting_of(2, session=two.links.session, echo=one.links.challenge, number=99, data_port=201),
+        greeting_of(
+            2, session=two.links.session, echo=challenge(one, other(two.address)), number=99, data_port=201
+        ),
         other(two.address),
     )
     assert one.links.peers[2].token == other(two.address)
@@ -577,7 +594,12 @@ def test_the_addresses_of_a_node_are_bounded() -> None:
     net.run()
     for number in range(10, 200):
         one.links.on_greeting(
-            greeting_of(2, session=two.links.session, echo=one.links.challenge, number=number),
+            greeting_of(
+                2,
+                session=two.links.session,
+                echo=challenge(one, (f"192.168.1.{number}", 5)),
+                number=number,
+            ),
             (f"192.168.1.{number}", 5),
         )
     assert len(one.links.peers[2].addresses) <= MOST_ALIASES
@@ -588,20 +610,162 @@ def test_the_addresses_of_a_node_are_bounded() -> None:
 
 
 @SEALED
-def test_a_recorded_greeting_from_elsewhere_moves_nothing(sealed: bool) -> None:
+def test_a_recorded_greeting_from_elsewhere_is_only_challenged(sealed: bool) -> None:
     net = Net()
     one = Host(net, 1, 100, sealed=sealed)
     Host(net, 2, 200, [100], sealed=sealed)
     net.run()
     net.pass_time(2)
-    recorded = [data for data, source, to in net.seen if to == one.address]
+    recorded = [data for data, _, to in net.seen if to == one.address and data[3] == GREETING]
     peer = one.links.peers[2]
+    assert len(recorded) >= 3
     for data in recorded:
         one.links.on_greeting(data, ("6.6.6.6", 666))
-    net.flying.clear()
+        answer, _, to = net.flying.pop()
+        assert (answer[3], to) == (CHALLENGE, ("6.6.6.6", 666))
+        assert len(answer) < len(data)
     assert one.links.peers[2] is peer
     assert one.links.peer_at(("6.6.6.6", 666)) is None
-    assert one.drops["greeting: replayed"] > 0
+
+
+@SEALED
+def test_answers_to_strangers_are_limited_and_spend_nothing(sealed: bool) -> None:
+    net = Net()
+    one = Host(net, 1, 100, sealed=sealed)
+    Host(net, 2, 200, [100], sealed=sealed)
+    net.run()
+    recorded = [data for data, _, to in net.seen if to == one.address and data[3] == GREETING]
+    sent = one.links._greetings
+    for _ in range(20_000):
+        one.links.on_greeting(recorded[0], ("6.6.6.6", 666))
+    assert len(net.flying) <= AT_ONCE
+    assert one.drops["greeting: too many"] >= 20_000 - AT_ONCE
+    for number in range(20_000):
+        one.links.on_greeting(recorded[0], (f"6.7.{number // 250}.{number % 250}", 666))
+    assert len(net.flying) <= 2 * AT_ONCE
+    assert one.links._greetings == sent, "no greeting was made for them"
+    net.flying.clear()
+    net.pass_time(2)
+    assert one.targets == [2], "those who are known do not share with strangers"
+
+
+@SEALED
+def test_what_was_recorded_of_a_process_that_ended_makes_no_link_again(sealed: bool) -> None:
+    net = Net()
+    one = Host(net, 1, 100, sealed=sealed)
+    two = Host(net, 2, 200, [100], sealed=sealed)
+    net.run()
+    net.pass_time(3)
+    two.die()
+    one.links.part_with(one.links.peers[2])
+    recorded = [(data, source) for data, source, to in net.seen if to == one.address]
+    for _ in range(30):
+        for data, source in recorded:
+            one.links.on_greeting(data, source)
+        net.flying.clear()
+        assert one.targets == []
+        net.now += 0.5
+    assert one.drops["greeting: replayed"] > 0, "of the last seconds"
+
+
+@SEALED
+def test_the_owner_at_another_port_wins_over_what_was_recorded_of_its_earlier_life(sealed: bool) -> None:
+    net = Net()
+    one = Host(net, 1, 100, sealed=sealed)
+    two = Host(net, 2, 200, [100], sealed=sealed)
+    net.run()
+    net.pass_time(3)
+    recorded = [(data, source) for data, source, to in net.seen if to == one.address]
+    two.die()
+    again = Host(net, 2, 400, [100], sealed=sealed, incarnation=1)
+    for _ in range(8):
+        for data, source in recorded:
+            one.links.on_greeting(data, source)
+        old = one.links.peers[2]
+        if old.token == at(200) and not sealed:
+            one.links.heard(old)  # as data would that anybody can send
+        net.pass_time(0.5)
+    assert one.links.peers[2].token == at(400)
+    assert again.targets == [1]
+
+
+def test_a_session_that_comes_back_does_not_open_what_it_has_opened() -> None:
+    net = Net()
+    one = Host(net, 1, 100, sealed=True)
+    two = Host(net, 2, 200, [100], sealed=True)
+    net.run()
+    assert two.links._seal is not None
+    packet = two.links._seal.seal(Channel.DATA, b"hello")
+    opener = one.links.peers[2].opener
+    assert opener is not None
+    assert opener.open(Channel.DATA, packet) == b"hello"
+    one.links.part_with(one.links.peers[2])  # wrongly
+    net.pass_time(2)
+    assert one.targets == [2]
+    again = one.links.peers[2].opener
+    assert again is not None
+    with pytest.raises(Refused, match="replayed"):
+        again.open(Channel.DATA, packet)
+
+
+def test_a_second_node_does_not_get_an_identifier_while_its_owner_answers() -> None:
+    """Nor when the owner's own greetings are lost: it is asked."""
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    net.run()
+    second = Host(net, 2, 400, [100])
+    for _ in range(20):
+        net.now += 0.5
+        second.links.greet()
+        net.run()
+    assert one.links.peers[2].token == two.address
+    assert second.refusals
+
+
+def test_a_challenge_is_answered_once_and_only_if_it_was_asked_for() -> None:
+    net = Net()
+    one = Host(net, 1, 100, [200])
+    data, _, _ = net.flying.pop()
+    _, _, tag, _ = HEADER.unpack_from(data)
+    forged = HEADER.pack(GREETING_MAGIC, CHALLENGE, bytes(8), b"x" * 16)
+    one.links.on_greeting(forged, at(200))
+    assert not net.flying
+    real = HEADER.pack(GREETING_MAGIC, CHALLENGE, tag, b"x" * 16)
+    one.links.on_greeting(real + b"more", at(200))
+    one.links.greet()
+    data, _, _ = net.flying.pop()
+    real = HEADER.pack(GREETING_MAGIC, CHALLENGE, HEADER.unpack_from(data)[2], b"x" * 16)
+    one.links.on_greeting(real, at(200))
+    answer, _, to = net.flying.pop()
+    assert to == at(200)
+    assert HEADER.unpack_from(answer)[3] == b"x" * 16
+    one.links.on_greeting(real, at(200))
+    answered = HEADER.pack(GREETING_MAGIC, CHALLENGE, HEADER.unpack_from(answer)[2], b"x" * 16)
+    one.links.on_greeting(answered, at(200))
+    assert not net.flying, "or two nodes could be made to challenge each other without end"
+    assert one.drops["greeting: challenge that nobody asked for"] == 4
+
+
+def test_who_has_shown_only_a_key_that_is_pruned_has_no_link_any_more() -> None:
+    net = Net()
+    one, two, three = (Host(net, node, 100 * node, [100], sealed=True) for node in (1, 2, 3))
+    net.pass_time(1)
+    seals = [host.links._seal for host in (one, two, three)]
+    old, new = RING.keys[0], generate()
+    for host, seal in zip((one, two), seals, strict=False):
+        assert seal is not None
+        seal.rekey(Keyring((new, old)))
+        host.links.rekeyed()
+    net.pass_time(2)
+    assert one.targets == [2, 3]
+    assert seals[0] is not None
+    seals[0].rekey(Keyring((new,)))
+    one.links.rekeyed()
+    assert one.targets == [2]
+    assert one.fell_silent == [3]
+    net.pass_time(2)
+    assert one.targets == [2]
 
 
 def test_a_greeting_without_the_key_is_counted() -> None:
@@ -630,7 +794,7 @@ def test_peers_that_are_told_of_have_to_be_addresses() -> None:
         (13, "0.0.0.0", 7),
         (14, "10.0.0.14", 14),
     ]
-    one.links.on_greeting(greeting_of(2, echo=one.links.challenge, peers=told), at(200))
+    one.links.on_greeting(greeting_of(2, echo=challenge(one, at(200)), peers=told), at(200))
     assert {to for _, _, to in net.flying} == {at(200), ("10.0.0.14", 14)}
 
 
@@ -640,7 +804,7 @@ def test_what_is_told_is_bounded_and_forgotten() -> None:
     for round_ in range(40):
         told = [(1000 + n, f"10.1.{round_}.{n}", 5) for n in range(100)]
         one.links.on_greeting(
-            greeting_of(2, echo=one.links.challenge, number=round_ + 1, peers=told), at(200)
+            greeting_of(2, echo=challenge(one, at(200)), number=round_ + 1, peers=told), at(200)
         )
     assert len(one.links._known) <= MOST_ADDRESSES
     net.flying.clear()
@@ -657,7 +821,13 @@ def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Host(net, 1, 100)
     for node in range(2, 100):
         one.links.on_greeting(
-            greeting_of(node, echo=one.links.challenge, data_port=10 * node + 1), at(10 * node)
+            greeting_of(
+                node,
+                session=node.to_bytes(16, "big"),
+                echo=challenge(one, at(10 * node)),
+                data_port=10 * node + 1,
+            ),
+            at(10 * node),
         )
     assert len(one.links.peers) == 20
     assert one.drops["greeting: too many nodes"] == 78
@@ -666,7 +836,7 @@ def test_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_data_port_and_greeting_port_may_not_be_told_apart() -> None:
     net = Net()
     one = Host(net, 1, 100)
-    one.links.on_greeting(greeting_of(2, echo=one.links.challenge, data_port=200), at(200))
+    one.links.on_greeting(greeting_of(2, echo=challenge(one, at(200)), data_port=200), at(200))
     peer = one.links.peer_at(at(200))
     assert peer is not None
     one.links.part_with(peer)
@@ -678,25 +848,25 @@ def test_data_port_and_greeting_port_may_not_be_told_apart() -> None:
     [
         b"",
         b"\xff",
-        greeting_of(1)[3:].replace(b"\xa8the same", b"\xa8\xff\xfe\xfdsame!"),
-        b"\x9d" + greeting_of(2)[4:] + b"\x91" * 60_000,
-        greeting_of(0)[3:],
-        greeting_of(2**31)[3:],
-        greeting_of(2, number=0)[3:],
-        greeting_of(2, data_port=0)[3:],
-        greeting_of(2, data_port=65_536)[3:],
-        greeting_of(2, incarnation=-1)[3:],
-        greeting_of(2, session=b"short")[3:],
-        greeting_of(2, challenge=b"")[3:],
-        greeting_of(2, counters=(-1, 0))[3:],
-        greeting_of(2, refusal="x" * 1000)[3:],
+        greeting_of(1)[HEADER.size :].replace(b"\xa8the same", b"\xa8\xff\xfe\xfdsame!"),
+        b"\x9c" + greeting_of(2)[HEADER.size + 1 :] + b"\x91" * 60_000,
+        greeting_of(0)[HEADER.size :],
+        greeting_of(2**31)[HEADER.size :],
+        greeting_of(2, number=0)[HEADER.size :],
+        greeting_of(2, data_port=0)[HEADER.size :],
+        greeting_of(2, data_port=65_536)[HEADER.size :],
+        greeting_of(2, incarnation=-1)[HEADER.size :],
+        greeting_of(2, session=b"short")[HEADER.size :],
+        greeting_of(2, challenge=b"")[HEADER.size :],
+        greeting_of(2, counters=(-1, 0))[HEADER.size :],
+        greeting_of(2, refusal="x" * 1000)[HEADER.size :],
     ],
     ids=lambda body: body[:12].hex(),
 )
 def test_malformed_greetings(body: bytes) -> None:
     net = Net()
     one = Host(net, 1, 100)
-    one.links.on_greeting(GREETING_MAGIC + body, at(200))
+    one.links.on_greeting(header(challenge(one, at(200))) + body, at(200))
     assert one.drops == {"greeting: malformed": 1}
     assert not net.flying
 
@@ -737,7 +907,8 @@ def test_whatever_comes_the_books_are_in_order(script: list[tuple[str, bytes, in
     links = one.links
     for what, data, number in script:
         if what == "greeting":
-            links.on_greeting(data.replace(b"\xc4\x05right", b"\xc4\x08" + links.challenge), at(number))
+            right = HEADER.pack(GREETING_MAGIC, GREETING, bytes(8), b"right")[-16:]
+            links.on_greeting(data.replace(right, challenge(one, at(number))), at(number))
         elif what == "garbage":
             links.on_greeting(GREETING_MAGIC + data, at(number))
         elif what == "data":

@@ -211,7 +211,7 @@ class Member:
         others = self.config.peers or self.config.seeds
         while others and not self.links.targets:
             waited = time.monotonic() - begun
-            if waited > (REFUSED_S if driver.refusals else GREETED_S):
+            if waited > (REFUSED_S if driver.refusals or self.links.answered else GREETED_S):
                 if driver.refusals:
                     raise driver.refusals[-1]
                 LOG.info("nobody answers yet at %s: going on alone until somebody does", ", ".join(others))
@@ -367,6 +367,7 @@ class Member:
                 changed = stamp
                 try:
                     self._seal.rekey(Keyring.load(self._key_file))
+                    self.links.rekeyed()
                     self.log.rekeyed()
                     LOG.info("the group key was changed: %s", self._key_file)
                 except KeyProblem as error:

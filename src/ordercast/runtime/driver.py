@@ -43,8 +43,9 @@ from ordercast.core.identity import Guarantee, Kind, NodeId
 from ordercast.errors import OrdercastError
 from ordercast.runtime.attention import Attention
 from ordercast.runtime.ending import EndingOnError
+from ordercast.runtime.greetings import GREETING_MAGIC
 from ordercast.runtime.health import STOPPED_US, Lag
-from ordercast.runtime.links import GREETING_MAGIC, Links, Peer, spell
+from ordercast.runtime.links import Links, Peer, spell
 from ordercast.runtime.outgoing import Outgoing
 from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.seal import Refused, Seal

@@ -1,75 +1,66 @@
 """Who is out there: nodes greet each other, and a link is what comes of it.
 
 A node knows some addresses (`seeds`, or the full list of peers). It greets them; who answers tells which
-others it knows, and they are greeted too. A greeting carries a *challenge*, and a link exists once a greeting
-came that echoes mine: so what was recorded earlier, in another life of either side, makes no link. Linked
-nodes greet each other every second; who is silent for `SILENT_S` is sent only greetings until it speaks.
+others it knows, and they are greeted too. A greeting counts only if it echoes a fresh challenge of mine
+(`ordercast.runtime.greetings`): so what was recorded earlier, or comes from elsewhere, makes no link. Linked
+nodes greet each other every second, each with a new challenge for the other; who is silent for `SILENT_S` is
+sent only greetings until it speaks.
+
+What a link has opened stays opened: a session that comes back, at another address or after its process was
+believed dead, goes on with the same replay windows.
 
 A node identifier belongs to whoever has it: a second node that comes with it from another address is refused,
-and told so, while the first one is alive. So is a node that runs another protocol than those that were here
-before it.
+and told so, while the first one answers greetings. So is a node that runs another protocol than those that
+were here before it.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import secrets
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
 
-from ordercast.core.identity import MAX_NODE_ID, NodeId
+from ordercast.core.identity import NodeId
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import DuplicateNode, OrdercastError, OtherProtocol
+from ordercast.runtime.connections import source_of
+from ordercast.runtime.greetings import (
+    CHALLENGE,
+    GREETING,
+    GREETING_MAGIC,
+    HEADER,
+    Challenges,
+    Greeting,
+    Lives,
+    Rates,
+    new_tag,
+    sound,
+)
 from ordercast.runtime.seal import UNKNOWN_KEY, Opener, Refused, Seal
 from ordercast.runtime.segments import Joiner
 from ordercast.runtime.udp import Address
 
-GREETING_MAGIC = b"OG\x01"
-"""How a greeting begins on the wire; a segment begins otherwise."""
 GREET_S = 0.5
 """How often addresses without a link are tried; linked nodes greet each other every other time."""
 SILENT_S = 4.0
 """Who is silent for longer is not sent the group's packets."""
 ALIVE_S = 2.4
-"""Who was heard within this time is alive: nobody else gets its identifier."""
+"""Who greeted within this time is alive: nobody else gets its identifier."""
 FORGET_S = 600.0
 """An address that was only heard of is forgotten after this long without an answer."""
 MOST_ADDRESSES = 1024
 """Addresses to try, and nodes to know, at a time."""
 MOST_ALIASES = 16
 """Addresses that one node is heard from."""
+GREETINGS_PER_S, AT_ONCE = 200.0, 400
+"""Greetings that are challenged or opened, of one host or known address; a node sends two a second."""
+STRANGERS_PER_S = 1000.0
+"""And of all hosts that are not known."""
 MOST_TOLD = 16
 """Peers named in a greeting, so that it fits a datagram; with more of them, each greeting names others."""
-
-
-class Greeting(msgspec.Struct, array_like=True, frozen=True):
-    """What nodes tell each other before, and while, they share a ring."""
-
-    node: int
-    incarnation: int
-    session: bytes
-    """One life of the sender: later lives have greater sessions."""
-    challenge: bytes
-    """Made at random in each life; to be echoed."""
-    echo: bytes
-    """The receiver's challenge, as far as the sender knows it."""
-    number: int
-    """Counts the sender's greetings in this life: an earlier one than the last was sent by somebody else."""
-    linked: bool
-    """The sender has a link to the receiver, and needs no answer."""
-    data_port: int
-    counters: tuple[int, int]
-    """By channel, how many packets the sender has sealed: earlier ones are none of this link."""
-    settings: str
-    """What has to be the same everywhere, in words."""
-    peers: list[tuple[int, str, int]]
-    """Nodes that the sender has links to: identifier, host, port."""
-    refusal: str = ""
-    """Why the receiver is not wanted; empty otherwise."""
-    protocol: str = "totem"
-    """What orders the sender's messages: nodes with another have nothing to say to each other."""
 
 
 class Peer:
@@ -80,12 +71,13 @@ class Peer:
         "challenge",
         "data",
         "data_joiner",
-        "greeted",
         "heard",
         "incarnation",
+        "key_id",
         "linked",
         "node",
         "opener",
+        "proved",
         "session",
         "token",
         "token_joiner",
@@ -99,13 +91,16 @@ class Peer:
         """The same for everything else."""
         self.addresses = list(dict.fromkeys((token, data)))
         """Where it was heard from: a machine with several addresses may use them all."""
-        self.greeted = 0
-        """Number of its latest greeting."""
         self.incarnation = 0
         self.session = b""
         self.challenge = b""
+        """Its latest for this node."""
         self.opener: Opener | None = None
         """Opens what this life of the peer seals; None where nothing is sealed."""
+        self.key_id = 0
+        """The group key that its latest greeting was sealed with."""
+        self.proved = 0.0
+        """When its latest greeting came. Others may be able to send in its name, but not that."""
         self.token_joiner = Joiner(checked=not sealed)
         self.data_joiner = Joiner(checked=not sealed)
         self.linked = False
@@ -154,7 +149,8 @@ class Links:
         self.node = node
         self.incarnation = incarnation
         self.session = session
-        self.challenge = secrets.token_bytes(8)
+        self.answered = False
+        """Somebody has answered a greeting."""
         self.peers: dict[NodeId, Peer] = {}
         self.targets: list[Peer] = []
         """Who is sent the group's packets."""
@@ -168,6 +164,12 @@ class Links:
         self._clock = clock
         self._known: dict[Address, float] = {}
         """Addresses to try, and when to stop."""
+        self._challenges = Challenges(clock)
+        self._asked: OrderedDict[bytes, Address] = OrderedDict()
+        """Where greetings were sent that have not been answered, by their tags."""
+        self._lives = Lives(seal)
+        self._sources = Rates(GREETINGS_PER_S, AT_ONCE, clock)
+        self._strangers = Rates(STRANGERS_PER_S, AT_ONCE, clock)
         self._warned: set[NodeId | Address] = set()
         self._rounds = 0
         self._greetings = 0
@@ -196,8 +198,17 @@ class Links:
     def heard(self, peer: Peer) -> None:
         """Something came from it that nobody else could have sent, or so it seems."""
         peer.heard = self._clock()
-        if not peer.linked:
+        if not peer.linked and peer.opener is not None:  # else anybody could have sent it: it has to greet
             self._link(peer)
+
+    def rekeyed(self) -> None:
+        """The group's keys have changed: there is no link to who has shown only one that is none of them."""
+        ids = () if self._seal is None else self._seal.keyring.ids
+        for peer in list(self.targets):
+            if peer.opener is not None and peer.key_id not in ids and peer.opener.key_id not in ids:
+                peer.linked = False
+                self._retarget()
+                self._post.silent(peer)
 
     # --- greeting -------------------------------------------------------------------------------
 
@@ -222,15 +233,23 @@ class Links:
                 else:
                     self._send(address, None)
 
-    def _send(self, to: Address, peer: Peer | None, echo: bytes = b"", refusal: str = "") -> None:
-        linked = peer is not None and peer.linked
+    def _send(
+        self, to: Address, peer: Peer | None, echo: bytes = b"", refusal: str = "", ask: bool = False
+    ) -> None:
+        """Greet; `echo`: the receiver's challenge, where it is not that of `peer`; `ask` for an answer."""
+        linked = peer is not None and peer.linked and not ask
+        tag = new_tag()
+        if not echo:  # what answers a challenge is not challenged again
+            self._asked[tag] = to
+            if len(self._asked) > MOST_ADDRESSES:
+                self._asked.popitem(last=False)
+            echo = peer.challenge if peer is not None else b""
         self._greetings += 1
         greeting = Greeting(
             node=self.node,
             incarnation=self.incarnation,
             session=self.session,
-            challenge=self.challenge,
-            echo=echo or (peer.challenge if peer is not None else b""),
+            challenge=self._challenges.made_for(to),
             number=self._greetings,
             linked=linked,
             data_port=self._data_port,
@@ -241,7 +260,8 @@ class Links:
             protocol=self._protocol,
         )
         body = msgspec.msgpack.encode(greeting)
-        self._post.post(GREETING_MAGIC + (self._seal.greeting(body) if self._seal else body), to)
+        header = HEADER.pack(GREETING_MAGIC, GREETING, tag, echo)
+        self._post.post(header + (self._seal.greeting(body, header) if self._seal else body), to)
 
     def _tell(self) -> list[tuple[int, str, int]]:
         """Some of the linked peers: all of them, one greeting after the other."""
@@ -252,10 +272,46 @@ class Links:
         return [(peer.node, peer.token[0], peer.token[1]) for peer in told]
 
     def on_greeting(self, data: bytes, source: Address) -> None:
-        """A datagram that begins like a greeting, from anybody."""
-        sealed = data[len(GREETING_MAGIC) :]
+        """A datagram that begins like a greeting or a challenge, from anybody."""
+        if len(data) < HEADER.size:
+            self._post.drop("greeting: malformed")
+            return
+        header = data[: HEADER.size]
+        _, kind, tag, echo = HEADER.unpack(header)
+        if kind == CHALLENGE:
+            self._on_challenge(tag, echo, len(data))
+        elif kind != GREETING or len(data) <= HEADER.size:
+            self._post.drop("greeting: malformed")
+        elif self._closed and source not in self._known:
+            self._post.drop("greeting: not on the list of peers")
+        elif not self._allowed(source):
+            self._post.drop("greeting: too many")
+        elif not self._challenges.fresh(echo, source):
+            challenge = self._challenges.made_for(source)
+            self._post.post(HEADER.pack(GREETING_MAGIC, CHALLENGE, tag, challenge), source)
+        else:
+            self._open(header, data[HEADER.size :], source)
+
+    def _allowed(self, source: Address) -> bool:
+        """Whether another greeting from there is looked at: known addresses do not share with others."""
+        if source in self._known or source in self._by_address:
+            return self._sources.allow(source)
+        return self._sources.allow(source_of(source)) and self._strangers.allow("all")
+
+    def _on_challenge(self, tag: bytes, challenge: bytes, size: int) -> None:
+        """Greet again, if this answers a greeting of mine: once, and where that was sent to."""
+        to = self._asked.pop(tag, None) if size == HEADER.size else None
+        if to is None:
+            self._post.drop("greeting: challenge that nobody asked for")
+            return
+        self.answered = True
+        self._send(to, self._by_address.get(to), challenge)
+
+    def _open(self, header: bytes, sealed: bytes, source: Address) -> None:
+        """A greeting from who is at that address now."""
+        key_id = int.from_bytes(sealed[:4], "big")
         try:
-            body = self._seal.open_greeting(sealed) if self._seal else sealed
+            body = self._seal.open_greeting(sealed, header) if self._seal else sealed
             greeting = msgspec.msgpack.decode(body, type=Greeting)
         except Refused as error:
             self._post.drop(f"greeting: {error}")
@@ -270,42 +326,37 @@ class Links:
         except UNREADABLE:
             self._post.drop("greeting: malformed")
             return
-        if not _sound(greeting):
+        if not sound(greeting):
             self._post.drop("greeting: malformed")
         elif greeting.session == self.session:
             self._known.pop(source, None)  # one of the addresses is this node's own
-        elif self._closed and source not in self._known:
-            self._post.drop("greeting: not on the list of peers")
+        elif not self._lives.is_next(greeting, {peer.session for peer in self.targets}):
+            self._post.drop("greeting: replayed")
         else:
-            self._on_greeting(greeting, source)
+            self._on_greeting(greeting, source, key_id)
 
-    def _on_greeting(self, greeting: Greeting, source: Address) -> None:
-        proven = greeting.echo == self.challenge
+    def _on_greeting(self, greeting: Greeting, source: Address, key_id: int) -> None:
         if greeting.refusal:
-            if proven:
-                other = greeting.protocol != self._protocol
-                self._post.refused((OtherProtocol if other else DuplicateNode)(greeting.refusal))
+            other = greeting.protocol != self._protocol
+            self._post.refused((OtherProtocol if other else DuplicateNode)(greeting.refusal))
             return
         peer = self.peers.get(greeting.node)
         refusal = self._why_not(greeting, peer, source)
         if refusal:
             if refusal != "stale":
                 self._send(source, None, greeting.challenge, refusal)
+                if peer is not None:
+                    self._send(peer.token, peer, ask=True)  # if it is there still, it says so now
             self._post.drop("greeting: earlier life" if refusal == "stale" else "greeting: id in use")
             return
         if greeting.protocol != self._protocol:
             self._turn_away(greeting, source)
             return
-        if not proven:
+        if greeting.node == self.node:  # it was here before, and refuses this node once it hears of it
+            self._post.drop("greeting: own id")
             self._send(source, None, greeting.challenge)
             return
-        if greeting.node == self.node:
-            self._post.drop("greeting: own id")
-            return
         same_life = peer is not None and peer.session == greeting.session
-        if peer is not None and same_life and greeting.number <= peer.greeted:
-            self._post.drop("greeting: replayed")
-            return
         if peer is not None and same_life and peer.token != source and self._alive(peer):
             self._also_at(peer, source)
         elif peer is None or not same_life or peer.token != source:
@@ -313,8 +364,8 @@ class Links:
                 self._post.drop("greeting: too many nodes")
                 return
             peer = self._meet(greeting, source, peer)
-        peer.greeted = greeting.number
-        peer.heard = self._clock()
+        peer.challenge, peer.key_id = greeting.challenge, key_id
+        peer.heard = peer.proved = self._clock()
         fresh = not peer.linked
         if fresh:
             self._link(peer)
@@ -357,11 +408,7 @@ class Links:
         peer = Peer(greeting.node, source, data, self._seal is not None)
         peer.incarnation = greeting.incarnation
         peer.session = greeting.session
-        peer.challenge = greeting.challenge
-        if earlier is not None and earlier.session == peer.session:
-            peer.opener = earlier.opener  # it has moved; what it has opened stays opened
-        elif self._seal is not None:
-            peer.opener = self._seal.opener(greeting.session, greeting.counters)
+        peer.opener = self._lives.opener(greeting.session)
         for address in peer.addresses:
             there = self._by_address.get(address)
             if there is not None:
@@ -384,7 +431,7 @@ class Links:
                 self._by_address[address] = peer
 
     def _alive(self, peer: Peer) -> bool:
-        return peer.linked and self._clock() - peer.heard < ALIVE_S
+        return peer.linked and self._clock() - peer.proved < ALIVE_S
 
     def part_with(self, peer: Peer) -> None:
         """Its process has ended: nothing more is sent to it. A new life of the node greets anew."""
@@ -430,20 +477,6 @@ _OTHER_PROTOCOL = (
     "the group runs protocol {theirs}, and this node {yours}: give this node the same `protocol`, or the "
     "seeds of another group"
 )
-
-
-def _sound(greeting: Greeting) -> bool:
-    return (
-        0 < greeting.node <= MAX_NODE_ID
-        and greeting.incarnation >= 0
-        and greeting.number > 0
-        and len(greeting.session) == 16
-        and len(greeting.challenge) == 8
-        and 0 < greeting.data_port < 65_536
-        and min(greeting.counters) >= 0
-        and len(greeting.refusal) < 1000
-        and len(greeting.protocol) < 100
-    )
 
 
 def _is_address(host: str, six: bool) -> bool:

@@ -13,7 +13,8 @@ alone is sealed ``to`` it, or else somebody on the path could hand a copy of the
 which would take its turn at the wrong time.
 
 A greeting is how sessions become known: its key is the group's, its nonce is random (good for 2^32
-greetings a group key), and it has no counter; whoever greets repeats the other's challenge.
+greetings a group key), and it has no counter; whoever greets repeats the other's challenge, which is why
+nobody without the key can have one made.
 """
 
 from __future__ import annotations
@@ -154,14 +155,14 @@ class Seal:
         header = _HEADER.pack(self._key_id, counter)
         return header + self._encrypt[channel](header, body, to)
 
-    def greeting(self, body: bytes) -> bytes:
-        """A greeting for whoever has the group key."""
+    def greeting(self, body: bytes, about: bytes = b"") -> bytes:
+        """A greeting for whoever has the group key; `about` travels in the open, and is authentic with it."""
         key_id = _KEY_ID.pack(self._key_id)
         nonce = os.urandom(_NONCE_SIZE)
-        return key_id + nonce + self._greet(nonce, body, key_id)
+        return key_id + nonce + self._greet(nonce, body, key_id + about)
 
-    def open_greeting(self, data: bytes) -> bytes:
-        """What a greeting says, or `Refused`. It may be an old one: look at the challenge in it."""
+    def open_greeting(self, data: bytes, about: bytes = b"") -> bytes:
+        """What a greeting says, or `Refused`. It may be an old one: look at what it echoes."""
         if len(data) < GREETING_OVERHEAD:
             raise Refused(TOO_SHORT)
         head, nonce, text = data[:4], data[4:16], data[16:]
@@ -169,7 +170,7 @@ class Seal:
         if decrypt is None:
             raise Refused(UNKNOWN_KEY)
         try:
-            return decrypt(nonce, text, head)
+            return decrypt(nonce, text, head + about)
         except InvalidTag:
             raise Refused(NOT_AUTHENTIC) from None
 
@@ -194,12 +195,14 @@ class _Window:
 class Opener:
     """Opens the packets of one session of a peer, each once."""
 
-    __slots__ = ("_keyring", "_open", "_seal", "_since", "_windows", "session")
+    __slots__ = ("_keyring", "_open", "_seal", "_since", "_windows", "key_id", "session")
 
     def __init__(self, seal: Seal, session: bytes, since: tuple[int, int]) -> None:
         self.session = session
         self._seal = seal
         self._since = since
+        self.key_id: int | None = None
+        """The key of the packet that was opened last."""
         self._windows: dict[int, tuple[_Window, ...]] = {}
         """By key id. Kept when a key goes, as it may come back: a few for each rollover, done by hand."""
         self._renew()
@@ -237,6 +240,7 @@ class Opener:
         else:
             window.high = counter
             window.seen = (window.seen << ahead | 1) & _ALL_SEEN if ahead < WINDOW else 1
+        self.key_id = key_id
         return body
 
 
