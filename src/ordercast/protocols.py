@@ -18,6 +18,7 @@ from ordercast.core.wire import kind_of as kind_number
 from ordercast.sequencers.cm import Cm, Irbp, Rbp
 from ordercast.sequencers.dtp import Dtp
 from ordercast.sequencers.pinwheel import Pinwheel
+from ordercast.sequencers.rewriting import rewrite
 from ordercast.sequencers.total import Total
 from ordercast.sim.fuzz import LOST, WRONG_SUSPICION
 from ordercast.sim.network import Lan
@@ -26,6 +27,7 @@ from ordercast.sim.world import MachineFactory
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import decode_data, kind_name
+from ordercast.totem.rewriting import rewrite as totem_rewrite
 from ordercast.totem.states import State
 from ordercast.viewsync import states as viewsync_states
 from ordercast.viewsync.change import ViewChange
@@ -143,6 +145,7 @@ TOTEM = Protocol(
     settled=State.OPERATIONAL,
     draw_settings=_draw_totem,
     kind_of=kind_name,
+    rewrite=totem_rewrite,
     promises="extended-virtual-synchrony",
     checks=EXTENDED_VIRTUAL_SYNCHRONY,
     survives_amnesia=True,
@@ -277,6 +280,7 @@ def sequenced(
         settled=viewsync_states.State.MEMBER,
         draw_settings=_draw_group,
         kind_of=_kind_names({**KIND_NAMES, **orderer.KIND_NAMES}),
+        rewrite=rewrite,
         promises=VIEW_SYNCHRONY.name,
         checks=VIEW_SYNCHRONY,
         revives=True,

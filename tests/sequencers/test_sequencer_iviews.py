@@ -73,8 +73,8 @@ def test_what_was_placed_beyond_the_settled_has_no_place_any_more() -> None:
 
 def test_nobody_is_known_to_have_more_than_is_settled() -> None:
     seat = Seat(Irbp, 4, members=5)
-    seat.msg(4, 1)
-    seat.ack(1, 1, (4, 1), following=2)
+    seat.msg(5, 1)
+    seat.ack(1, 1, (5, 1), following=2)
     seat.null(2, 2, following=3)
     turn(seat, 5, (3, 4, 5), 1)
     assert order_of(seat).R == {1: 1, 2: 1, 3: 0, 4: 1, 5: 0}

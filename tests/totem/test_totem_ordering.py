@@ -289,7 +289,7 @@ def test_what_is_delivered_says_who_sent_it_and_where_it_stands() -> None:
 def test_a_fragmented_message_is_delivered_where_its_last_fragment_stands() -> None:
     made = ring(
         data(1, b"x", b"abc", flags=CONTINUED, number=4),
-        data(2, b"other", origin=3),
+        data(2, b"other", origin=1),
         data(3, b"def", flags=CONTINUES | CONTINUED, number=5),
         data(4, b"ghi", b"y", flags=CONTINUES, number=5),
     )
@@ -303,7 +303,7 @@ def test_a_fragmented_message_is_delivered_where_its_last_fragment_stands() -> N
 def test_a_message_that_its_sender_gave_up_is_not_joined_with_later_fragments() -> None:
     made = ring(
         data(1, b"abc", flags=CONTINUED, number=4),
-        data(2, b"other", origin=3),
+        data(2, b"other", origin=1),
         data(3, b"whole", number=4),
         data(4, b"def", flags=CONTINUES, number=4),
     )
@@ -316,7 +316,7 @@ def test_a_message_without_its_beginning_is_left_out_and_the_slots_stay_right() 
     made = ring(data(1, b"end", b"whole", flags=CONTINUES, number=5))
     effects: list[Effect] = []
     made.deliver(effects)
-    assert effects == [Deliver(Batch(RING, 1, 1, 2, 0, 6, Guarantee.AGREED, [b"whole"]))]
+    assert effects == [Deliver(Batch(RING, 1, 1, 3, 0, 6, Guarantee.AGREED, [b"whole"]))]
 
 
 def test_a_recovered_message_takes_a_place_in_the_order_but_is_not_delivered_on_this_ring() -> None:

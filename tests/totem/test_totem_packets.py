@@ -108,13 +108,13 @@ def tokens(draw: st.DrawFn) -> Token:
 @st.composite
 def commits(draw: st.DrawFn) -> Commit:
     group = draw(members)
-    memb_index = draw(st.integers(0, 2 * len(group)))
+    memb_index = draw(st.integers(1, 2 * len(group)))
     entries = []
     for node in group[:memb_index]:
         aru = draw(counts)
         limits = Limits(*(draw(st.integers(256, 2**31 - 1)) for _ in range(3)))
         entries.append(Entry(node, draw(rings), aru, draw(st.integers(0, aru)), draw(st.booleans()), limits))
-    return Commit(draw(rings), group, memb_index, tuple(entries))
+    return Commit(draw(rings)._replace(rep=group[0]), group, memb_index, tuple(entries))
 
 
 @st.composite
@@ -524,6 +524,8 @@ def commit_bytes(group: tuple[int, ...], memb_index: int, count: int, *lines: tu
     ("raw", "reason"),
     [
         (commit_bytes((), 0, 0), "bad commit$"),
+        (commit_bytes((1, 2), 0, 0), "bad commit$"),
+        (commit_bytes((2, 3), 1, 1, (2, 4, 1, 0, 0, 0)), "bad commit$"),
         (commit_bytes((1, 2), 5, 2, (1, 4, 1, 0, 0, 0), (2, 4, 1, 0, 0, 0)), "bad commit$"),
         (commit_bytes((1, 2), 1, 0), "bad commit$"),
         (commit_bytes((1, 2), 1, 2, (1, 4, 1, 0, 0, 0), (2, 4, 1, 0, 0, 0)), "bad commit$"),

@@ -24,7 +24,7 @@ def examples(most: int) -> settings:
 def data(
     seq: int,
     *payloads: bytes,
-    origin: NodeId = 2,
+    origin: NodeId = 3,
     number: int = 1,
     flags: int = 0,
     safe: bool = False,

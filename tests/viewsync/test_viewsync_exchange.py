@@ -81,7 +81,11 @@ def test_what_was_here_first_stays() -> None:
 
 def test_what_was_settled_is_selected_by_name() -> None:
     here = Exchange(items(n1=(1, 2, 3)))
+    here.told(2, summary(span(2, 7)))
+    here.requests([(stream(2), 7)], (2,))
     here.took(stream(2), 7, b"n2/7")
+    here.took(stream(2), 8, b"nobody asked for this")
+    assert here.missing([span(2, 8)]) == [(stream(2), 8)]
     assert here.select([span(1, 2), span(2, 7)]) == items(n1=(2,), n2=(7,))
 
 

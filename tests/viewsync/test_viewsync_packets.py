@@ -54,18 +54,23 @@ node_ids = st.integers(1, MAX_NODE_ID)
 counts = st.integers(0, MAX_COUNT - 1)
 places = st.integers(1, MAX_COUNT - 1)
 lives = st.integers(0, 2**31 - 1)
-turns = st.integers(0, 2**32 - 1)
+turns = st.integers(0, 2**31 - 1)
 groups = st.one_of(st.just(NO_GROUP), st.builds(Group, counts, node_ids))
 rounds = st.one_of(st.just(NO_ROUND), st.builds(Round, places, node_ids))
 streams = st.builds(Stream, st.integers(0, 255), st.integers(0, MAX_NODE_ID), lives)
-ranges = st.lists(st.builds(Range, streams, places, st.integers(1, 1_000)), max_size=8).map(tuple)
+ranges = st.lists(
+    st.builds(Range, streams, places.map(lambda first: max(1, first - 1_000)), st.integers(1, 1_000)),
+    max_size=8,
+).map(tuple)
 views = st.builds(ConfigurationId, places, node_ids)
 values = st.binary(max_size=60)
 
 packets: st.SearchStrategy[MembershipPacket] = st.one_of(
-    st.builds(Heartbeat, groups, turns, st.booleans()),
+    st.builds(Heartbeat, st.builds(Group, counts, node_ids), turns, st.booleans()),
     st.builds(Join, groups, counts, st.booleans(), groups),
-    st.builds(Summary, turns, st.booleans(), st.booleans(), st.booleans(), counts, counts, ranges),
+    st.builds(Summary, turns, st.booleans(), st.booleans(), st.booleans(), counts, counts, ranges).map(
+        lambda told: told._replace(floor=min(told.floor, told.upto))
+    ),
     st.builds(Fetch, turns, ranges),
     st.builds(Item, turns, streams, places, values),
     st.builds(Collect, turns, rounds),
@@ -88,7 +93,7 @@ def decisions(draw: st.DrawFn) -> Decision:
     return Decision(
         draw(st.booleans()),
         group,
-        draw(views),
+        draw(views)._replace(rep=nodes[0]),
         draw(turns),
         tuple(members),
         draw(st.sampled_from(nodes)),
@@ -252,8 +257,11 @@ def test_a_decision_names_members_in_order_and_not_too_many() -> None:
 def test_a_decision_is_about_a_view_or_gives_the_group_up() -> None:
     with pytest.raises(Malformed, match=r"^bad number$"):
         decode_decision(encode_decision(decision((1, 2), ConfigurationId(0, 1))))
-    with pytest.raises(Malformed, match=r"^bad node id$"):
-        decode_decision(encode_decision(decision((1, 2), ConfigurationId(4, 0))))
+    for rep in (0, 2, 9):
+        with pytest.raises(Malformed, match=r"^bad view$"):
+            decode_decision(encode_decision(decision((1, 2), ConfigurationId(4, rep))))
+    with pytest.raises(Malformed, match=r"^bad view$"):
+        decode_decision(encode_decision(decision((), ConfigurationId(4, 1))))
     with pytest.raises(Malformed, match=r"^bad number$"):
         decode_decision(encode_decision(decision((1, 2), upto=-1)))
     with pytest.raises(Malformed, match=r"^trailing bytes$"):

@@ -23,7 +23,7 @@ def test_a_fresh_disk_holds_nothing() -> None:
 
 
 def test_view_and_vote_are_recalled_as_they_were_stored() -> None:
-    voter = Voter(round_(7, 3), round_(5, 2), encode_decision(decision((2, 3))))
+    voter = Voter(round_(7, 3), round_(5, 2), encode_decision(decision((1, 3))))
     before = Stored(4, OURS, view(lives={2: 6}), voter)
     after = recall(1, store(before))
     assert after[:3] == before[:3]

@@ -48,7 +48,9 @@ class _Real(Commands):
 
 
 class _Simulated(Commands):
-    modules: ClassVar = {name: name for name in ("demo", "run", "fuzz", "replay", "scenario", "mutants")}
+    modules: ClassVar = {
+        name: name for name in ("demo", "run", "fuzz", "inject", "replay", "scenario", "mutants")
+    }
 
 
 class _Laboratory(Commands):

@@ -21,6 +21,11 @@ PREFIX_SIZE = 4
 MAX_COUNT = 2**62
 """No sequence number or counter comes near this; a larger one would not survive being counted up."""
 
+FARTHEST_CLAIM = MAX_COUNT // 2
+LONGEST_LEAP = 2**40
+"""A number that a packet tells of, and that is counted on from, may be anything up to the first, and beyond
+that only a little more than what is known: so there are always numbers left; see `within_reach`."""
+
 MAX_PACKET = 65_507
 """No UDP datagram carries more."""
 
@@ -72,6 +77,15 @@ def check_count(number: int, lowest: int = 0) -> int:
     if not lowest <= number < MAX_COUNT:
         raise Malformed("bad number")
     return number
+
+
+def within_reach(number: int, known: int) -> bool:
+    """Whether to believe a packet that a number which only counting increases has come that far.
+
+    Who believes it counts on from there, and may have to store it: a forged packet must not lead to where no
+    further number can be written.
+    """
+    return number < FARTHEST_CLAIM or number <= known + LONGEST_LEAP
 
 
 class Reader:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import ClassVar
 
-from ordercast.core.contract import Effect, Multicast, SetTimer, Unicast
+from ordercast.core.contract import Effect, Halt, Multicast, SetTimer, Unicast
 from ordercast.core.identity import NodeId
+from ordercast.core.wire import FORGED_SENDER, within_reach
 from ordercast.sequencers.member import BURST_BYTES, Member
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
@@ -132,7 +133,10 @@ class MovingSequencer(Member):
         Who lacks some of what was settled has to get it before it orders anything; so has the first.
         """
         assert view.turn == order.view.turn + 1, f"turn {view.turn} after {order.view.turn}"
-        order.cut(settled.upto)
+        if not order.cut(settled.upto):
+            self._cut_off = True
+            effects.append(Halt("contradiction"))
+            return
         order.turn_to(view)
         self._start_token(order, effects)
 
@@ -158,6 +162,8 @@ class MovingSequencer(Member):
         """002 §4.2, "Receiving MSG message"; 004 Fig. 16, lines 18–23."""
         if msg.origin not in order.R:
             return "not a member's"
+        if msg.origin == self.me and msg.lsn >= order.N[self.me]:
+            return FORGED_SENDER
         if self.NOTIFIES:
             order.learn(msg.origin, msg.hgsn)
         if order.receive(msg):
@@ -178,6 +184,8 @@ class MovingSequencer(Member):
         """002 §4.2, "Receiving ACK message"; 004 Fig. 16, lines 25–49."""
         if ack.turn != order.view.turn:
             return "other turn"
+        if sender not in order.core or ack.next not in order.core or not within_reach(ack.hop, self.hop):
+            return "not the token's"
         news = [order.place(place, key, sender) for place, key in enumerate(ack.keys, ack.first)]
         order.learn(sender, ack.last)
         if ack.hop > self.hop:
@@ -186,7 +194,7 @@ class MovingSequencer(Member):
                 self._req_patience.forget(effects)  # all wait for what this member lacks: it asks anew
             return ""
         if self.S_TOKEN is Token.HOLD:  # its sender does not know that the token went on (004 Fig. 15)
-            self._copy(order, sender, range(ack.last + 1, order.hgsn + 1), effects)
+            self._copy(order, sender, range(max(ack.last, order.floor) + 1, order.hgsn + 1), effects)
         return "" if any(news) else "duplicate"
 
     def _token_moved(self, hop: int, holder: NodeId, giver: NodeId) -> None:

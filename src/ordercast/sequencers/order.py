@@ -117,10 +117,15 @@ class Order:
         return True
 
     def place(self, place: int, key: MessageKey, by: NodeId) -> bool:
-        """Somebody says what is in a place. False if that is nothing new, or too far ahead to be kept."""
+        """Somebody says what is in a place. False if that is nothing new, too far ahead to be kept, or cannot
+        be: a message has one place (002 Lemma 1). If that was told wrong, this member gets on no further, and
+        the view is changed.
+        """
         if place > self.known:
             self.known = place
         if place <= self.hgsn or place in self.places or place > self.hgsn + self._span:
+            return False
+        if key in self.place_of:
             return False
         self.places[place] = Placed(*key, by)
         if key[0] != NOBODY:
@@ -143,7 +148,7 @@ class Order:
         while (placed := places.get(place + 1)) is not None:
             node, lsn, _ = placed
             if node != NOBODY:
-                if (node, lsn) not in buffer:
+                if (node, lsn) not in buffer or lsn != self.sequenced[node] + 1:
                     break
                 self.sequenced[node] = lsn
                 self.latest = place + 1
@@ -300,13 +305,15 @@ class Order:
 
     # --- an intermediate view (004 §4.3.5, §4.4.4) ----------------------------------------------
 
-    def cut(self, upto: int) -> None:
+    def cut(self, upto: int) -> bool:
         """The order goes on behind ``upto``: what was placed beyond that has no place any more.
 
         Nothing of that was delivered anywhere: a majority would have had it, and one of them would have said
-        so.
+        so. False if some was delivered here all the same: then somebody did not tell the truth, and this
+        member can go on with nobody.
         """
-        assert self._handed_over <= upto, f"delivered {self._handed_over} places, {upto} are settled"
+        if upto < max(self._handed_over, self.floor):
+            return False
         for place in sorted(place for place in self.places if place > upto):
             node, lsn, _ = self.places.pop(place)
             if node != NOBODY:
@@ -322,3 +329,4 @@ class Order:
         self.known = upto
         self.R = {member: min(place, upto) for member, place in self.R.items()}
         self._changed = True
+        return True

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from ordercast.core.contract import CancelTimer, Effect, SetTimer, Unicast
 from ordercast.core.identity import NodeId
+from ordercast.core.wire import FORGED_SENDER
 from ordercast.sequencers.member import BURST_BYTES, Member
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
@@ -162,6 +163,8 @@ class Total(Member):
         """003, "Members": kept until it is the next one."""
         if sender != self.holder or msg.origin not in order.R:
             return "other sequencer" if sender != self.holder else "not a member's"
+        if msg.origin == self.me and msg.lsn >= order.N[self.me]:
+            return FORGED_SENDER
         order.receive(msg)
         fresh = order.place(seq, msg.key, sender)
         order.learn(sender, seq)

@@ -11,6 +11,7 @@ import msgspec
 from ordercast.audit.properties import Check
 from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
+from ordercast.sim.mutation import Rewrite, unreadable
 from ordercast.sim.network import Lan, NetworkConfig
 from ordercast.sim.world import MachineFactory, World
 
@@ -75,6 +76,8 @@ class Protocol(NamedTuple):
     """Whether messages may be sent at levels of resilience."""
     token_on_unicast: bool = True
     """Whether what is unicast is a token, for which data may wait; or packets like all others."""
+    rewrite: Rewrite = unreadable
+    """Decodes a packet, has it changed and encodes it again: how wrong packets are made of real ones."""
     hits: tuple[str, ...] = ()
     """What a fuzzer has to make happen, beside all else that `ordercast.sim.fuzz.coverage` counts."""
 

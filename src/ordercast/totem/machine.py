@@ -257,6 +257,8 @@ class TotemMachine(Formation):
         if ring_id == ring.id:
             if self.state is State.RECOVERY or self.duty.received_flg:
                 return (Drop("old ring, already exchanged"),)
+            if not ring.admits(packet):
+                return (Drop(FORGED_SENDER),)
             if not ring.window.add(packet.seq, packet):
                 return (Drop("duplicate"),)
             effects: list[Effect] = []
@@ -266,6 +268,8 @@ class TotemMachine(Formation):
             return effects
         if self.exchange is not None and ring_id == self.exchange.ring.id:
             # A member that has installed the new ring already. Its messages wait until I do.
+            if not self.exchange.ring.admits(packet):
+                return (Drop(FORGED_SENDER),)
             fresh = self.exchange.ring.window.add(packet.seq, packet)
             return _NOTHING if fresh else (Drop("duplicate"),)
         if packet.origin in ring.members or self.state is not State.OPERATIONAL:
@@ -296,6 +300,8 @@ class TotemMachine(Formation):
             effects.append(Drop(FORGED_SENDER))
         elif not ring.accepts(token):
             effects.append(Drop("redundant token"))
+        elif not ring.believes(token):
+            effects.append(Drop("implausible token"))
         else:
             ring.token_seq = token.token_seq
             self._custody.returned(now_us)

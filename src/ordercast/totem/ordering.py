@@ -13,7 +13,7 @@ from ordercast.core.contract import Deliver, Effect, Stable
 from ordercast.core.identity import Batch, ConfigurationId, Guarantee, NodeId
 from ordercast.core.packing import Reassembly
 from ordercast.core.window import ReceiveWindow
-from ordercast.core.wire import MAX_PACKET
+from ordercast.core.wire import MAX_PACKET, within_reach
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.flow import FlowControl
 from ordercast.totem.limits import Limits
@@ -100,6 +100,25 @@ class Ring:
     def datagrams(self, raw: bytes) -> int:
         """How many datagrams carry a packet."""
         return -(-len(raw) // self._datagram)
+
+    def believes(self, token: Token) -> bool:
+        """Whether a token says what this ring's can say: no number fell, and nothing was broadcast beyond
+        what members may have outstanding.
+
+        What a token says is counted on from then on. One that was forged, or is damaged, must not lead to
+        numbers that no later packet can carry, nor to work without end.
+        """
+        members = self.members
+        return (
+            not self.alone  # a ring of one keeps its token
+            and within_reach(token.token_seq, self.token_seq)
+            and self.forwarded_seq <= token.seq <= self.window.aru + 2 * self.window.span
+            and (token.aru_id == NOBODY or token.aru_id in members)
+        )
+
+    def admits(self, packet: Data) -> bool:
+        """Whether a packet of this ring can have been sent as it says. This node's own are all here."""
+        return packet.origin in self.members and packet.origin != self.me
 
     def answer(self, token: Token) -> list[bytes]:
         """What others asked for and this node has, a datagram each; it is taken off the token (000 §5.2).

@@ -406,7 +406,9 @@ def _decode_commit(data: bytes) -> Commit:
     members = reader.nodes(MAX_MEMBERS)
     memb_index = reader.u16()
     count = reader.u16()
-    if not members or memb_index > 2 * len(members) or count != min(memb_index, len(members)):
+    if not members or ring.rep != members[0] or not 0 < memb_index <= 2 * len(members):
+        raise Malformed("bad commit")
+    if count != min(memb_index, len(members)):
         raise Malformed("bad commit")
     lines = reader.rest()
     if len(lines) != count * _ENTRY.size:

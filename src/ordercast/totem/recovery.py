@@ -56,9 +56,9 @@ class Exchange:
             duty.deliver_memb = frozenset(self.trans_memb)
             duty.high_ring_delivered = max(entry.high_delivered for entry in mine)
             low_ring_aru = min(entry.aru for entry in mine)
-            for seq, packet in old.window.after(low_ring_aru):
-                assert isinstance(packet, Data), f"{seq} of ring {old.id} was recovered after install"
-                self._queue[seq] = packet
+            # What the old ring itself recovered was with all its members before they installed it: an entry
+            # that says otherwise is wrong, and nobody needs it.
+            self._queue = {s: p for s, p in old.window.after(low_ring_aru) if isinstance(p, Data)}
 
     @property
     def backlog(self) -> int:
@@ -75,7 +75,7 @@ class Exchange:
     def receive(self, packet: Recovered) -> None:
         """Somebody retransmitted an old-ring message: keep it if it is from my old ring (Fig. 6)."""
         data = packet.old
-        if (data.ring_seq, data.ring_rep) == self._old.id:
+        if (data.ring_seq, data.ring_rep) == self._old.id and self._old.admits(data):
             self._old.window.add(data.seq, data)
             self._queue.pop(data.seq, None)
 
@@ -91,7 +91,7 @@ class Exchange:
         self._quiet_visits = 0 if token.retrans_flg else self._quiet_visits + 1
         if self._quiet_visits == 2:
             self._install_seq = token.seq
-        if self._quiet_visits >= 2 and self.ring.window.aru >= self._install_seq:
+        if self._quiet_visits >= 2 and self.ring.window.aru >= self._install_seq and self.sound:
             self._duty.received_flg = True
 
     @property
@@ -101,16 +101,19 @@ class Exchange:
 
     @property
     def sound(self) -> bool:
-        """What members said they delivered is here. It always is, unless a Commit token said otherwise."""
+        """What members said they delivered is here. It always is, unless an entry of the Commit token is
+        wrong; then this attempt leads nowhere, and leaves no duty behind."""
         return self._old.window.aru >= self._duty.high_ring_delivered
 
 
 def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
-    """Steps 2 to 5 of 000 §7.2: the rest of the old ring, the two configuration changes."""
+    """Steps 2 to 5 of 000 §7.2: the rest of the old ring, the two configuration changes.
+
+    The exchange is sound: up to `high_ring_delivered` everything is here, and therefore delivered now.
+    """
     new = exchange.ring
     old.safe = max(old.safe, duty.high_ring_delivered)
     old.deliver(effects)
-    assert old.delivered >= duty.high_ring_delivered, "a message that a member delivered is missing"
     effects.append(Install(transitional(new.id, exchange.trans_memb)))
     old.deliver_rest(duty.deliver_memb, effects)
     effects.append(Install(Configuration(new.id, Kind.REGULAR, new.members)))

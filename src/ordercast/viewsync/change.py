@@ -13,10 +13,11 @@ from typing import NamedTuple, Protocol
 
 from ordercast.core.contract import Effect
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.wire import within_reach
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.consensus import Ballot, Outside, Participant, Voter, after
 from ordercast.viewsync.contract import Settled, Unsettled, View
-from ordercast.viewsync.exchange import Exchange
+from ordercast.viewsync.exchange import MOST_FETCHED, Exchange
 from ordercast.viewsync.header import NO_VIEW
 from ordercast.viewsync.packets import (
     Decision,
@@ -112,7 +113,34 @@ class ViewChange(Participant):
     @property
     def lacking(self) -> bool:
         """Whether something is not here that belongs to what was decided, or may have been."""
-        return self.decision is not None or bool(self.exchange.missing(self._sought))
+        return self.decision is not None or bool(self.exchange.missing(self._sought, 1))
+
+    def follows(self, decision: Decision, light: bool) -> bool:
+        """Whether a decision that somebody tells of can be about what comes after this view.
+
+        A light one, where there are such, is the same view with the next token list. Any other is a later
+        view of the same group, or the end of this one; and what it settles is of this view.
+        """
+        view, lives = self.view, zip(self.view.members, self.view.incarnations, strict=True)
+        if not decision.full:
+            same = [(member.node, member.incarnation) for member in decision.members] == list(lives)
+            return light and same and (decision.view, decision.turn) == (view.id, self.turn + 1)
+        if not self.is_of_view(decision.ranges):
+            return False
+        if not decision.members:
+            return decision.group <= self._around.group
+        return (
+            decision.group == self._around.group
+            and decision.turn == 0
+            and len(decision.members) <= self._config.max_members
+            and view.id.seq < decision.view.seq
+            and within_reach(decision.view.seq, view.id.seq)
+        )
+
+    def is_of_view(self, ranges: Sequence[Range]) -> bool:
+        """Whether all these items can be of this view: of lives that are members of it, or of all."""
+        lives = dict(zip(self.view.members, self.view.incarnations, strict=True))
+        return all(not stream.node or lives.get(stream.node) == stream.incarnation for stream, _, _ in ranges)
 
     # --- the exchange ---------------------------------------------------------------------------
 
@@ -161,7 +189,7 @@ class ViewChange(Participant):
         self, decision: Decision, sources: Sequence[NodeId], has_all: NodeId, effects: list[Effect]
     ) -> bool:
         """Ask for what is lacking; whether nothing is."""
-        missing = self.exchange.missing(decision.ranges)
+        missing = self.exchange.missing(decision.ranges, MOST_FETCHED)
         if missing:
             for node, ranges in self.exchange.requests(missing, sources, has_all):
                 self._outside.tell(Fetch(self.turn, ranges), effects, to=node)
@@ -263,7 +291,7 @@ class ViewChange(Participant):
             return None
         lost = self.exchange.lost(decision.ranges)
         kept = without(decision.ranges, lost)
-        return encode_decision(decision._replace(ranges=kept)) if not self.exchange.missing(kept) else None
+        return encode_decision(decision._replace(ranges=kept)) if not self.exchange.missing(kept, 1) else None
 
     def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
         """Whether all that a proposal names is here; who proposes it has it, if it is not a later life.

@@ -8,6 +8,7 @@ quorum, and no single crash can take it away (004 §4.3.3).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 from ordercast.core.identity import NodeId
 from ordercast.viewsync.contract import Items, Stream
@@ -25,8 +26,10 @@ class Exchange:
     def __init__(self, items: Items) -> None:
         self._items: dict[Stream, dict[int, bytes]] = {stream: dict(some) for stream, some in items.items()}
         self.summaries: dict[NodeId, Summary] = {}
-        self._holdings: dict[NodeId, frozenset[tuple[Stream, int]]] = {}
+        self._holdings: dict[NodeId, dict[Stream, list[range]]] = {}
         self._asked: set[tuple[Stream, int]] = set()
+        self._wanted: set[tuple[Stream, int]] = set()
+        """Everything that was ever asked for: nothing else is taken."""
 
     @property
     def held(self) -> tuple[Range, ...]:
@@ -38,17 +41,29 @@ class Exchange:
         before = self.summaries.get(node)
         if before is None or summary.full or not before.full:
             self.summaries[node] = summary
-            self._holdings[node] = frozenset(names(summary.ranges))
+            holds: dict[Stream, list[range]] = {}
+            for stream, first, count in summary.ranges:
+                holds.setdefault(stream, []).append(range(first, first + count))
+            self._holdings[node] = holds
 
-    def missing(self, ranges: Iterable[Range]) -> list[tuple[Stream, int]]:
-        """What of this is not here."""
+    def missing(self, ranges: Iterable[Range], most: int | None = None) -> list[tuple[Stream, int]]:
+        """What of this is not here: all of it, or the first so many."""
         items = self._items
-        return [(stream, number) for stream, number in names(ranges) if number not in items.get(stream, ())]
+        absent = (name for name in names(ranges) if name[1] not in items.get(name[0], ()))
+        return list(islice(absent, most))
 
     def lost(self, ranges: Iterable[Range]) -> frozenset[tuple[Stream, int]]:
         """What of this is neither here nor with anybody who told what it holds."""
-        held = frozenset[tuple[Stream, int]]().union(*self._holdings.values())
-        return frozenset(name for name in self.missing(ranges) if name not in held)
+        return frozenset(
+            name
+            for name in self.missing(ranges)
+            if not any(self._holds(node, name) for node in self._holdings)
+        )
+
+    def _holds(self, node: NodeId, name: tuple[Stream, int]) -> bool:
+        """Whether a member said that it has an item."""
+        stream, number = name
+        return any(number in some for some in self._holdings.get(node, {}).get(stream, ()))
 
     def requests(
         self, wanted: Collection[tuple[Stream, int]], sources: Iterable[NodeId], has_all: NodeId = 0
@@ -59,15 +74,15 @@ class Exchange:
         left = list(wanted)[:MOST_FETCHED]
         asked: list[tuple[NodeId, tuple[Range, ...]]] = []
         for node in sources:
-            holds = self._holdings.get(node, frozenset())
             some: dict[Stream, dict[int, bytes]] = {}
             for stream, number in left:
-                if node == has_all or (stream, number) in holds:
+                if node == has_all or self._holds(node, (stream, number)):
                     some.setdefault(stream, {})[number] = b""
                     self._asked.add((stream, number))
             if some:
                 asked.append((node, ranges_of(some)))
                 left = [name for name in left if name not in self._asked]
+        self._wanted |= self._asked
         return asked
 
     def forget_requests(self) -> None:
@@ -75,7 +90,9 @@ class Exchange:
         self._asked.clear()
 
     def took(self, stream: Stream, number: int, data: bytes) -> bool:
-        """An item came; whether everything that was asked for is here now."""
+        """An item came; whether everything that was asked for is here now. What nobody asked for is left."""
+        if (stream, number) not in self._wanted:
+            return False
         self._items.setdefault(stream, {}).setdefault(number, data)
         self._asked.discard((stream, number))
         return not self._asked

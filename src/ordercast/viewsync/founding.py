@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from ordercast.core.contract import Effect
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.wire import within_reach
 from ordercast.viewsync.change import LONGEST_ROUND, Joiner, Surroundings
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.consensus import Participant, Voter
@@ -23,6 +24,7 @@ class Founding(Participant):
     def __init__(self, outside: Surroundings, voter: Voter, config: GroupConfig, last: int) -> None:
         super().__init__(outside, 0, voter, config.founders)
         self._round_us = config.round_us
+        self._most = config.max_members
         self._rounds = 0
         self._deadline_us = 0
         """When the round of this coordinator has had its time."""
@@ -42,9 +44,21 @@ class Founding(Participant):
         self._deadline_us = now_us + self._round_us * min(self._rounds, LONGEST_ROUND)
         self.coordinate(now_us, effects)
 
-    def know(self, node: NodeId, incarnation: int) -> None:
-        """Which life of a node takes part."""
+    def know(self, node: NodeId, incarnation: int) -> bool:
+        """Which life of a node takes part; False if there are too many already."""
+        if node not in self._lives and len(self._lives) >= self._most:
+            return False
         self._lives[node] = incarnation
+        return True
+
+    def founds(self, decision: Decision) -> bool:
+        """Whether a decision that somebody tells of can be on a first view: there is nothing to settle."""
+        return (
+            decision.full
+            and 0 < len(decision.members) <= self._most
+            and (decision.turn, decision.upto, decision.ranges) == (0, 0, ())
+            and within_reach(decision.view.seq, self._last)
+        )
 
     def _initial(self, now_us: int, effects: list[Effect]) -> bytes | None:
         assert self._ballot is not None, "it is the coordinator's to say"

@@ -15,6 +15,7 @@ from ordercast.core.contract import (
     SetTimer,
 )
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.wire import within_reach
 from ordercast.viewsync.change import Joiner
 from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.contract import NOTHING, Settled, View
@@ -85,6 +86,9 @@ class Joining(Standing):
 
     def _on_join(self, now_us: int, head: Header, join: Join, effects: list[Effect]) -> None:
         node, life = head.sender, head.incarnation
+        if not within_reach(join.last, self._last_number):
+            effects.append(Drop("number out of reach"))
+            return
         if self.state is State.JOINING:
             if join.ghost:
                 self._ghosts_us = now_us

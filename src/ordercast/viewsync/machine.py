@@ -198,6 +198,9 @@ class GroupMachine(Membership):
 
     def _on_ordered(self, now_us: int, head: Header, data: bytes, effects: list[Effect]) -> None:
         view = self.view
+        if head.sender == self.me:
+            effects.append(Drop(FORGED_SENDER))
+            return
         if view is None or head.view != view.id or self._lives.get(head.sender) != head.incarnation:
             effects.append(Drop("other view"))
             return

@@ -12,6 +12,7 @@ from ordercast.core.contract import (
     SetTimer,
 )
 from ordercast.core.identity import NodeId
+from ordercast.core.wire import within_reach
 from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.contract import View
@@ -25,6 +26,7 @@ from ordercast.viewsync.packets import (
     Accepted,
     Collect,
     Decide,
+    Decision,
     Estimate,
     Excluded,
     Fetch,
@@ -32,6 +34,7 @@ from ordercast.viewsync.packets import (
     Item,
     Propose,
     Refuse,
+    Round,
     Summary,
     decode_decision,
 )
@@ -85,6 +88,9 @@ class Membership(Joining):
         if head.incarnation <= known if summary.ghost else head.incarnation != known:
             effects.append(Drop("earlier life"))
             return
+        if not change.is_of_view(summary.ranges):
+            effects.append(Drop("items of another view"))
+            return
         change.on_summary(now_us, head.sender, head.incarnation, summary, effects)
         self._end_change(now_us, effects)
 
@@ -96,18 +102,27 @@ class Membership(Joining):
         effects: list[Effect],
     ) -> None:
         """A packet of the consensus: on the next view, or on a first one."""
+        decision: Decision | None = None
         if isinstance(packet, Propose) or (isinstance(packet, Estimate) and packet.accepted != NO_ROUND):
-            decode_decision(packet.value)  # or it is malformed
-        part: ViewChange | Founding | None
+            decision = decode_decision(packet.value)  # or it is malformed
+        attempts = [value.attempt for value in packet if isinstance(value, Round)]
+        if not all(within_reach(attempt, self._voter.promised.attempt) for attempt in attempts):
+            effects.append(Drop("round out of reach"))
+            return
+        part: ViewChange | Founding
         if head.view == NO_VIEW:
-            part = self._founding
-            if part is None:
+            founding = self._founding
+            if founding is None or not founding.know(head.sender, head.incarnation):
                 effects.append(Drop("no group is being founded here"))
                 return
-            part.know(head.sender, head.incarnation)
+            part, follows = founding, decision is None or founding.founds(decision)
         else:
-            part = self._changing(now_us, head, packet.turn, effects)
-        if part is None:
+            change = self._changing(now_us, head, packet.turn, effects)
+            if change is None:
+                return
+            part, follows = change, decision is None or change.follows(decision, self._i_views)
+        if not follows:
+            effects.append(Drop("does not follow this view"))
             return
         match packet:
             case Collect():
@@ -164,6 +179,9 @@ class Membership(Joining):
     def _on_decide(self, now_us: int, head: Header, packet: Decide, effects: list[Effect]) -> None:
         decision = decode_decision(packet.value)
         view = self.view
+        if view is None and not within_reach(decision.view.seq, self._last_number):
+            effects.append(Drop("number out of reach"))
+            return
         if view is None and self._is_in(decision):
             self._let_in(now_us, decision, head.view, packet, effects)
             return
@@ -179,9 +197,13 @@ class Membership(Joining):
             effects.append(Drop("other view"))  # and no answer: it is one itself
             return
         change = self._changing(now_us, head, packet.turn, effects)
-        if change is not None:
-            change.on_decided(packet.value, head.sender)
-            self._end_change(now_us, effects)
+        if change is None:
+            return
+        if not change.follows(decision, self._i_views):
+            effects.append(Drop("does not follow this view"))
+            return
+        change.on_decided(packet.value, head.sender)
+        self._end_change(now_us, effects)
 
     def _end_change(self, now_us: int, effects: list[Effect]) -> None:
         """If it is decided and all that was settled is here, go on in the next view; or not at all."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ordercast.core.identity import ConfigurationId, NodeId
-from ordercast.core.wire import Malformed, Reader, check_count, check_node
+from ordercast.core.wire import MAX_COUNT, Malformed, Reader, check_count, check_node
 from ordercast.viewsync.contract import Items, Stream
 from ordercast.viewsync.header import HEADER_SIZE, NO_VIEW, Header
 
@@ -46,7 +46,11 @@ KIND_NAMES = {
 
 MAX_RANGES = 2_000
 """Most ranges in a list of items: 42 KB of them."""
+MAX_ITEMS = 100_000
+"""Most items that one packet names."""
 MAX_MEMBERS = 1_024
+MAX_TURN = 2**31
+"""No view has nearly as many token lists one after the other."""
 
 _GROUP = struct.Struct("<qi")
 _JOIN = struct.Struct("<qiqBqi")
@@ -247,7 +251,7 @@ class Decision(NamedTuple):
 
 
 def ranges_of(items: Items) -> tuple[Range, ...]:
-    """The names of items."""
+    """The names of items, as far as one packet can name them all."""
     found: list[Range] = []
     for stream in sorted(items):
         first = count = 0
@@ -260,7 +264,7 @@ def ranges_of(items: Items) -> tuple[Range, ...]:
             first, count = number, 1
         if count:
             found.append(Range(stream, first, count))
-    return tuple(found[:MAX_RANGES])
+    return union((found,))
 
 
 def names(ranges: Iterable[Range]) -> Iterable[tuple[Stream, int]]:
@@ -271,12 +275,20 @@ def names(ranges: Iterable[Range]) -> Iterable[tuple[Stream, int]]:
 
 
 def union(several: Iterable[Iterable[Range]]) -> tuple[Range, ...]:
-    """The names of everything that is named in one of them."""
-    numbers: dict[Stream, dict[int, bytes]] = {}
-    for ranges in several:
-        for stream, number in names(ranges):
-            numbers.setdefault(stream, {})[number] = b""
-    return ranges_of(numbers)
+    """The names of everything that is named in one of them, as far as one packet can name it all."""
+    merged: list[Range] = []
+    for stream, first, count in sorted(range_ for ranges in several for range_ in ranges):
+        if merged and merged[-1].stream == stream and first <= merged[-1].first + merged[-1].length:
+            before = merged.pop()
+            count = max(before.first + before.length, first + count) - before.first
+            first = before.first
+        merged.append(Range(stream, first, count))
+    room = MAX_ITEMS
+    for at, range_ in enumerate(merged[:MAX_RANGES]):
+        if range_.length > room:
+            return (*merged[:at], *([range_._replace(length=room)] if room else ()))
+        room -= range_.length
+    return tuple(merged[:MAX_RANGES])
 
 
 def without(ranges: Iterable[Range], lost: Collection[tuple[Stream, int]]) -> tuple[Range, ...]:
@@ -366,6 +378,10 @@ class _Body(Reader):
             check_node(coordinator)
         return Round(attempt, coordinator)
 
+    def turn(self) -> int:
+        """Which of a view's token lists is meant."""
+        return _check_turn(self.u32())
+
     def ranges(self) -> tuple[Range, ...]:
         """A counted list of ranges."""
         count = self.u16()
@@ -376,14 +392,16 @@ class _Body(Reader):
         for _ in range(count):
             kind, node, incarnation, first, length = self._take(_RANGE)
             total += length
-            if node < 0 or not length or total > _MAX_ITEMS:
+            if node < 0 or not length or total > MAX_ITEMS or first + length > MAX_COUNT:
                 raise Malformed("bad range")
             found.append(Range(Stream(kind, node, check_count(incarnation)), check_count(first, 1), length))
         return tuple(found)
 
 
-_MAX_ITEMS = 100_000
-"""Most items that one packet names."""
+def _check_turn(turn: int) -> int:
+    if turn >= MAX_TURN:
+        raise Malformed("bad number")
+    return turn
 
 
 def decode(header: Header, data: bytes) -> MembershipPacket:
@@ -398,7 +416,10 @@ def decode(header: Header, data: bytes) -> MembershipPacket:
 
 
 def _heartbeat(body: _Body) -> Heartbeat:
-    return Heartbeat(body.group(), body.u32(), bool(body.u8()))
+    group = body.group()
+    if group == NO_GROUP:
+        raise Malformed("no group")
+    return Heartbeat(group, body.turn(), bool(body.u8()))
 
 
 def _join(body: _Body) -> Join:
@@ -407,22 +428,19 @@ def _join(body: _Body) -> Join:
 
 def _summary(body: _Body) -> Summary:
     turn, flags, floor, upto = body.some(_SUMMARY)
-    return Summary(
-        turn,
-        bool(flags & 1),
-        bool(flags & 2),
-        bool(flags & 4),
-        check_count(floor),
-        check_count(upto),
-        body.ranges(),
-    )
+    if check_count(floor) > check_count(upto):
+        raise Malformed("bad number")
+    full, ghost, leaving = bool(flags & 1), bool(flags & 2), bool(flags & 4)
+    return Summary(_check_turn(turn), full, ghost, leaving, floor, upto, body.ranges())
 
 
 def _item(body: _Body) -> Item:
     turn, kind, node, incarnation, number = body.some(_ITEM)
     if node < 0:
         raise Malformed("bad range")
-    return Item(turn, Stream(kind, node, check_count(incarnation)), check_count(number, 1), body.rest())
+    return Item(
+        _check_turn(turn), Stream(kind, node, check_count(incarnation)), check_count(number, 1), body.rest()
+    )
 
 
 def _excluded(body: _Body) -> Excluded:
@@ -434,16 +452,16 @@ _DECODERS: Mapping[int, Callable[[_Body], MembershipPacket]] = {
     HEARTBEAT: _heartbeat,
     JOIN: _join,
     SUMMARY: _summary,
-    FETCH: lambda body: Fetch(body.u32(), body.ranges()),
+    FETCH: lambda body: Fetch(body.turn(), body.ranges()),
     ITEM: _item,
-    COLLECT: lambda body: Collect(body.u32(), body.round()),
-    ESTIMATE: lambda body: Estimate(body.u32(), body.round(), body.round(), body.rest()),
-    PROPOSE: lambda body: Propose(body.u32(), body.round(), body.rest()),
-    ACCEPTED: lambda body: Accepted(body.u32(), body.round()),
-    DECIDE: lambda body: Decide(body.u32(), body.rest()),
+    COLLECT: lambda body: Collect(body.turn(), body.round()),
+    ESTIMATE: lambda body: Estimate(body.turn(), body.round(), body.round(), body.rest()),
+    PROPOSE: lambda body: Propose(body.turn(), body.round(), body.rest()),
+    ACCEPTED: lambda body: Accepted(body.turn(), body.round()),
+    DECIDE: lambda body: Decide(body.turn(), body.rest()),
     EXCLUDED: _excluded,
-    REFUSE: lambda body: Refuse(body.u32(), body.round(), body.round()),
-    ABORT: lambda body: Abort(body.u32(), body.round()),
+    REFUSE: lambda body: Refuse(body.turn(), body.round(), body.round()),
+    ABORT: lambda body: Abort(body.turn(), body.round()),
 }
 
 
@@ -466,8 +484,14 @@ def decode_decision(value: bytes) -> Decision:
     (site,) = body.some(struct.Struct("<i"))
     ranges = body.ranges()
     body.end()
-    if (seq, rep) != NO_VIEW:
+    view = ConfigurationId(seq, rep)
+    if members:  # a view is named after its first member
         check_count(seq, 1)
-    view = ConfigurationId(seq, check_node(rep) if members else rep)
+        if rep != members[0].node:
+            raise Malformed("bad view")
+    elif view != NO_VIEW:
+        raise Malformed("bad view")
     group = Group(check_count(founded_us), check_node(founder))
-    return Decision(bool(full), group, view, turn, tuple(members), site, check_count(upto), ranges)
+    return Decision(
+        bool(full), group, view, _check_turn(turn), tuple(members), site, check_count(upto), ranges
+    )

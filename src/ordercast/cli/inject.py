@@ -1,0 +1,119 @@
+"""``ordercast sim inject``: wrong packets at machines in every state."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.markup import escape
+
+from ordercast.cli import options
+from ordercast.cli.options import NODES, Json, NodeRange, Seed
+from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
+from ordercast.protocols import PROTOCOLS
+from ordercast.protocols import protocol as protocol_called
+from ordercast.sim.injection import Injections, Injured, campaign
+
+ALL = "all"
+MOST_SHOWN = 10
+"""Findings told to people as they come; all are in the JSON."""
+
+
+def inject(
+    protocol: Annotated[
+        str, typer.Option("--protocol", help=f"Which protocol, or {ALL}.", metavar="NAME")
+    ] = ALL,
+    count: Annotated[
+        int, typer.Option("--count", min=1, help="How many wrong packets, at each protocol.")
+    ] = 20_000,
+    seed: Seed = 0,
+    nodes: NodeRange = NODES,
+    json: Json = False,
+) -> None:
+    """Give machines wrong packets in every state: none may raise, and groups have to come together again.
+
+    The packets are real ones with fields or bytes changed. Groups are fuzzed as by `sim fuzz`, seed after
+    seed; each finding names the seed that shows it again. Exit code 1 if there is any.
+    """
+    with blaming("--protocol"):
+        chosen = list(PROTOCOLS.values()) if protocol == ALL else [protocol_called(protocol)]
+    with blaming("--nodes"):
+        between = options.nodes(nodes)
+    began = time.perf_counter()
+    totals = {each.name: Injections(protocol=each.name) for each in chosen}
+    whole = True
+    try:
+        for each in chosen:
+            total = totals[each.name]
+            with counting(f"packets at {each.name}", count) as bar:
+                for found in campaign(each, seed, between, count):
+                    total.add(found)
+                    bar.step(found.count)
+                    for injured in found.injured[: MOST_SHOWN - len(total.injured) + 1]:
+                        bar.say(_line(each.name, injured))
+    except KeyboardInterrupt:
+        whole = False
+    wall_s = time.perf_counter() - began
+    if json:
+        answer({"wall_s": wall_s, "protocols": [_document(total, nodes) for total in totals.values()]})
+    else:
+        _show(list(totals.values()), nodes, wall_s)
+    if not whole:
+        ASIDE.print(f"interrupted after {sum(total.count for total in totals.values()):,} packets")
+        raise typer.Exit(Code.INTERRUPTED)
+    failed = any(total.injured or total.apart for total in totals.values())
+    raise typer.Exit(Code.FAILED if failed else Code.OK)
+
+
+def _again(protocol: str, seed: int, nodes: str) -> str:
+    return f"ordercast sim inject --protocol {protocol} --seed {seed} --count 1 --nodes {nodes}"
+
+
+def _document(total: Injections, nodes: str) -> dict[str, Any]:
+    seeds = sorted({injured.seed for injured in total.injured} | set(total.apart))
+    return {
+        **msgspec.to_builtins(total),
+        "replays": [_again(total.protocol, seed, nodes) for seed in seeds],
+    }
+
+
+def _line(protocol: str, injured: Injured) -> str:
+    return (
+        f"[bold red]✗[/] {protocol}, seed {injured.seed}, {injured.state or 'afterwards'}: "
+        f"[bright_black]{escape(injured.what)} {escape(injured.where)}[/]"
+    )
+
+
+def _show(totals: list[Injections], nodes: str, wall_s: float) -> None:
+    for total in totals:
+        states = ", ".join(f"{state} {count:,}" for state, count in sorted(total.states.items()))
+        reasons = sorted(total.reasons.items(), key=lambda item: -item[1])[:5]
+        SAY.print(f"[bold]{total.protocol}[/]")
+        SAY.print(
+            facts(
+                {
+                    "packets": f"{total.count:,} in {total.runs:,} groups; {total.dropped:,} not used",
+                    "states": states,
+                    "not used": ", ".join(f"{escape(why)} {count:,}" for why, count in reasons),
+                    "lives ended": f"{total.halted:,}",
+                    "held on to": f"{total.most_retained:,} bytes at the most",
+                    "longest": f"{total.longest_s * 1000:.1f} ms for one packet",
+                }
+            )
+        )
+        for injured in total.injured[:MOST_SHOWN]:
+            SAY.print(_line(total.protocol, injured))
+            SAY.print(f"  {_again(total.protocol, injured.seed, nodes)}", soft_wrap=True)
+        for seed in total.apart[:MOST_SHOWN]:
+            SAY.print(f"[bold red]✗[/] {total.protocol}, seed {seed}: did not come together again")
+            SAY.print(f"  {_again(total.protocol, seed, nodes)}", soft_wrap=True)
+    every = sum(total.count for total in totals)
+    raised = sum(len(total.injured) for total in totals)
+    apart = sum(len(total.apart) for total in totals)
+    said = f"{every:,} wrong packets in {wall_s:.1f} s: "
+    if raised or apart:
+        SAY.print(verdict(False, f"{said}{raised:,} were not stood, {apart:,} groups stayed apart"))
+    else:
+        SAY.print(verdict(True, f"{said}no machine raised, and all groups came together again"))
