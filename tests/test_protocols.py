@@ -60,7 +60,7 @@ def test_settings_that_are_drawn_are_right_whatever_the_network(each: Protocol, 
         drawn = each.draw_settings(random.Random(seed), 5, lan)
         each.make(drawn)
         for name, value in drawn.items():
-            seen.setdefault(name, set()).add(value)
+            seen.setdefault(name, set()).add(str(value))
     assert len(seen["packet_size"]) >= 3
 
 

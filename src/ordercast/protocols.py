@@ -20,6 +20,7 @@ from ordercast.sequencers.dtp import Dtp
 from ordercast.sequencers.pinwheel import Pinwheel
 from ordercast.sequencers.rewriting import rewrite
 from ordercast.sequencers.total import Total
+from ordercast.sim.founders import draw_founders
 from ordercast.sim.fuzz import LOST, WRONG_SUSPICION
 from ordercast.sim.network import Lan
 from ordercast.sim.protocol import About, Protocol
@@ -174,10 +175,7 @@ class OrdererClass(Shape):
 
 
 def _draw_group(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:
-    """Settings that fit the network's delays, with windows small enough to be filled.
-
-    How many have to agree to begin a group is for the world to say, which knows the nodes.
-    """
+    """Settings that fit the network's delays, with windows small enough to be filled."""
     hop_us = lan.base_us + 3 * lan.tail_us
     heartbeat_us = max(5_000, 4 * hop_us)
     aggressive_us = heartbeat_us * stream.choice((3, 4, 5))
@@ -200,6 +198,7 @@ def _draw_group(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
         "max_requests": stream.choice((2, 16, 64)),
         "resilience": stream.choice((0, 0, 0, 1, 2)),
         "keep_bytes": stream.choice((0, 2_000, 20_000, 16 * 1024 * 1024)),
+        "founders": draw_founders(stream, range(1, nodes + 1)),
     }
 
 
@@ -251,8 +250,12 @@ def sequenced(
         return GroupMachine(node, config, orderer(node, config), procedure=procedure, i_views=i_views)
 
     def make(settings: Mapping[str, object]) -> MachineFactory:
-        config = configured(settings)
-        return lambda node: machine(node, config)
+        founders = settings.get("founders")
+        if not isinstance(founders, Mapping):
+            config = configured(settings)
+            return lambda node: machine(node, config)
+        configs = {int(node): configured({**settings, "founders": some}) for node, some in founders.items()}
+        return lambda node: machine(node, configs[node])
 
     def configure(settings: Mapping[str, object], buffer: int, datagram: int) -> GroupConfig:
         size = configured(settings).packet_size

@@ -29,7 +29,7 @@ def test_no_machine_raises_because_of_a_packet(name: str) -> None:
 
 
 def test_the_same_seed_injects_the_same_packets() -> None:
-    one, other = (inject(protocol("cm"), 3, (3, 3)) for _ in range(2))
+    one, other = (inject(protocol("cm"), 9, (3, 3)) for _ in range(2))
     assert (one.count, one.states, one.reasons) == (other.count, other.states, other.reasons)
     assert one.count > 50
 

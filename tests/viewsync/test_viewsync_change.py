@@ -6,7 +6,6 @@ import pytest
 from viewsync_node import (
     CONFIG,
     FIRST,
-    OLDER,
     OURS,
     SECOND,
     Part,
@@ -260,16 +259,6 @@ def test_a_view_is_no_larger_than_allowed() -> None:
     part.answers_to(MINE, 2, 3)
     made = proposal(part.is_told({2: summary(), 3: summary()}))
     assert len(made.members) == CONFIG.max_members
-
-
-def test_a_group_that_met_an_older_one_gives_itself_up_with_all_it_has() -> None:
-    part = coordinator(holds=items(n1=(1,)), upto=4)
-    part.around.into = OLDER
-    part.around.asking = {7: Joiner(0, 0, 0)}
-    part.answers_to(MINE, 2, 3)
-    made = proposal(part.is_told({2: summary(), 3: summary()}))
-    assert (made.group, made.members, made.view) == (OLDER, (), NO_VIEW)
-    assert (made.upto, made.ranges) == (4, (span(1),))
 
 
 def test_a_full_change_waits_for_full_summaries() -> None:

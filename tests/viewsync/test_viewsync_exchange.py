@@ -5,7 +5,7 @@ from __future__ import annotations
 from viewsync_node import items, span, stream, summary
 
 from ordercast.viewsync.exchange import MOST_ANSWERED, MOST_FETCHED, Exchange
-from ordercast.viewsync.packets import names
+from ordercast.viewsync.ranges import names
 
 
 def test_what_is_missing_is_what_is_named_and_not_here() -> None:

@@ -39,7 +39,7 @@ class Founder:
 
     def leads(self, *others: NodeId, last: int = 0) -> list[Effect]:
         effects: list[Effect] = []
-        asking = {node: Joiner(0, last, self.now_us) for node in others}
+        asking = {node: Joiner(0, last, self.now_us, founds=True) for node in others}
         self.founding.lead(self.now_us, asking, effects)
         return effects
 
@@ -72,6 +72,16 @@ def test_there_is_no_list_of_participants_so_a_quorum_is_a_number() -> None:
 def test_the_smallest_identifier_leads() -> None:
     assert Founder(2).leads(1, 3) == []
     assert one(Founder(2).leads(3), Collect)
+
+
+def test_who_founds_nothing_neither_counts_nor_leads() -> None:
+    node = Founder(2, founders=2)
+    effects: list[Effect] = []
+    asking = {1: Joiner(0, 0, node.now_us), 3: Joiner(0, 0, node.now_us, founds=True)}
+    node.founding.lead(node.now_us, {1: asking[1]}, effects)
+    assert effects == []
+    node.founding.lead(node.now_us, asking, effects)
+    assert one(effects, Collect).round == round_(1, 2)
 
 
 def test_one_founder_is_enough_if_one_is_asked_for() -> None:

@@ -39,6 +39,7 @@ from ordercast.viewsync.packets import (
     NO_ROUND,
     Abort,
     Accepted,
+    Answer,
     Collect,
     Decide,
     Decision,
@@ -48,6 +49,7 @@ from ordercast.viewsync.packets import (
     Heartbeat,
     Item,
     Join,
+    Knock,
     Propose,
     Refuse,
     Summary,
@@ -560,29 +562,70 @@ def test_a_brake_in_no_view_is_nobodys_business_yet() -> None:
 # --- two groups --------------------------------------------------------------------------------------------
 
 
-def test_the_younger_of_two_groups_that_meet_gives_itself_up() -> None:
-    """003, "Future Improvements": merge of two groups."""
-    node = member(2)
-    node.hears(9, Heartbeat(YOUNGER, 0, False), view_id=ConfigurationId(5, 9))
-    assert shifts(node.timeout("heartbeat")) == []
-    node.hears(9, Heartbeat(OLDER, 0, False), view_id=ConfigurationId(5, 9))
-    assert shifts(node.timeout("heartbeat")) == [("changing", "older group met")]
-    effects = decides(node, decision((), NO_VIEW, group=OLDER, upto=3, ranges=[span(3)]))
-    assert receivers(effects, Fetch) == [1], "what was settled is still delivered"
-    effects = node.hears(1, item(3, 1))
-    assert shifts(effects) == [("joining", "given up to an older group")]
-    assert one(effects, Join).group == OLDER
-    made = encode_decision(decision((2, 9), ConfigurationId(6, 2), group=OLDER))
-    effects = node.hears(9, Decide(0, made), view_id=ConfigurationId(5, 9))
-    assert installs(effects) == [ConfigurationId(6, 2)]
-    assert node.orderer.installed[-1][1] == Settled(3, items(n3=(1,))), "in the old view"
+def asked_by(node: Node, sender: NodeId = 9) -> Knock:
+    """The question that a heartbeat of an older group makes the node ask."""
+    effects = node.hears(sender, Heartbeat(OLDER, 0, False), view_id=ConfigurationId(5, sender))
+    assert receivers(effects, Knock) == [sender]
+    return one(effects, Knock)
 
 
-def test_one_older_group_is_enough_to_be_given_up_to() -> None:
+def test_a_member_that_meets_an_older_group_ends_its_life_once_that_answers() -> None:
+    """003, "Future Improvements": merge of two groups. Its next life is let in there."""
     node = member(2)
-    node.hears(9, Heartbeat(OLDER, 0, False), view_id=ConfigurationId(5, 9))
-    node.hears(8, Heartbeat(OLDER._replace(founded_us=1), 0, False), view_id=ConfigurationId(5, 8))
-    assert node.machine.into == OLDER
+    knock = asked_by(node)
+    assert knock.group == OURS
+    before = node.disk
+    assert halts(node.hears(9, Answer(OLDER, knock.nonce), view_id=NO_VIEW)) == ["older group met"]
+    assert node.disk == before, "it gives up nothing before it is let in elsewhere"
+
+
+def test_what_is_said_of_an_older_group_changes_nothing_by_itself() -> None:
+    """Heartbeats may be forged, or of long ago: who sent one has to answer a question that only it got."""
+    node = member(2)
+    before = node.disk
+    knock = asked_by(node)
+    assert sent(node.hears(9, Heartbeat(OLDER, 0, False), view_id=ConfigurationId(5, 9)), Knock) == []
+    for sender, answer in (
+        (9, Answer(OLDER, knock.nonce ^ 1)),
+        (8, Answer(OLDER, knock.nonce)),
+        (9, Answer(YOUNGER, knock.nonce)),
+        (9, Answer(OURS, knock.nonce)),
+    ):
+        assert drops(node.hears(sender, answer, view_id=NO_VIEW)) == ["nobody asked"]
+    assert (node.state, node.disk) == (State.MEMBER, before)
+    node.now_us += node.config.heartbeat_us
+    assert asked_by(node).nonce != knock.nonce
+
+
+def test_a_younger_group_is_not_asked() -> None:
+    assert member(2).hears(9, Heartbeat(YOUNGER, 0, False), view_id=ConfigurationId(5, 9)) == []
+
+
+def test_only_a_member_of_an_older_group_that_orders_messages_answers() -> None:
+    node = member(2)
+    assert one(node.hears(9, Knock(YOUNGER, 7), view_id=NO_VIEW), Answer) == Answer(OURS, 7)
+    for group in (OURS, OLDER):
+        assert drops(node.hears(9, Knock(group, 7), view_id=NO_VIEW)) == ["not in an older group"]
+    node.hears(1, summary())
+    assert drops(node.hears(9, Knock(YOUNGER, 7), view_id=NO_VIEW)) == ["not in an older group"]
+    assert drops(started(2).hears(9, Knock(YOUNGER, 7), view_id=NO_VIEW)) == ["not in an older group"]
+
+
+def test_the_next_life_goes_on_in_its_own_group_if_the_older_one_is_gone() -> None:
+    node = member(2)
+    node.hears(9, Answer(OLDER, asked_by(node).nonce), view_id=NO_VIEW)
+    again = node.dies_and_comes_back()
+    assert one(again.timeout("join"), Join) == Join(OURS, 1, ghost=True)
+    again.now_us += again.config.found_us
+    assert sent(again.timeout("join"), Summary), "it votes on what follows its view"
+
+
+def test_the_next_life_is_let_into_the_older_group() -> None:
+    node = member(2)
+    node.hears(9, Answer(OLDER, asked_by(node).nonce), view_id=NO_VIEW)
+    again = node.dies_and_comes_back()
+    made = encode_decision(decision((2, 9), ConfigurationId(6, 2), lives={2: 1}, group=OLDER))
+    assert installs(again.hears(9, Decide(0, made), view_id=ConfigurationId(5, 9))) == [ConfigurationId(6, 2)]
 
 
 # --- what is told of a member ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from viewsync_node import (
     FIRST,
+    OLDER,
     OURS,
     SECOND,
     YOUNGER,
@@ -29,6 +30,7 @@ from ordercast.core.contract import Accept, Drop, Persist
 from ordercast.core.identity import ConfigurationId
 from ordercast.viewsync.contract import NOTHING
 from ordercast.viewsync.header import NO_VIEW
+from ordercast.viewsync.joining import ANOTHER_GROUPS
 from ordercast.viewsync.packets import (
     NO_GROUP,
     NO_ROUND,
@@ -58,8 +60,8 @@ def test_a_life_begins_by_asking_to_be_let_in() -> None:
     node = Node(2)
     effects = node.starts(incarnation=3)
     assert shifts(effects) == [("joining", "started")]
-    assert one(effects, Join) == Join(NO_GROUP, 0, ghost=False)
-    assert timers(effects) == {"join": node.config.join_us}
+    assert one(effects, Join) == Join(NO_GROUP, 0, ghost=False, founds=True)
+    assert set(timers(effects)) == {"join"}
     assert node.orderer.incarnation == 3
 
 
@@ -67,19 +69,30 @@ def test_it_asks_again_and_again() -> None:
     node = started(2)
     effects = node.timeout("join", after_us=node.config.join_us)
     assert one(effects, Join)
-    assert timers(effects) == {"join": node.config.join_us}
+    assert set(timers(effects)) == {"join"}
+
+
+def test_no_two_nodes_ask_in_step() -> None:
+    """001 asks for randomization: what fails because all do it at once would fail again."""
+    node = Node(2)
+    waits = {timers(node.starts(seed=7))["join"]}
+    waits |= {timers(node.timeout("join"))["join"] for _ in range(20)}
+    longest = node.config.join_us * 5 // 4
+    assert len(waits) > 15
+    assert all(wait is not None and longest * 3 // 5 <= wait <= longest for wait in waits)
+
+
+def test_who_is_not_to_found_a_group_says_so_and_waits() -> None:
+    node = Node(2, founders=0)
+    assert not one(node.starts(), Join).founds
+    assert installs(node.timeout("join", after_us=100 * node.config.found_us)) == []
+    assert drops(node.hears(1, Collect(0, round_(1, 1)))) == ["no group is being founded here"]
 
 
 def test_messages_may_be_submitted_and_wait() -> None:
     node = started(2)
     assert node.submits(b"a", b"b") == [Accept(1)]
     assert node.orderer.submitted == [b"a", b"b"]
-
-
-def test_having_heard_a_group_it_asks_for_that_one() -> None:
-    node = started(2)
-    node.hears(1, BEAT, view_id=FIRST)
-    assert one(node.timeout("join"), Join).group == OURS
 
 
 def test_while_a_group_is_heard_none_is_founded() -> None:
@@ -106,7 +119,7 @@ def test_who_hears_of_no_group_founds_one_in_the_end() -> None:
 def test_one_that_needs_others_waits_for_them() -> None:
     node = started(1, founders=2)
     assert sent(node.timeout("join", after_us=node.config.found_us), Collect) == []
-    node.hears(3, Join(NO_GROUP, 0, ghost=False))
+    node.hears(3, Join(NO_GROUP, 0, ghost=False, founds=True))
     effects = node.timeout("join", after_us=node.config.join_us)
     assert one(effects, Collect).round == round_(1, 1)
     assert stored_before_sent(effects, Collect)
@@ -115,7 +128,7 @@ def test_one_that_needs_others_waits_for_them() -> None:
 def founded(node: Node) -> Node:
     """Nodes 1 and 3 found a group; this is node 1."""
     node.now_us = node.config.found_us
-    node.hears(3, Join(NO_GROUP, 0, ghost=False))
+    node.hears(3, Join(NO_GROUP, 0, ghost=False, founds=True))
     node.timeout("join")
     node.hears(3, Estimate(0, round_(1, 1), NO_ROUND, b""))
     return node
@@ -157,7 +170,7 @@ def test_a_first_view_that_one_is_not_in_is_not_ones_own() -> None:
     """It was proposed before and had to be proposed again; its members will be heard."""
     node = started(1, founders=2)
     node.now_us = node.config.found_us
-    node.hears(3, Join(NO_GROUP, 0, ghost=False), Collect(0, round_(1, 3)))
+    node.hears(3, Join(NO_GROUP, 0, ghost=False, founds=True), Collect(0, round_(1, 3)))
     node.timeout("join")
     made = encode_decision(decision((2, 3), ConfigurationId(1, 2)))
     node.hears(3, Estimate(0, round_(2, 1), round_(1, 2), made))
@@ -220,11 +233,27 @@ def test_a_member_lets_in_who_asks_for_its_group() -> None:
     assert one(effects, Summary)
 
 
-def test_but_nobody_who_asks_for_another() -> None:
-    node = member(1)
-    for group in (NO_GROUP, YOUNGER):
-        effects = node.hears(9, Join(group, 0, ghost=False), view_id=NO_VIEW)
-        assert effects == [Drop("asks for another group")]
+def test_whichever_group_it_was_in_before_or_in_none() -> None:
+    for group, ghost in ((NO_GROUP, False), (YOUNGER, False), (OLDER, False), (YOUNGER, True)):
+        effects = member(1).hears(9, Join(group, 0, ghost=ghost), view_id=NO_VIEW)
+        assert shifts(effects) == [("changing", "somebody joins")]
+
+
+def test_but_nobody_whose_vote_an_older_group_may_need() -> None:
+    effects = member(1).hears(9, Join(OLDER, 0, ghost=True), view_id=NO_VIEW)
+    assert effects == [Drop("has a vote in an older group")]
+    node = member(9, (1, 9)).dies_and_comes_back()
+    made = encode_decision(decision((1, 9), SECOND, lives={9: 1}, group=YOUNGER))
+    assert node.machine._past is not None
+    assert installs(node.hears(1, Decide(0, made), view_id=FIRST)) == [], "nor does it go there"
+
+
+def test_the_number_of_a_view_is_none_that_another_group_has_had() -> None:
+    """Who comes from there may not know how far it went on without it."""
+    node = started(1)
+    node.timeout("join", after_us=node.config.found_us)
+    node.hears(5, Join(Group(10**9, 5), 7, ghost=True), view_id=NO_VIEW)
+    assert node.orderer.installed[-1][0].id == ConfigurationId(7 + ANOTHER_GROUPS + 1, 1)
 
 
 def test_who_asks_while_a_change_is_on_its_way_is_let_in_with_it() -> None:
@@ -465,7 +494,7 @@ def test_who_hears_that_its_group_is_over_is_free_to_found_another() -> None:
     assert again.machine._founding is None, "another group's end is nothing to us"
     again.hears(3, Join(OURS, 5, ghost=False, ended=OURS), view_id=NO_VIEW, incarnation=1)
     assert again.machine._founding is not None
-    assert one(again.timeout("join"), Join) == Join(OURS, 5, ghost=False, ended=OURS)
+    assert one(again.timeout("join"), Join) == Join(OURS, 5, ghost=False, ended=OURS, founds=True)
 
 
 def test_a_node_that_was_never_there_inherits_nothing() -> None:

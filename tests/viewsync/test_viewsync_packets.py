@@ -43,10 +43,8 @@ from ordercast.viewsync.packets import (
     decode_decision,
     encode,
     encode_decision,
-    names,
-    ranges_of,
-    union,
 )
+from ordercast.viewsync.ranges import names, ranges_of, union
 
 # --- what there is --------------------------------------------------------------------------------
 

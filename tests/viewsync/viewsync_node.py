@@ -221,7 +221,6 @@ class Around:
         self.incarnation = incarnation
         self.goes = False
         self.group = OURS
-        self.into: Group | None = None
         self.suspected: set[NodeId] = set()
         self.slow: set[NodeId] = set()
         """Suspected only while they are waited for."""
@@ -261,7 +260,7 @@ class Node:
     ) -> None:
         self.me = me
         self.orderer = Notes()
-        self.config = GroupConfig(**settings)
+        self.config = GroupConfig(**{"founders": 1, **settings})
         self.machine = GroupMachine(me, self.config, self.orderer, procedure=procedure, i_views=i_views)
         self.now_us = 0
         self.disk: bytes | None = None

@@ -14,6 +14,7 @@ from ordercast.core.identity import Batch, Configuration, Kind, NodeId
 from ordercast.errors import Excluded, KeyProblem, NodeClosed
 from ordercast.groups.envelope import describe
 from ordercast.groups.equipment import journal_of, machine_of, protocol_of, stamp_of, storage_of
+from ordercast.groups.founders import who_begins, with_founders
 from ordercast.groups.keeping import Keeping
 from ordercast.groups.producers import GUARANTEE
 from ordercast.groups.producing import Producing
@@ -124,9 +125,11 @@ class Member:
         else:
             seal = Seal(self._keyring, Cipher(config.cipher))
         self._seal = seal
-        seeds = await resolve(config.peers or config.seeds, self._place.host)
+        listed = {text: await resolve([text], self._place.host) for text in config.peers or config.seeds}
+        seeds = [address for addresses in listed.values() for address in addresses]
         wires = await open_wires(self._place, config)
         try:
+            self.config = with_founders(config, self.protocol, listed, wires.token.address)
             self._equip(wires, storage, seal)
         except BaseException:
             wires.close()
@@ -201,7 +204,8 @@ class Member:
             await asyncio.sleep(0.005)
             if time.monotonic() > patient_until:
                 patient_until += PATIENCE_S
-                LOG.info("in no group yet: %s, %s", self.driver.state, self.driver.because)
+                waits = who_begins(self.config) if self.protocol.primary_partition else self.driver.because
+                LOG.warning("in no group yet (%s): %s", self.driver.state, waits)
         self.check_open()
 
     async def _greet(self) -> None:

@@ -24,6 +24,7 @@ from ordercast.audit.properties import audit
 from ordercast.core.identity import Kind, NodeId
 from ordercast.sim.clock import Runaway
 from ordercast.sim.faults import At, Burst, Crash, Fault, When, schedule
+from ordercast.sim.founders import draw_meeting, may_go_on
 from ordercast.sim.network import Lan
 from ordercast.sim.protocol import Protocol
 from ordercast.sim.swarm import draw, ending
@@ -115,11 +116,15 @@ def plan(protocol: Protocol, seed: int, nodes: tuple[int, int], cuts: Cuts | Non
     network = _draw_network(random.Random(f"{seed}/network"))
     duration_us = random.Random(f"{seed}/duration").choice((300_000, 600_000, 1_000_000))
     drawn = draw(seed, members, duration_us, states=protocol.states, amnesia=protocol.survives_amnesia)
+    settings: dict[str, Any] = protocol.draw_settings(random.Random(f"{seed}/settings"), count, network)
+    if "founders" in settings:
+        meeting = random.Random(f"{seed}/fault/meeting")
+        drawn = [*draw_meeting(meeting, settings["founders"], members, duration_us), *drawn]
     case = Case(
         seed=seed,
         nodes=members,
         network=network,
-        settings=protocol.draw_settings(random.Random(f"{seed}/settings"), count, network),
+        settings=settings,
         workload=_draw_workload(seed, protocol.levels),
         faults=tuple(drawn),
         duration_us=duration_us,
@@ -249,7 +254,7 @@ def _drive(world: World, case: Case, primary: bool) -> _End:
     _advance(world, case.duration_us)
     world.network.recover()
     while not _one_configuration(world):
-        if primary and not _majority(world):
+        if primary and not may_go_on(world, case.settings):
             _advance(world, world.now + AFTERMATH_US)
             return _End(converged=True, majority=False)
         if world.now - case.duration_us > BOUND_US:
@@ -267,12 +272,6 @@ def _drive(world: World, case: Case, primary: bool) -> _End:
     _advance(world, world.now + AFTERMATH_US)
     up = frozenset(node for node in world.nodes if world.up(node))
     return _End(converged=True, expectation=Expectation(components=(up,) if up else ()))
-
-
-def _majority(world: World) -> bool:
-    """Whether those that live can go on from the last view, or can begin one if there was none."""
-    last = world.latest.members if world.latest is not None else world.nodes
-    return 2 * sum(world.living(node) for node in last) > len(last)
 
 
 def _steady_in_drizzle(world: World, primary: bool) -> bool:

@@ -29,9 +29,8 @@ from ordercast.viewsync.packets import (
     Summary,
     decode_decision,
     encode_decision,
-    union,
-    without,
 )
+from ordercast.viewsync.ranges import union, without
 
 LONGEST_ROUND = 8
 """Rounds grow longer up to so many times the first one's time."""
@@ -44,6 +43,8 @@ class Joiner(NamedTuple):
     last: int
     """The highest number of a view that any life of it installed."""
     heard_us: int
+    founds: bool = False
+    """Whether it would take part in founding a group."""
 
 
 class Surroundings(Outside, Protocol):
@@ -51,8 +52,6 @@ class Surroundings(Outside, Protocol):
 
     incarnation: int
     group: Group
-    into: Group | None
-    """The older group that this one gives itself up to, if it met one."""
 
     @property
     def goes(self) -> bool:
@@ -128,7 +127,7 @@ class ViewChange(Participant):
         if not self.is_of_view(decision.ranges):
             return False
         if not decision.members:
-            return decision.group <= self._around.group
+            return decision.group == self._around.group
         return (
             decision.group == self._around.group
             and decision.turn == 0
@@ -242,18 +241,14 @@ class ViewChange(Participant):
         able = [node for node in lives if summaries[node].upto >= floor]  # the others lack what is given up
         ranges = union(summaries[node].ranges for node in able)
         members = {node: self._lives[node] for node in able if not summaries[node].leaving}
-        if around.into is None:
-            members |= {node: joiner.incarnation for node, joiner in joiners.items()}
+        members |= {node: joiner.incarnation for node, joiner in joiners.items()}
         most = self._config.max_members
         chosen = tuple(Member(node, members[node], True) for node in sorted(members)[:most])
         number = max([self.view.id.seq, *(joiner.last for joiner in joiners.values())]) + 1
-        if around.into is not None:
-            decision = Decision(True, around.into, NO_VIEW, 0, (), 0, upto, ranges)
-        else:
-            rep = chosen[0].node if chosen else 0
-            view = ConfigurationId(number, rep) if chosen else NO_VIEW
-            site = self._site([node for node in able if node in members]) or rep
-            decision = Decision(True, around.group, view, 0, chosen, site, upto, ranges)
+        rep = chosen[0].node if chosen else 0
+        view = ConfigurationId(number, rep) if chosen else NO_VIEW
+        site = self._site([node for node in able if node in members]) or rep
+        decision = Decision(True, around.group, view, 0, chosen, site, upto, ranges)
         if not self._fetch(decision, able, 0, effects):
             return None
         return encode_decision(decision)

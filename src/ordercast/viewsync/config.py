@@ -73,9 +73,12 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     join_us: int = 20_000
     """How often a node that is in no view asks to be let in."""
 
-    founders: int = 1
-    """How many nodes must agree to begin a new group. With more than half of all nodes that will ever be
-    started, a group cannot be begun twice, whatever the network does."""
+    founders: int = 0
+    """How many nodes must agree to begin a new group, this one among them; 0: this one begins none, and waits
+    for others to let it in. Not set, a node follows from what it was told: without `seeds` and `peers` it is
+    the first, and begins a group alone; with `peers`, or with `seeds` that its own address is among, more
+    than half of those listed begin it; with `seeds` of others only, it joins theirs. Set by hand, it has to
+    be more than half of all nodes that it is set for."""
 
     found_us: int = 100_000
     """How long a node looks for a group before it begins one."""
@@ -98,7 +101,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ValueError(f"{name} is {getattr(self, name)}: choose between {low} and {high}")
 
 
-_MAY_BE_ZERO = {"resilience", "keep_bytes"}
+_MAY_BE_ZERO = {"resilience", "keep_bytes", "founders"}
 _ORDER = (
     (
         "heartbeat_us",

@@ -12,7 +12,8 @@ from itertools import islice
 
 from ordercast.core.identity import NodeId
 from ordercast.viewsync.contract import Items, Stream
-from ordercast.viewsync.packets import Range, Summary, names, ranges_of
+from ordercast.viewsync.packets import Range, Summary
+from ordercast.viewsync.ranges import names, ranges_of
 
 MOST_FETCHED = 64
 """Items that are asked for at a time."""

@@ -1,8 +1,9 @@
 """How a group begins: nodes that hear of no group agree on a first view.
 
 The papers take a first view for granted. Here it is decided like every other one, by consensus; but there is
-no list of participants yet, so a quorum is a number (`GroupConfig.founders`). Who has the smallest identifier
-among those that look for a group coordinates; each of its rounds has longer than the one before.
+no list of participants yet, so a quorum is a number (`GroupConfig.founders`). Only nodes that were given one
+take part; of those that are heard, the one with the smallest identifier coordinates. Each of its rounds has
+longer than the one before.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Founding(Participant):
 
     def lead(self, now_us: int, others: Mapping[NodeId, Joiner], effects: list[Effect]) -> None:
         """Begin a round, or go on with it, if it is up to this node and there are enough others."""
-        self._others = others
+        self._others = others = {node: other for node, other in others.items() if other.founds}
         if len(others) + 1 < self._quorum or self._me > min(others, default=self._me):
             return
         if self._ballot is not None and now_us < self._deadline_us:

@@ -15,10 +15,11 @@ from ordercast.core.contract import (
     SetTimer,
 )
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.randomness import RandomStream
 from ordercast.core.wire import within_reach
 from ordercast.viewsync.change import Joiner
 from ordercast.viewsync.consensus import Voter
-from ordercast.viewsync.contract import NOTHING, Settled, View
+from ordercast.viewsync.contract import NOTHING, View
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.founding import Founding
 from ordercast.viewsync.header import NO_VIEW, Header
@@ -35,12 +36,18 @@ from ordercast.viewsync.standing import CHANGE_TIMER, JOIN_TIMER, Last, Standing
 from ordercast.viewsync.states import State
 from ordercast.viewsync.storage import recall, view_of
 
+ANOTHER_GROUPS = 2**20
+"""Who comes from another group may not know how far that went on: no view here gets a number of one there."""
+
 
 class Joining(Standing):
     """A node that is in no view, or was."""
 
-    def _begin(self, now_us: int, incarnation: int, stored: bytes | None, effects: list[Effect]) -> None:
+    def _begin(
+        self, now_us: int, incarnation: int, stored: bytes | None, seed: int, effects: list[Effect]
+    ) -> None:
         self.incarnation = incarnation
+        self._random = RandomStream(seed)
         self.orderer.begin(incarnation)
         known = recall(self.me, stored)
         self._last_number, self.group, self._past, self._voter, self._free, self._ended, outcomes = known
@@ -57,7 +64,7 @@ class Joining(Standing):
         self._began_us = self._group_us = self._ghosts_us = now_us
         self._founding = None
         if self._past is None:
-            if self._free:
+            if self._free and self.config.founders:
                 self._founding = Founding(self, self._voter, self.config, self._last_number)
         else:
             self._detector.watch(now_us, (node for node in self._past.members if node != self.me))
@@ -67,9 +74,9 @@ class Joining(Standing):
         """Ask to be let in; with nobody to ask, begin a group or go on with one that all have lost."""
         if self.state is not State.JOINING:
             return
-        effects.append(SetTimer(JOIN_TIMER, self.config.join_us))
-        ghost = self._past is not None
-        self._send(Join(self.group, self._last_number, ghost, self._ended), NO_VIEW, effects)
+        effects.append(SetTimer(JOIN_TIMER, self._random.spread(self.config.join_us)))
+        ghost, founds = self._past is not None, self._founding is not None
+        self._send(Join(self.group, self._last_number, ghost, self._ended, founds), NO_VIEW, effects)
         if now_us - self._group_us < self.config.found_us:
             return
         if self._past is not None and self._change is None:
@@ -93,12 +100,12 @@ class Joining(Standing):
             if join.ghost:
                 self._ghosts_us = now_us
             if self._has_room_for(now_us, node, effects):
-                self._joiners[node] = Joiner(life, join.last, now_us)
+                self._joiners[node] = Joiner(life, join.last, now_us, join.founds)
             self._hand_down(node, ConfigurationId(join.last, 0), 0, effects)
             self._lay_down(now_us, join, effects)
             return
-        if join.group != self.group or self.view is None:
-            effects.append(Drop("asks for another group"))
+        if self.view is None or (join.ghost and join.group < self.group):
+            effects.append(Drop("has a vote in an older group"))
             return
         known = self._lives.get(node)
         if known == life:
@@ -109,7 +116,8 @@ class Joining(Standing):
             return
         if not self._has_room_for(now_us, node, effects):
             return
-        self._joiners[node] = Joiner(life, join.last, now_us)
+        last = join.last if join.group in (NO_GROUP, self.group) else join.last + ANOTHER_GROUPS
+        self._joiners[node] = Joiner(life, last, now_us)
         if known is not None and self._last is not None:  # it has a vote, and may not know in which view
             self._send(Decide(self._last.turn, self._last.value), self._last.view, effects, to=node)
         if self.state is State.MEMBER:
@@ -128,9 +136,8 @@ class Joining(Standing):
     def _let_in(
         self, now_us: int, decision: Decision, before: ConfigurationId, packet: Decide, effects: list[Effect]
     ) -> None:
-        settled, self._settled = self._settled, NOTHING
         self._last = Last(before, packet.turn, packet.value, Exchange({}))
-        self._install(now_us, decision, settled, "let in", effects)
+        self._install(now_us, decision, NOTHING, "let in", effects)
 
     def _end_founding(self, now_us: int, effects: list[Effect]) -> None:
         """If a first view is decided on, be in it; or in a later one of that group, unless that is over."""
@@ -141,9 +148,8 @@ class Joining(Standing):
         self._founding = None
         last = Last(NO_VIEW, 0, value, Exchange({}))
         if self._is_in(decision):
-            settled, self._settled = self._settled, NOTHING
             self._last = last
-            self._install(now_us, decision, settled, "group founded", effects)
+            self._install(now_us, decision, NOTHING, "group founded", effects)
         elif self._inherits(decision):
             self._inherit(now_us, decision, last, effects)
         elif decision.group == self._ended:
@@ -177,6 +183,8 @@ class Joining(Standing):
     def _inherits(self, decision: Decision) -> bool:
         """Whether an earlier life is meant by a view that is later than the one this life has a vote in."""
         past = self._past
+        if past is not None and decision.group != self.group:
+            return False
         known = (past.id.seq, past.turn) if past is not None else (self._last_number, 0)
         return (decision.view.seq, decision.turn) > known and any(
             member.node == self.me and member.incarnation < self.incarnation for member in decision.members
@@ -228,14 +236,3 @@ class Joining(Standing):
         if not self._free:
             return self.group
         return NO_GROUP if self._voter.accepted == NO_ROUND else decode_decision(self._voter.value).group
-
-    def _give_up(self, now_us: int, into: Group, settled: Settled, effects: list[Effect]) -> None:
-        """Two groups met: all of this one ask to be let into the other (003, "Future Improvements")."""
-        self._shift("given up to an older group", effects)
-        effects.append(CancelTimer(CHANGE_TIMER))
-        self._change = self._last = None
-        self._settled = settled
-        self.view, self._lives, self._voter = None, {}, Voter()
-        self.group, self.into = into, None
-        self.keep(effects)
-        self._look(now_us, effects)

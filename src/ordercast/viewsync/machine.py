@@ -29,12 +29,14 @@ from ordercast.viewsync.contract import ORDER_TIMER, Orderer
 from ordercast.viewsync.header import FIRST_ORDER_KIND, Header, read_header
 from ordercast.viewsync.membership import Membership
 from ordercast.viewsync.packets import (
+    Answer,
     Decide,
     Excluded,
     Fetch,
     Heartbeat,
     Item,
     Join,
+    Knock,
     MembershipPacket,
     Summary,
     decode,
@@ -77,10 +79,10 @@ class GroupMachine(Membership):
                 self._on_submit(now_us, payloads, guarantee, effects)
             case Gone(node):
                 self._on_gone(now_us, node, effects)
-            case Start(incarnation, stored, _):
+            case Start(incarnation, stored, seed):
                 if self.incarnation >= 0:
                     raise RuntimeError(f"node {self.me} was started before; make a new machine")
-                self._begin(now_us, incarnation, stored, effects)
+                self._begin(now_us, incarnation, stored, seed, effects)
             case Stop():
                 self._on_stop(now_us, effects)
             case Brake(on):
@@ -243,5 +245,9 @@ class GroupMachine(Membership):
                 self._on_decide(now_us, head, packet, effects)
             case Excluded():
                 self._on_excluded(head, packet, effects)
+            case Knock():
+                self._on_knock(head, packet, effects)
+            case Answer():
+                self._on_answer(head, packet, effects)
             case _:
                 self._on_vote(now_us, head, packet, effects)

@@ -24,14 +24,17 @@ from ordercast.viewsync.packets import (
     NO_ROUND,
     Abort,
     Accepted,
+    Answer,
     Collect,
     Decide,
     Decision,
     Estimate,
     Excluded,
     Fetch,
+    Group,
     Heartbeat,
     Item,
+    Knock,
     Propose,
     Refuse,
     Round,
@@ -179,6 +182,10 @@ class Membership(Joining):
     def _on_decide(self, now_us: int, head: Header, packet: Decide, effects: list[Effect]) -> None:
         decision = decode_decision(packet.value)
         view = self.view
+        bound = view is not None or (self._past is not None and self.group < decision.group)
+        if bound and decision.group != self.group:
+            effects.append(Drop("of another group"))
+            return
         if view is None and not within_reach(decision.view.seq, self._last_number):
             effects.append(Drop("number out of reach"))
             return
@@ -212,7 +219,7 @@ class Membership(Joining):
             return
         decision = decode_decision(change.decision)
         stays = self.view is None or not decision.full or self._is_in(decision)
-        if not stays and decision.group == self.group:
+        if not stays:
             self._halt("left" if self.leaving else "excluded", effects)  # and needs nothing any more
             return
         settled = change.settled(decision, effects)
@@ -225,11 +232,9 @@ class Membership(Joining):
             self._turns[change.turn] = change.decision
             self._turns.pop(change.turn - REMEMBERED_TURNS, None)
             self._install_list(now_us, decision, settled, effects)
-        elif self._is_in(decision):
+        else:
             self._last = last
             self._install(now_us, decision, settled, "view agreed", effects)
-        else:
-            self._give_up(now_us, decision.group, settled, effects)
 
     def _on_heartbeat_timer(self, now_us: int, effects: list[Effect]) -> None:
         if self.view is None or self.halted:
@@ -251,8 +256,6 @@ class Membership(Joining):
             self._start(now_us, not self._can_do_without(view), "member waited for suspected", effects)
         elif self.joiners(now_us):
             self._start(now_us, True, "somebody joins", effects)
-        elif self.into is not None:
-            self._start(now_us, True, "older group met", effects)
         elif self._i_views and self._returned(now_us, view):
             self._start(now_us, False, "external returned", effects)
         else:
@@ -294,8 +297,8 @@ class Membership(Joining):
             self._on_group_heard(now_us, head, beat)
             return
         if beat.group != self.group:
-            if beat.group < self.group and self.into is None:
-                self.into = beat.group
+            if beat.group < self.group:
+                self._ask_older(now_us, head.sender, beat.group, effects)
             return
         assert self.view is not None, "who is not joining is in a view"
         if (head.view.seq, beat.turn) < (self.view.id.seq, self.view.turn):
@@ -309,6 +312,32 @@ class Membership(Joining):
                 self._brakes ^= {head.sender}
                 self._heed_brakes(now_us, effects)
 
+    # --- two groups meet (003, "Future Improvements": MERGE) ------------------------------------
+
+    def _ask_older(self, now_us: int, node: NodeId, group: Group, effects: list[Effect]) -> None:
+        """Ask who seems to be in an older group whether it is: a heartbeat may be forged, or of long ago."""
+        if self._knock is None or now_us - self._knock[2] >= self.config.heartbeat_us:
+            self._knock = (node, Knock(group, self._random.bits(64)), now_us)
+            self._send(Knock(self.group, self._knock[1].nonce), NO_VIEW, effects, to=node)
+
+    def _on_knock(self, head: Header, packet: Knock, effects: list[Effect]) -> None:
+        if self.state is State.MEMBER and self.group < packet.group:
+            self._send(Answer(self.group, packet.nonce), NO_VIEW, effects, to=head.sender)
+        else:
+            effects.append(Drop("not in an older group"))
+
+    def _on_answer(self, head: Header, packet: Answer, effects: list[Effect]) -> None:
+        """There is an older group, and it hears us: end this life; the next one is let in there.
+
+        Nothing is given up before that. If the older group is gone by then, the next life has its vote in
+        this one as after any crash, and goes on here.
+        """
+        asked = self._knock
+        if asked is None or (head.sender, Knock(*packet)) != asked[:2] or self.view is None:
+            effects.append(Drop("nobody asked"))
+        elif packet.group < self.group:
+            self._halt("older group met", effects)
+
     def _arrived(self, node: NodeId) -> None:
         """A member is in the view. When all are, nobody needs what was settled before it any more."""
         if self._awaited:
@@ -317,14 +346,14 @@ class Membership(Joining):
                 self._last.exchange = Exchange({})
 
     def _on_group_heard(self, now_us: int, head: Header, beat: Heartbeat) -> None:
-        """There is a group to ask, unless what is heard is what this node was in."""
+        """There is a group to wait for, unless what is heard is what this node was in, or may not join."""
         if head.view.seq <= self._last_number and beat.group == self.group:
+            return
+        if self._past is not None and self.group < beat.group:
             return
         self._group_us = now_us
         if self._past is not None and beat.group == self.group and self._change is not None:
             self._change = None  # they went on without my vote
-        if self._past is None:
-            self.group = beat.group
 
     def _remind(self, head: Header, turn: int, effects: list[Effect]) -> None:
         """Tell who is behind what it missed, or that it is not a member any more."""

@@ -10,6 +10,7 @@
 | `Decide` | consensus: the decision | multicast, and again to who seems to have missed it |
 | `Refuse`, `Abort` | Reformation (§3.2.3): a vote "No"; the originator gives up | to one; multicast |
 | `Excluded` | tells a life that it is in no view any more (§4.3.4) | to one |
+| `Knock`, `Answer` | whether an older group that was heard of is there, and answers us | to one |
 
 All begin with the family's header, whose view is the one that is being changed (`NO_VIEW` while a group is
 being founded). `decode` is total: it returns a packet within bounds or raises `Malformed`.
@@ -18,16 +19,16 @@ being founded). `decode` is total: it returns a packet within bounds or raises `
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.wire import MAX_COUNT, Malformed, Reader, check_count, check_node
-from ordercast.viewsync.contract import Items, Stream
+from ordercast.viewsync.contract import Stream
 from ordercast.viewsync.header import HEADER_SIZE, NO_VIEW, Header
 
 HEARTBEAT, JOIN, SUMMARY, FETCH, ITEM, COLLECT, ESTIMATE, PROPOSE, ACCEPTED, DECIDE = range(1, 11)
-EXCLUDED, REFUSE, ABORT = range(11, 14)
+EXCLUDED, REFUSE, ABORT, KNOCK, ANSWER = range(11, 16)
 KIND_NAMES = {
     HEARTBEAT: "heartbeat",
     JOIN: "join",
@@ -42,6 +43,8 @@ KIND_NAMES = {
     EXCLUDED: "excluded",
     REFUSE: "refuse",
     ABORT: "abort",
+    KNOCK: "knock",
+    ANSWER: "answer",
 }
 
 MAX_RANGES = 2_000
@@ -63,6 +66,8 @@ _ITEM = struct.Struct("<IBiiq")
 _DECISION = struct.Struct("<BqiqiIqH")
 _LIFE = struct.Struct("<iiB")
 _TURN = struct.Struct("<I")
+_NONCE = struct.Struct("<Q")
+_KNOCK = struct.Struct("<qiQ")
 
 
 class Group(NamedTuple):
@@ -105,13 +110,15 @@ class Join(NamedTuple):
     """I am in no view; let me in."""
 
     group: Group
-    """Which group is meant; none if none was heard of."""
+    """The group that this node was in last; none if in none yet."""
     last: int
     """The highest number of a view that any life of this node installed."""
     ghost: bool
     """An earlier life was a member of that view, and its vote counts."""
     ended: Group = NO_GROUP
     """A group that is over: nobody was in its last view."""
+    founds: bool = False
+    """It would take part in founding a group."""
 
 
 class Summary(NamedTuple):
@@ -206,6 +213,21 @@ class Excluded(NamedTuple):
     incarnation: int
 
 
+class Knock(NamedTuple):
+    """I am in this group, and heard that you are in an older one: are you?"""
+
+    group: Group
+    nonce: int
+    """What an answer has to repeat: who did not get the question cannot give one."""
+
+
+class Answer(NamedTuple):
+    """I am in a view of this group, which is older than yours."""
+
+    group: Group
+    nonce: int
+
+
 MembershipPacket: TypeAlias = (
     Heartbeat
     | Join
@@ -220,6 +242,8 @@ MembershipPacket: TypeAlias = (
     | Excluded
     | Refuse
     | Abort
+    | Knock
+    | Answer
 )
 
 
@@ -240,60 +264,14 @@ class Decision(NamedTuple):
     view: ConfigurationId
     turn: int
     members: tuple[Member, ...]
-    """Empty: the group gives itself up, to be let into `group`."""
+    """Empty: all have left, and the group is over."""
     site: NodeId
     """Who holds the token first."""
     upto: int
     ranges: tuple[Range, ...]
 
 
-# --- ranges ------------------------------------------------------------------------------------
-
-
-def ranges_of(items: Items) -> tuple[Range, ...]:
-    """The names of items, as far as one packet can name them all."""
-    found: list[Range] = []
-    for stream in sorted(items):
-        first = count = 0
-        for number in sorted(items[stream]):
-            if count and number == first + count:
-                count += 1
-                continue
-            if count:
-                found.append(Range(stream, first, count))
-            first, count = number, 1
-        if count:
-            found.append(Range(stream, first, count))
-    return union((found,))
-
-
-def names(ranges: Iterable[Range]) -> Iterable[tuple[Stream, int]]:
-    """Each item that is named."""
-    for stream, first, count in ranges:
-        for number in range(first, first + count):
-            yield stream, number
-
-
-def union(several: Iterable[Iterable[Range]]) -> tuple[Range, ...]:
-    """The names of everything that is named in one of them, as far as one packet can name it all."""
-    merged: list[Range] = []
-    for stream, first, count in sorted(range_ for ranges in several for range_ in ranges):
-        if merged and merged[-1].stream == stream and first <= merged[-1].first + merged[-1].length:
-            before = merged.pop()
-            count = max(before.first + before.length, first + count) - before.first
-            first = before.first
-        merged.append(Range(stream, first, count))
-    room = MAX_ITEMS
-    for at, range_ in enumerate(merged[:MAX_RANGES]):
-        if range_.length > room:
-            return (*merged[:at], *([range_._replace(length=room)] if room else ()))
-        room -= range_.length
-    return tuple(merged[:MAX_RANGES])
-
-
-def without(ranges: Iterable[Range], lost: Collection[tuple[Stream, int]]) -> tuple[Range, ...]:
-    """The names of everything that is named but for these."""
-    return union([[Range(*name, 1)] for name in names(ranges) if name not in lost])
+# --- encoding ----------------------------------------------------------------------------------
 
 
 def _pack_ranges(ranges: Sequence[Range]) -> bytes:
@@ -302,16 +280,13 @@ def _pack_ranges(ranges: Sequence[Range]) -> bytes:
     )
 
 
-# --- encoding ----------------------------------------------------------------------------------
-
-
 def encode(packet: MembershipPacket) -> tuple[int, bytes]:
     """The kind of a packet, and what follows its header."""
     match packet:
         case Heartbeat(group, turn, braking):
             return HEARTBEAT, _HEARTBEAT.pack(*group, turn, braking)
-        case Join(group, last, ghost, ended):
-            return JOIN, _JOIN.pack(*group, last, ghost, *ended)
+        case Join(group, last, ghost, ended, founds):
+            return JOIN, _JOIN.pack(*group, last, ghost | founds << 1, *ended)
         case Summary(turn, full, ghost, leaving, floor, upto, ranges):
             flags = full | ghost << 1 | leaving << 2
             return SUMMARY, _SUMMARY.pack(turn, flags, floor, upto) + _pack_ranges(ranges)
@@ -335,6 +310,10 @@ def encode(packet: MembershipPacket) -> tuple[int, bytes]:
             return ABORT, _ROUND.pack(turn, *round_)
         case Excluded(node, incarnation):
             return EXCLUDED, struct.pack("<ii", node, incarnation)
+        case Knock(group, nonce):
+            return KNOCK, _KNOCK.pack(*group, nonce)
+        case Answer(group, nonce):
+            return ANSWER, _KNOCK.pack(*group, nonce)
 
 
 def encode_decision(decision: Decision) -> bytes:
@@ -361,6 +340,10 @@ class _Body(Reader):
     def some(self, form: struct.Struct) -> tuple[int, ...]:
         """The fields of a struct."""
         return self._take(form)
+
+    def u64(self) -> int:
+        """An unsigned 64-bit integer."""
+        return self._take(_NONCE)[0]
 
     def group(self) -> Group:
         """A group, or none."""
@@ -423,7 +406,8 @@ def _heartbeat(body: _Body) -> Heartbeat:
 
 
 def _join(body: _Body) -> Join:
-    return Join(body.group(), body.count(), bool(body.u8()), body.group())
+    group, last, flags, ended = body.group(), body.count(), body.u8(), body.group()
+    return Join(group, last, bool(flags & 1), ended, bool(flags & 2))
 
 
 def _summary(body: _Body) -> Summary:
@@ -462,6 +446,8 @@ _DECODERS: Mapping[int, Callable[[_Body], MembershipPacket]] = {
     EXCLUDED: _excluded,
     REFUSE: lambda body: Refuse(body.turn(), body.round(), body.round()),
     ABORT: lambda body: Abort(body.turn(), body.round()),
+    KNOCK: lambda body: Knock(body.group(), body.u64()),
+    ANSWER: lambda body: Answer(body.group(), body.u64()),
 }
 
 

@@ -14,10 +14,11 @@ from ordercast.core.contract import (
     Unicast,
 )
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.randomness import RandomStream
 from ordercast.viewsync.change import Joiner, ViewChange
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.consensus import Voter
-from ordercast.viewsync.contract import NOTHING, Orderer, Settled, View
+from ordercast.viewsync.contract import Orderer, Settled, View
 from ordercast.viewsync.detector import Detector
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.founding import Founding
@@ -25,7 +26,7 @@ from ordercast.viewsync.header import NO_VIEW, Header, header
 from ordercast.viewsync.packets import (
     NO_GROUP,
     Decision,
-    Group,
+    Knock,
     MembershipPacket,
     encode,
 )
@@ -65,14 +66,11 @@ class Standing:
         self.halted = False
         self.leaving = False
         self.group = NO_GROUP
-        self.into: Group | None = None
         self.view: View | None = None
         self._lives: dict[NodeId, int] = {}
         """The members of the view, and which life of each is meant."""
         self._past: View | None = None
         """While in no view: that of an earlier life, in which this node has a vote."""
-        self._settled: Settled = NOTHING
-        """What was settled of a view whose group gave itself up: delivered when there is a next view."""
         self._voter = Voter()
         self._last_number = 0
         self._free = True
@@ -86,6 +84,9 @@ class Standing:
         self._lacking_us = 0
         """Since when something is lacking here that was decided on."""
         self._founding: Founding | None = None
+        self._random = RandomStream(0)
+        self._knock: tuple[NodeId, Knock, int] | None = None
+        """Who was asked whether an older group is there, how, and when."""
         self._detector = Detector(config)
         self._joiners: dict[NodeId, Joiner] = {}
         self._ghosts_us = self._group_us = self._began_us = 0
@@ -168,7 +169,7 @@ class Standing:
         self, now_us: int, decision: Decision, settled: Settled, because: str, effects: list[Effect]
     ) -> None:
         view = view_of(decision)
-        self.group, self.into = decision.group, None
+        self.group = decision.group
         self.view, self._past = view, None
         self._lives = dict(zip(view.members, view.incarnations, strict=True))
         self._last_number = view.id.seq

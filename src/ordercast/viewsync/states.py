@@ -32,12 +32,10 @@ NEXT: dict[State, dict[str, State]] = {
         "others change": State.CHANGING,
         "external returned": State.CHANGING,
         "external gave up": State.CHANGING,
-        "older group met": State.CHANGING,
     },
     State.CHANGING: {
         "view agreed": State.MEMBER,
         "token list agreed": State.MEMBER,
-        "given up to an older group": State.JOINING,
         "several originators": State.CHANGING,
     },
 }
