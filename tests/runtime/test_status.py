@@ -38,7 +38,7 @@ def a_driver(**given: Any) -> Any:
     return SimpleNamespace(
         **{
             "machine": machine,
-            "wires": SimpleNamespace(token=channel(), data=channel()),
+            "wires": SimpleNamespace(token=channel(), data=channel(), dropped={}),
             "drops": Counter(),
             "state": "operational",
             "because": "all agreed",

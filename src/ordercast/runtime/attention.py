@@ -30,6 +30,43 @@ STAYED_AWAY_US = 4_000
 """After so long without a token, data is looked after by the event loop again."""
 
 
+AT_ONCE = 16
+"""Datagrams that are read from a socket which anybody can fill, before it rests."""
+REST_S = 0.005
+
+
+class PacedReader:
+    """Reads a socket that anybody can fill, a bounded number of datagrams a second; others are lost."""
+
+    def __init__(self, fd: int, read: Callable[[], bool]) -> None:
+        """`read` reads one datagram, and says whether there was any."""
+        self._loop = asyncio.get_running_loop()
+        self._fd = fd
+        self._read = read
+        self._resting: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._listen()
+
+    def _listen(self) -> None:
+        self._resting = None
+        self._loop.add_reader(self._fd, self._on_readable)
+
+    def _on_readable(self) -> None:
+        for _ in range(AT_ONCE):
+            if not self._read() or self._closed:
+                return
+        self._loop.remove_reader(self._fd)
+        self._resting = self._loop.call_later(REST_S, self._listen)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._closed = True
+        if self._resting is not None:
+            self._resting.cancel()
+        else:
+            self._loop.remove_reader(self._fd)
+
+
 class Attention:
     """Adds and removes the readers of a node's sockets, and keeps its event loop awake."""
 

@@ -41,7 +41,7 @@ from ordercast.core.contract import (
 )
 from ordercast.core.identity import Guarantee, Kind, NodeId
 from ordercast.errors import OrdercastError
-from ordercast.runtime.attention import Attention
+from ordercast.runtime.attention import Attention, PacedReader
 from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.greetings import GREETING_MAGIC
 from ordercast.runtime.health import STOPPED_US, Lag
@@ -67,6 +67,10 @@ LOG = logging.getLogger("ordercast")
 
 BUFFERS_A_TURN = 8
 """Reads of up to 64 KB before the event loop has its turn again."""
+USELESS_A_TURN = 32
+"""Datagrams at the token port that are no tokens, and are read before the event loop has its turn again."""
+MOST_USELESS = 128
+"""Reads of data that were of no use, after which a token does not wait for the rest."""
 GUARDED_TURNS = 64
 """How often overdue timers wait for sockets that do not run dry."""
 HELD_US = 500
@@ -119,6 +123,9 @@ class Driver(Sender):
         self._submitting = False
         self._timers = Timers(self.lag, self.now_us, self._on_alarm)
         self._guarded = 0
+        self._useless = self._unread = 0
+        """Since data was last read to its end, or a token: reads of no use, and bytes read."""
+        self._strangers: PacedReader | None = None
         self._watch: Watch | None = None
         self._sightings = Sightings(self.now_us)
         if not token_on_unicast:
@@ -142,6 +149,10 @@ class Driver(Sender):
             self.now_us,
             data_waits=self._token_on_unicast,
         )
+        links.sources_changed = self.wires.admit
+        self.wires.admit(())
+        if self.wires.strangers is not None:
+            self._strangers = PacedReader(self.wires.strangers.fileno(), self._on_stranger)
         self.wires.door.open()
         self._watch = Watch(links, self._guard, self._sightings, self._on_gone)
 
@@ -188,6 +199,8 @@ class Driver(Sender):
         self.live = False
         if self._attention is not None:
             self._attention.close()
+        if self._strangers is not None:
+            self._strangers.close()
         self._timers.close()
         if self._watch is not None:
             self._watch.close()
@@ -234,17 +247,26 @@ class Driver(Sender):
             self._turn()
 
     def _turn(self) -> bool:
-        """Read a bounded amount, and a token behind all data; whether everything was read."""
+        """Read a bounded amount, and a token behind all data; whether everything was read.
+
+        A token does not wait for data that does not end: what had come before it is in the socket's buffer,
+        so that it waits for no more bytes than twice that, and for few datagrams that are of no use.
+        """
         dry = self._drain()
         budget = 1 if self._token_on_unicast else BUFFERS_A_TURN
-        while budget and (dry or not self._token_on_unicast) and not self.ended:
+        useless = USELESS_A_TURN
+        enough = self._useless >= MOST_USELESS or self._unread >= 2 * self.wires.data.granted
+        while budget and useless and (dry or enough or not self._token_on_unicast) and not self.ended:
             arrival = self.wires.token.receive()
             if arrival is None:
                 break
-            self._on_token(arrival)
-            budget -= 1
+            if self._on_token(arrival):
+                budget -= 1
+                self._useless = self._unread = 0
+            else:
+                useless -= 1
         self._flush()
-        return dry and budget > 0
+        return dry and budget > 0 and useless > 0
 
     def _drain(self) -> bool:
         """Read data, a bounded amount; whether none is left."""
@@ -254,38 +276,44 @@ class Driver(Sender):
                 arrival = channel.receive()
                 if arrival is None:
                     break
-                self._on_data(channel, arrival)
+                self._unread += arrival.size
+                if not self._on_data(channel, arrival):
+                    self._useless += 1
                 budget -= 1
                 if not budget:
                     return False
+        self._useless = self._unread = 0
         return True
 
-    def _on_data(self, channel: Channel, arrival: Arrival) -> None:
+    def _on_data(self, channel: Channel, arrival: Arrival) -> bool:
+        """Hand the packets of a read to the machine; whether there was any."""
         size, source, segment, _ = arrival
         peer = self._links.peer_at(source)
         if not size:
             self.drop("empty")
-            return
+            return False
         if peer is None:
             own = channel is self.wires.multicast and source[1] == self.wires.data.address[1]
             if not own:
                 self.drop("unknown sender")
-            return
+            return False
         handle = self._handle
         now = self.now_us()
         if not self._token_on_unicast:
             self._came(now)
         joiner = peer.data_joiner
-        for packet in self._opened(
-            peer, joiner, joiner.join(channel.buffer, size, segment), Purpose.DATA, None
-        ):
+        joined = joiner.join(channel.buffer, size, segment)
+        useless = bool(joined or joiner.bad)  # unless some can be opened; parts of packets may be of use
+        packets = self._opened(peer, joiner, joined, Purpose.DATA, None)
+        for packet in packets:
             effects = handle(now, Packet(packet, peer.node))
             if effects:
                 self._carry_out(now, effects)
                 if not self.live:
-                    return
+                    return True
         if self._outgoing and not self._token_on_unicast:
             self._submit()
+        return bool(packets) or not useless
 
     def _came(self, now: int) -> None:
         """What shows that the group goes about its work: the token; or, without one, any packet."""
@@ -293,38 +321,52 @@ class Driver(Sender):
         if self._attention is not None:
             self._attention.came(now)
 
-    def _on_token(self, arrival: Arrival) -> None:
-        size, source, segment, waited_us = arrival
-        buffer = self.wires.token.buffer
-        if segment:  # the kernel may have put tokens and greetings of one sender into one train
-            for at in range(0, size, segment):
-                part = buffer[at : min(size, at + segment)]
-                self._on_token_datagram(part, len(part), source, waited_us)
-        else:
-            self._on_token_datagram(buffer, size, source, waited_us)
+    def _on_stranger(self) -> bool:
+        """Read a greeting of who is not known; whether there was any."""
+        assert self.wires.strangers is not None
+        with self._guard:
+            arrival = None if self.ended else self.wires.strangers.receive()
+            if arrival is not None:
+                self._on_token(arrival, self.wires.strangers)
+            return arrival is not None
+        return False
 
-    def _on_token_datagram(self, buffer: bytearray, size: int, source: Address, waited_us: int) -> None:
+    def _on_token(self, arrival: Arrival, channel: Channel | None = None) -> bool:
+        """What came to the token port, by its first socket or another one; whether it was a token."""
+        size, source, segment, waited_us = arrival
+        buffer = (channel or self.wires.token).buffer
+        if not segment:
+            return self._on_token_datagram(buffer, size, source, waited_us)
+        tokens = 0  # the kernel may have put tokens and greetings of one sender into one train
+        for at in range(0, size, segment):
+            part = buffer[at : min(size, at + segment)]
+            tokens += self._on_token_datagram(part, len(part), source, waited_us)
+        return tokens > 0
+
+    def _on_token_datagram(self, buffer: bytearray, size: int, source: Address, waited_us: int) -> bool:
         if not buffer.startswith(MAGIC) or size < HEADER_SIZE:
             if buffer.startswith(GREETING_MAGIC) and size >= HEADER_SIZE:
                 self._links.on_greeting(bytes(buffer[:size]), source)
             else:
                 self.drop("malformed segment" if size else "empty")
-            return
+            return False
         peer = self._links.peer_at(source)
         if peer is None:
             self.drop("unknown sender")
-            return
+            return False
         self.lag.note(waited_us)
         held_us = waited_us if HELD_US < waited_us < STOPPED_US else 0  # who was stopped is not slow
         joiner = peer.token_joiner
-        for packet in self._opened(peer, joiner, joiner.join(buffer, size, 0), Purpose.TOKEN, self._me):
+        packets = self._opened(peer, joiner, joiner.join(buffer, size, 0), Purpose.TOKEN, self._me)
+        for packet in packets:
             if self._outgoing:
                 self._submit()
             if self.ended:
-                return
+                return True
             now = self.now_us()
             self._came(now)
             self._carry_out(now, self._handle(now, Packet(packet, peer.node, held_us)))
+        return bool(packets)
 
     def _opened(
         self, peer: Peer, joiner: Joiner, packets: list[bytes], purpose: Purpose, to: bytes | None

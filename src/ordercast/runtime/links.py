@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 import msgspec
@@ -154,6 +154,8 @@ class Links:
         self.peers: dict[NodeId, Peer] = {}
         self.targets: list[Peer] = []
         """Who is sent the group's packets."""
+        self.sources_changed: Callable[[Collection[Address]], None] = lambda sources: None
+        """Told all addresses of peers whenever there are others than before."""
         self._by_address: dict[Address, Peer] = {}
         self._data_port = data_port
         self._protocol = protocol
@@ -414,6 +416,7 @@ class Links:
             if there is not None:
                 self._forget(there)  # it was there before this one was
             self._by_address[address] = peer
+        self.sources_changed(self._by_address)
         self.peers[peer.node] = peer
         if greeting.settings != self._settings and peer.node not in self._warned:
             self._warned.add(peer.node)
@@ -429,6 +432,7 @@ class Links:
             if address not in self._by_address and len(peer.addresses) < MOST_ALIASES:
                 peer.addresses.append(address)
                 self._by_address[address] = peer
+                self.sources_changed(self._by_address)
 
     def _alive(self, peer: Peer) -> bool:
         return peer.linked and self._clock() - peer.proved < ALIVE_S
@@ -443,6 +447,7 @@ class Links:
         del self.peers[peer.node]
         for address in peer.addresses:
             del self._by_address[address]
+        self.sources_changed(self._by_address)
 
     def _link(self, peer: Peer) -> None:
         peer.linked = True

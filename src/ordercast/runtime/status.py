@@ -116,7 +116,7 @@ def status(node: Living) -> dict[str, Any]:
     wires = driver.wires
     now = time.monotonic()
     unsent = wires.data.unsent + wires.token.unsent
-    drops = dict(sorted(driver.drops.items()))
+    drops = dict(sorted({**driver.drops, **driver.wires.dropped}.items()))
     if unsent:
         drops["kernel refused to send"] = unsent
     return {

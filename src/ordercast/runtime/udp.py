@@ -48,13 +48,24 @@ class Arrival(NamedTuple):
 class Channel:
     """One bound UDP socket."""
 
-    def __init__(self, address: Address, *, buffer: int, timed: bool = False, shared: bool = False) -> None:
-        """Bind. ``timed`` has the kernel note when a datagram arrived; ``shared`` lets others bind it too."""
+    def __init__(
+        self,
+        address: Address,
+        *,
+        buffer: int,
+        timed: bool = False,
+        shared: bool = False,
+        parted: bool = False,
+    ) -> None:
+        """Bind. ``timed`` has the kernel note when a datagram arrived; ``shared`` lets others bind it too;
+        ``parted`` lets another socket of this user have a part of what comes to the port."""
         family = socket.AF_INET6 if len(address) == 4 else socket.AF_INET
         self.socket = sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             if shared:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if parted:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
             try:

@@ -7,15 +7,18 @@ import fcntl
 import random
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, cast
 
 from ordercast.errors import AddressProblem
 from ordercast.runtime.config import NodeConfig, Place, parse_address
 from ordercast.runtime.probes import Door
+from ordercast.runtime.sources import dropped, keep_only, part
 from ordercast.runtime.udp import Address, Channel
 
 PORTS_TRIED = 200
+STRANGERS_BUFFER = 64 * 1024
+"""Bytes of greetings that wait; there are some hundred in it."""
 SIOCGIFADDR = 0x8915
 
 
@@ -27,6 +30,8 @@ class Wires(NamedTuple):
     data: Channel
     door: Door
     """Shows that this process is there."""
+    strangers: Channel | None = None
+    """Where greetings of strangers arrive, at the port for tokens; None where the kernel cannot part them."""
     multicast: Channel | None = None
     """Where the group's multicasts arrive, if it uses IP multicast."""
     group: Address | None = None
@@ -34,9 +39,29 @@ class Wires(NamedTuple):
 
     def close(self) -> None:
         """Give the ports back."""
-        for channel in (self.token, self.data, self.door, self.multicast):
+        for channel in (self.token, self.strangers, self.data, self.door, self.multicast):
             if channel is not None:
                 channel.close()
+
+    def admit(self, sources: Collection[Address]) -> None:
+        """From now on data and tokens come from these addresses alone."""
+        if self.strangers is not None:
+            part(self.token.socket, sources)
+        for channel in (self.data, self.multicast):
+            if channel is not None:
+                keep_only(channel.socket, sources)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Datagrams that the kernel did not hand over, by reason."""
+        found = {
+            "data of unknown senders, or no room": sum(
+                dropped(channel.socket) for channel in (self.data, self.multicast) if channel is not None
+            ),
+            "token port: no room": dropped(self.token.socket),
+            "greeting: no room": 0 if self.strangers is None else dropped(self.strangers.socket),
+        }
+        return {reason: count for reason, count in found.items() if count}
 
 
 async def resolve(addresses: Sequence[str], host: str) -> list[Address]:
@@ -79,14 +104,19 @@ def _two_ports(place: Place, host: Address, buffer: int) -> Wires:
         port = (place.port + 2 * attempt) if place.port else stream.randrange(20_000, 60_000, 2)
         tokens = cast(Address, (host[0], port, *host[2:]))
         data = cast(Address, (host[0], port + 1, *host[2:]))
-        opened: list[Channel] = []
+        opened: list[Channel | Door] = []
         try:
-            opened.append(Channel(tokens, buffer=buffer, timed=True))
-            opened.append(Channel(data, buffer=buffer))
-            return Wires(token=opened[0], data=opened[1], door=Door(tokens))
+            opened.append(door := Door(tokens))  # first: it cannot be parted, so that nobody else is there
+            opened.append(token := Channel(tokens, buffer=buffer, timed=True, parted=True))
+            opened.append(stranger := Channel(tokens, buffer=STRANGERS_BUFFER, parted=True))
+            opened.append(channel := Channel(data, buffer=buffer))
+            if part(token.socket, ()):
+                return Wires(token, channel, door, stranger)
+            stranger.close()
+            return Wires(token, channel, door)
         except AddressProblem:
-            for channel in opened:
-                channel.close()
+            for one in opened:
+                one.close()
             if attempt == tries - 1:
                 raise
     raise AssertionError("the last attempt raises")
