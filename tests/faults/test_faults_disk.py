@@ -23,7 +23,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of a few pages."""
     place = tmp_path / "disk"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "ordercast-test", str(place)], check=True)
+    small = ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=32", "ordercast-test", str(place)]
+    subprocess.run(small, check=True)
     try:
         yield place
     finally:

@@ -200,7 +200,7 @@ def test_what_a_crash_left_half_written_is_removed(tmp_path: Path) -> None:
     DataDirectory.initialise(tmp_path, 7)
     (tmp_path / "state.new").write_bytes(b"half")
     assert DataDirectory.open(tmp_path).stored is None
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "node.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "node.json", "node.json.copy"]
 
 
 # --- one process at a time ---------------------------------------------------------------------
@@ -246,7 +246,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=32", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip(f"cannot mount a small disk: {mounted.stderr.decode().strip()}")
@@ -258,7 +260,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_stops_the_node_and_keeps_what_was_stored(small_disk: Path) -> None:
     directory = DataDirectory.open(small_disk / "data")
     directory.persist(b"one")
-    (small_disk / "filler").write_bytes(bytes(64 * 1024 - 4 * 4096))
+    (small_disk / "filler").write_bytes(bytes(64 * 1024 - 6 * 4096))
     with pytest.raises(StorageProblem, match="No space left on device") as caught:
         directory.persist(b"x" * 100_000)
     assert "could break uniqueness" in str(caught.value)
@@ -376,7 +378,8 @@ def test_a_damaged_state_is_refused_with_what_to_do(tmp_path: Path, damage: byte
     directory = DataDirectory.open(tmp_path)
     directory.persist(b"one")
     directory.close()
-    (tmp_path / "state").write_bytes(damage)
+    for name in ("state", "state.copy"):
+        (tmp_path / name).write_bytes(damage)
     said = refusal(tmp_path)
     assert f"{tmp_path}/state is damaged (its checksum does not fit)" in said
     assert "Restore the file from a copy" in said
@@ -387,6 +390,7 @@ def test_every_flipped_bit_of_the_state_is_seen(tmp_path: Path) -> None:
     directory.persist(b"one")
     directory.close()
     whole = (tmp_path / "state").read_bytes()
+    (tmp_path / "state.copy").unlink()
     for bit in range(8 * len(whole)):
         (tmp_path / "state").write_bytes(
             (int.from_bytes(whole, "big") ^ 1 << bit).to_bytes(len(whole), "big")
@@ -402,11 +406,52 @@ def test_a_damaged_identity_is_refused(tmp_path: Path, damage: bytes) -> None:
     assert "node.json is damaged" in refusal(tmp_path, 7)
 
 
+@pytest.mark.parametrize("name", ["node.json", "node.json.copy", "state", "state.copy"])
+@pytest.mark.parametrize("how", ["lost", "cut", "flipped", "older"])
+def test_what_is_wrong_with_one_file_its_copy_makes_up_for(tmp_path: Path, name: str, how: str) -> None:
+    directory = DataDirectory.open(tmp_path, protocol="totem")
+    directory.persist(b"one")
+    older = (tmp_path / name).read_bytes()
+    directory.begin_next_life()
+    directory.persist(b"two")
+    directory.close()
+    file = tmp_path / name
+    data = file.read_bytes()
+    if how == "lost":
+        file.unlink()
+    else:
+        wrong = {"cut": data[:-3], "flipped": data[:9] + bytes((data[9] ^ 1,)) + data[10:], "older": older}
+        file.write_bytes(wrong[how])
+    again = DataDirectory.open(tmp_path)
+    assert (again.id, again.incarnation, again.stored) == (directory.id, 2, b"two")
+    again.close()
+    assert file.read_bytes() == (tmp_path / f"{name.removesuffix('.copy')}.copy").read_bytes()
+
+
+def test_lives_are_numbered_beyond_those_that_others_met_and_up_to_a_bound(tmp_path: Path) -> None:
+    for path, id in ((tmp_path / "mine", None), (tmp_path / "told", 7)):
+        directory = DataDirectory.open(path, id, after=1_900_000_000)
+        assert directory.incarnation == 1_900_000_001
+        directory.close()
+    assert Memory(7, after=1_900_000_000).incarnation == 1_900_000_001
+    directory = DataDirectory.open(tmp_path / "last", after=2**31 - 2)
+    assert directory.incarnation == 2**31 - 1
+    directory.close()
+    assert "lives are numbered up to 2147483647" in refusal(tmp_path / "last")
+
+
+def test_a_directory_of_another_protocol_is_refused(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path, protocol="totem").close()
+    with pytest.raises(StorageProblem, match="runs protocol totem, and this one is to run cm: start it with"):
+        DataDirectory.open(tmp_path, protocol="cm")
+
+
 def test_a_state_without_an_identity_is_refused(tmp_path: Path) -> None:
     directory = DataDirectory.open(tmp_path)
     directory.persist(b"one")
     directory.close()
     (tmp_path / "node.json").unlink()
+    (tmp_path / "node.json.copy").unlink()
     assert "does not say whose: restore node.json" in refusal(tmp_path, directory.id)
 
 

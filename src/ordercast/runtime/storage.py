@@ -7,8 +7,10 @@ a disk that fails stops the node.
 A data directory holds
 
 - ``lock``: held by the process whose node it is, for as long as it lives;
-- ``node.json``: identifier, incarnation, and whether that life is thought to go on;
-- ``state``: what the machine persisted last, behind a checksum;
+- ``node.json``: identifier, incarnation, protocol, and whether that life is thought to go on;
+- ``state``: what the machine persisted last;
+- ``*.copy``: the same once more. Both have a checksum, and are written together. So where a file is lost, is
+  damaged, or was put back as it once was, the other one is whole, or later, and takes its place;
 - ``*.new``: something half written by a life that was killed; removed at the next start.
 
 **Incarnations.** They tell a node's lives apart in message identifiers and packets, and must never come
@@ -16,8 +18,9 @@ again under the same identifier. A node that made its identifier up here, at ran
 0, then one more at each start. A node that was *told* its identifier and finds an empty directory cannot
 know whether it is new or lost its disk: its first incarnation comes from the clock, in seconds, and it
 waits for that second to end, so that the next life finds another one. That is beyond all that one start a
-second could have used up. Who knows that such a node is new says so with `DataDirectory.initialise`, and
-it neither asks the clock nor waits.
+second could have used up; unless the clock was set back, which others of the group notice: they remember the
+incarnations that they met (`ordercast.runtime.links`), and such a node counts on from theirs. Who knows that
+such a node is new says so with `DataDirectory.initialise`, and it neither asks the clock nor waits.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import secrets
 import struct
@@ -39,14 +43,22 @@ import msgspec
 from ordercast.core.identity import MAX_NODE_ID, NodeId
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem, StorageProblem
+from ordercast.runtime.plain_file import NotPlain, read_plain
+
+LOG = logging.getLogger("ordercast")
 
 _CLOCK_BEGINS = 1_577_836_800
 """2020-01-01 in seconds since the epoch: counted from there, incarnations fit 32 bits until 2088."""
 
 _NO_LIFE_YET = -1
 
-_HEADER = struct.Struct("<4sII")
-_MAGIC = b"OCS1"
+MAX_INCARNATION = 2**31 - 1
+"""Incarnations have 32 bits in traces and packets."""
+
+_HEADER = struct.Struct("<4sIQII")
+"""Magic, node, how many states were stored before, bytes, checksum."""
+_MAGIC = b"OCS2"
+_LONGEST_FILE = 64 * 1024 * 1024
 
 
 class Storage(Protocol):
@@ -81,11 +93,15 @@ class Storage(Protocol):
 class Memory:
     """Storage of a node without a directory: it forgets all when its process ends."""
 
-    def __init__(self, id: int | None = None, *, new: bool = False) -> None:
-        """`new`: no node of the group ever had this `id`; as it is with one made up here."""
+    def __init__(self, id: int | None = None, *, new: bool = False, after: int = _NO_LIFE_YET) -> None:
+        """`new`: no node of the group ever had this `id`; as it is with one made up here.
+
+        The incarnation is beyond `after`, which others are known to have met.
+        """
         self.id = _random_id() if id is None else _checked_id(id)
         self._by_the_clock = not new and id is not None
-        self.incarnation = _incarnation_by_the_clock() if self._by_the_clock else 0
+        first = _incarnation_by_the_clock() if self._by_the_clock else 0
+        self.incarnation = _checked_life(max(first, after + 1))
         self.stored: bytes | None = None
         self.crashed = False
 
@@ -95,19 +111,29 @@ class Memory:
 
     def begin_next_life(self) -> int:
         """One that no later process, which asks the clock too, can have."""
-        self.incarnation = _incarnation_by_the_clock() if self._by_the_clock else self.incarnation + 1
+        by_the_clock = _incarnation_by_the_clock() if self._by_the_clock else 0
+        self.incarnation = _checked_life(max(by_the_clock, self.incarnation + 1))
         return self.incarnation
 
     def close(self, *, halted: bool = False) -> None:
         """Nothing outlives it, so there is nothing to say."""
 
 
-class _Identity(msgspec.Struct):
+class _Identity(msgspec.Struct, forbid_unknown_fields=True):
     """What ``node.json`` holds."""
 
     id: int
     incarnation: int
     running: bool = True
+    protocol: str = ""
+    """What ordered the node's messages; empty if that was not said."""
+    checksum: int = 0
+    """Of the rest."""
+
+    @property
+    def sum(self) -> int:
+        """What the checksum has to be."""
+        return zlib.crc32(f"{self.id} {self.incarnation} {self.running} {self.protocol}".encode())
 
 
 class DataDirectory:
@@ -120,6 +146,9 @@ class DataDirectory:
         self.incarnation = _NO_LIFE_YET
         self.stored: bytes | None = None
         self.crashed = False
+        self._protocol = ""
+        self._states = 0
+        """How many states were stored."""
         self._failed: str | None = None
         self._fds: list[int] = []
         self._spare: int | None = None
@@ -130,16 +159,19 @@ class DataDirectory:
             raise
 
     @classmethod
-    def open(cls, path: Path, id: int | None = None) -> DataDirectory:
+    def open(
+        cls, path: Path, id: int | None = None, *, protocol: str = "", after: int = _NO_LIFE_YET
+    ) -> DataDirectory:
         """Begin a life: take the directory, made if need be, and count the incarnation up, durably.
 
-        A directory keeps the identifier of its node: another `id` than that is refused.
+        A directory keeps the identifier of its node and its protocol: others than those are refused. The
+        incarnation is beyond `after`, which others are known to have met.
         """
         if id is not None:
             _checked_id(id)
         directory = cls(path)
         try:
-            directory._begin_life(id)
+            directory._begin_life(id, protocol, after)
         except BaseException:
             directory._release()
             raise
@@ -167,14 +199,15 @@ class DataDirectory:
         """Replace what is stored: as a whole or not at all, and durably when this returns."""
         if self._failed is not None:
             raise StorageProblem(self._failed)
-        self._replace("state", _HEADER.pack(_MAGIC, len(data), zlib.crc32(data)) + data)
+        self._replace("state", _header(self.id, self._states, data) + data)
+        self._states += 1
         self.stored = data
 
     def begin_next_life(self) -> int:
         """Count the incarnation up, durably."""
         if self._failed is not None:
             raise StorageProblem(self._failed)
-        self._write_identity(_Identity(self.id, self.incarnation + 1))
+        self._write_identity(_Identity(self.id, _checked_life(self.incarnation + 1), True, self._protocol))
         self.incarnation += 1
         return self.incarnation
 
@@ -184,7 +217,7 @@ class DataDirectory:
             return
         try:
             if halted and self._failed is None:
-                self._write_identity(_Identity(self.id, self.incarnation, running=False))
+                self._write_identity(_Identity(self.id, self.incarnation, False, self._protocol))
         finally:
             self._failed = f"{self.path} is closed: open the data directory again for another life."
             self._release()
@@ -202,7 +235,7 @@ class DataDirectory:
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _sync_directory(path.parent)
             self._fds.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
-            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
             self._fds.append(lock)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -228,51 +261,87 @@ class DataDirectory:
 
     # --- lives ----------------------------------------------------------------------------------
 
-    def _begin_life(self, told: int | None) -> None:
+    def _begin_life(self, told: int | None, protocol: str, after: int) -> None:
         found = self._read_identity()
-        self.stored = self._read_state()
         if found is None:
-            if self.stored is not None:
+            if any((self.path / name).exists() for name in ("state", "state.copy")):
                 raise StorageProblem(
                     f"{self.path} holds a node's state and does not say whose: restore node.json, or empty "
                     "the directory to start as a node that lost its disk."
                 )
             self.id = _random_id() if told is None else told
-            self.incarnation = 0 if told is None else _incarnation_by_the_clock()
+            first = 0 if told is None else _incarnation_by_the_clock()
+            self.incarnation = _checked_life(max(first, after + 1))
         else:
             if told is not None and told != found.id:
                 raise StorageProblem(
                     f"{self.path} belongs to node {found.id}, and this node was told that it is node {told}: "
                     f"start it with identifier {found.id} or without one, or give it another data directory."
                 )
+            if protocol and found.protocol not in ("", protocol):
+                raise StorageProblem(
+                    f"{self.path} is the data directory of a node that runs protocol {found.protocol}, and "
+                    f"this one is to run {protocol}: start it with protocol {found.protocol}, or, if the "
+                    "whole group changes over, give each node an empty data directory."
+                )
             self.id = found.id
-            self.incarnation = found.incarnation + 1
-            self.crashed = found.running and found.incarnation != _NO_LIFE_YET
-        self._write_identity(_Identity(self.id, self.incarnation))
+            self.incarnation = _checked_life(max(found.incarnation, after) + 1)
+            self.crashed = found.running and found.incarnation == self.incarnation - 1 != _NO_LIFE_YET
+            self._read_state()
+        self._protocol = protocol or (found.protocol if found is not None else "")
+        self._write_identity(_Identity(self.id, self.incarnation, True, self._protocol))
 
     def _read_identity(self) -> _Identity | None:
-        text = self._read("node.json")
-        if text is None:
+        """The later of the two that there are."""
+        found, wrong = [], []
+        for name in ("node.json", "node.json.copy"):
+            text = self._read(name)
+            if text is not None:
+                try:
+                    found.append(_identity(text))
+                except ValueError as error:
+                    wrong.append(_damaged(self.path / name, str(error)))
+        if not found:
+            if wrong:
+                raise wrong[0]
             return None
-        try:
-            found = msgspec.json.decode(text, type=_Identity)
-        except UNREADABLE as error:
-            raise _damaged(self.path / "node.json", str(error)) from error
-        if not 0 < found.id <= MAX_NODE_ID or found.incarnation < _NO_LIFE_YET:
-            raise _damaged(self.path / "node.json", "no node has these numbers")
-        return found
+        if len({one.id for one in found}) > 1:
+            raise _damaged(self.path / "node.json", f"its copy is of node {found[-1].id}")
+        if len(found) < 2 or found[0].incarnation != found[1].incarnation:
+            self._tell_repair("node.json", len(wrong))
+        return max(found, key=lambda one: (one.incarnation, not one.running))
+
+    def _tell_repair(self, name: str, damaged: int) -> None:
+        why = "is damaged" if damaged else "is missing, or an old version"
+        LOG.warning(
+            "%s, or its copy, %s: the other one is used, and both are written anew", self.path / name, why
+        )
 
     def _write_identity(self, identity: _Identity) -> None:
+        identity.checksum = identity.sum
         self._replace("node.json", msgspec.json.encode(identity) + b"\n")
 
-    def _read_state(self) -> bytes | None:
-        file = self._read("state")
-        if file is None:
-            return None
-        data = file[_HEADER.size :]
-        if file[: _HEADER.size] != _HEADER.pack(_MAGIC, len(data), zlib.crc32(data)):
-            raise _damaged(self.path / "state", "its checksum does not fit")
-        return data
+    def _read_state(self) -> None:
+        """The later of the two that there are."""
+        found, wrong = [], []
+        for name in ("state", "state.copy"):
+            file = self._read(name)
+            if file is not None:
+                data = file[_HEADER.size :]
+                number = _HEADER.unpack_from(file)[2] if len(file) >= _HEADER.size else 0
+                if file[: _HEADER.size] == _header(self.id, number, data):
+                    found.append((number, data))
+                else:
+                    wrong.append(_damaged(self.path / name, "its checksum does not fit"))
+        if not found:
+            if wrong:
+                raise wrong[0]
+            return
+        number, self.stored = max(found)
+        self._states = number + 1
+        if len(found) < 2 or found[0] != found[1]:
+            self._tell_repair("state", len(wrong))
+            self._replace("state", _header(self.id, number, self.stored) + self.stored)
 
     # --- files ----------------------------------------------------------------------------------
 
@@ -280,40 +349,47 @@ class DataDirectory:
         path = self.path / name
         with _or_stop(path):
             try:
-                return path.read_bytes()
+                return read_plain(path, _LONGEST_FILE)
             except FileNotFoundError:
                 return None
+            except NotPlain as error:
+                raise _damaged(path, str(error)) from error
 
     def _replace(self, name: str, data: bytes) -> None:
-        """Write beside it, make that durable, put it in place, make that durable.
+        """Write it and its copy beside them, make that durable, put them in place, make that durable.
 
         After a failure nobody knows what the disk holds (a second fsync may succeed without having
         written anything), so that every later attempt is refused.
         """
-        path = self.path / name
-        new = self.path / f"{name}.new"
+        paths = [self.path / name, self.path / f"{name}.copy"]
         try:
-            with _or_stop(path):
-                fd = self._opened(new)
-                try:
-                    rest = memoryview(data)
-                    while rest:
-                        rest = rest[os.write(fd, rest) :]
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
-                    self._keep_spare()
-                os.replace(new, path)
+            with _or_stop(paths[0]):
+                for path in paths:
+                    self._write_durably(_new(path), data)
+                for path in paths:
+                    os.replace(_new(path), path)
                 os.fsync(self._fds[0])
         except StorageProblem as problem:
             self._failed = str(problem)
             with contextlib.suppress(OSError):
-                new.unlink(missing_ok=True)
+                for path in paths:
+                    _new(path).unlink(missing_ok=True)
             raise
+
+    def _write_durably(self, path: Path, data: bytes) -> None:
+        fd = self._opened(path)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+            self._keep_spare()
 
     def _opened(self, path: Path) -> int:
         """A file to be written. Where the process has no descriptor left, the one kept for this is used."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
             return os.open(path, flags, 0o600)
         except OSError as error:
@@ -328,6 +404,29 @@ class DataDirectory:
         if self._spare is None:
             with contextlib.suppress(OSError):
                 self._spare = os.dup(self._fds[0])
+
+
+def _identity(text: bytes) -> _Identity:
+    """What the text of ``node.json`` says; `ValueError` if it is damaged."""
+    try:
+        found = msgspec.json.decode(text, type=_Identity)
+    except UNREADABLE as error:
+        raise ValueError(str(error)) from error
+    if found.checksum != found.sum:
+        raise ValueError("its checksum does not fit")
+    if not 0 < found.id <= MAX_NODE_ID or found.incarnation < _NO_LIFE_YET:
+        raise ValueError("no node has these numbers")
+    return found
+
+
+def _header(node: NodeId, number: int, data: bytes) -> bytes:
+    """What stands before a state: the checksum is over whose it is, and which, as well."""
+    front = _HEADER.pack(_MAGIC, node, number, len(data), 0)
+    return _HEADER.pack(_MAGIC, node, number, len(data), zlib.crc32(data, zlib.crc32(front)))
+
+
+def _new(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
 
 
 def _sync_directory(path: Path) -> None:
@@ -371,6 +470,15 @@ def _random_id() -> NodeId:
     return 1 + secrets.randbelow(MAX_NODE_ID)
 
 
+def _checked_life(incarnation: int) -> int:
+    if incarnation > MAX_INCARNATION:
+        raise StorageProblem(
+            f"the node would begin its life {incarnation}, and lives are numbered up to {MAX_INCARNATION}: "
+            "give it an empty data directory and another identifier."
+        )
+    return incarnation
+
+
 def _checked_id(id: int) -> NodeId:
     if not 0 < id <= MAX_NODE_ID:
         raise ConfigProblem(f"{id} cannot be a node's identifier: take one from 1 to {MAX_NODE_ID}.")
@@ -387,4 +495,4 @@ def _incarnation_by_the_clock() -> int:
             "no data of an earlier life counts its lives by it: set the clock and start the node again."
         )
     time.sleep(1 - now % 1)
-    return seconds
+    return _checked_life(seconds)
