@@ -11,15 +11,9 @@ from hypothesis import strategies as st
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.groups.envelope import tag
-from ordercast.groups.notes import MOST_PRODUCERS, Ask, Fence, Progress, written
-from ordercast.groups.producers import (
-    FRONT_SIZE,
-    Answer,
-    Outcome,
-    Producers,
-    concern,
-    row_fronts,
-)
+from ordercast.groups.notes import Ask, Clock, Commit, Fence, Job, Progress, job_of, written
+from ordercast.groups.producer_table import DONE_US, KEPT_US, Answer, Outcome
+from ordercast.groups.producers import FRONT_SIZE, Producers, concern, row_fronts
 
 GROUP = "rows"
 TASK = b"a task of a query"
@@ -58,24 +52,42 @@ class Network:
                 self.order(note, origin=node)
 
     def fence(
-        self, batch: int = 0, attempt: int = 0, run: bytes = b"", task: bytes = TASK
+        self, batch: int = 0, attempt: int = 0, run: bytes = b"", task: bytes = TASK, anew: bool = False
     ) -> tuple[bytes, Answer]:
         """Fence as a node does that serves a task: it asks first, and is told what became of it."""
         self.order(written(Ask()))
-        return self.fence_unasked(batch, attempt, run, task)
+        return self.fence_unasked(batch, attempt, run, task, anew)
 
     def fence_unasked(
-        self, batch: int = 0, attempt: int = 0, run: bytes = b"", task: bytes = TASK
+        self, batch: int = 0, attempt: int = 0, run: bytes = b"", task: bytes = TASK, anew: bool = False
     ) -> tuple[bytes, Answer]:
         owner = next(self.owners).to_bytes(8, "big")
         for producers in self.members.values():
             producers.answers[owner] = None
-        self.order(written(Fence(task, batch, run, attempt, owner, GROUP, next(self.numbers))))
+        self.order(written(Fence(task, batch, run, attempt, owner, GROUP, next(self.numbers), anew)))
         answers = {producers.answers.pop(owner) for producers in self.members.values()}
         assert len(answers) == 1, "all members say the same"
         (answer,) = answers
         assert answer is not None
         return owner, answer
+
+    def commit(self, batch: int = 0, task: bytes = TASK, done: bool = False, time_us: int = 0) -> Answer:
+        """Say that all tasks of a batch are done."""
+        self.order(written(Ask()))
+        owner = next(self.owners).to_bytes(8, "big")
+        for producers in self.members.values():
+            producers.answers[owner] = None
+        self.order(written(Commit(job_of(task), batch, done, owner, time_us or next(self.numbers))))
+        answers = {producers.answers.pop(owner) for producers in self.members.values()}
+        assert len(answers) == 1, "all members say the same"
+        (answer,) = answers
+        assert answer is not None
+        return answer
+
+    def same(self) -> None:
+        """All members remember the same."""
+        tables = [producers.table for producers in self.members.values()]
+        assert all((table.jobs, table.progress) == (tables[0].jobs, tables[0].progress) for table in tables)
 
     def rows(self, owner: bytes, *numbers: int) -> None:
         for number in numbers:
@@ -130,21 +142,157 @@ def test_attempts_of_another_run_of_the_query_are_numbered_anew() -> None:
     assert (answer.outcome, answer.rows) == (Outcome.TAKEN, 1)
 
 
-def test_a_batch_behind_which_the_producer_is_was_delivered_whole() -> None:
+def test_a_batch_that_is_done_was_delivered_whole() -> None:
     group = a_group()
-    group.fence(batch=4)
-    _, answer = group.fence(batch=3, attempt=1)
+    late, _ = group.fence()
+    group.rows(late, 0)
+    group.commit(batch=0)
+    group.rows(late, 1)
+    _, answer = group.fence(batch=0, attempt=1)
     assert answer.outcome is Outcome.BEFORE
+    assert group.at(1) == [row(0)], "what a task sends that still runs then is dropped"
 
 
 def test_the_next_batch_begins_at_its_first_row() -> None:
     group = a_group()
-    first, _ = group.fence(batch=3)
+    first, _ = group.fence()
     group.rows(first, 0, 1)
-    second, answer = group.fence(batch=4)
-    assert answer == Answer(Outcome.TAKEN, 0, 0)
+    group.commit()
+    second, answer = group.fence(batch=1)
+    assert answer == Answer(Outcome.TAKEN, 0, 0, 1)
     group.rows(second, 0)
     assert group.at(2) == [row(0), row(1), row(0)]
+
+
+def test_a_commit_can_be_told_again() -> None:
+    group = a_group()
+    for _ in range(2):
+        assert group.commit(batch=3).outcome is Outcome.TAKEN
+    assert group.commit(batch=1).batches == 4
+    assert group.fence(batch=3)[1].outcome is Outcome.BEFORE
+    assert group.fence(batch=4)[1].outcome is Outcome.TAKEN
+
+
+# --- what is remembered, and for how long -------------------------------------------------------
+
+
+def test_who_comes_with_a_later_batch_than_is_known_is_told_so() -> None:
+    group = a_group()
+    _, answer = group.fence(batch=7)
+    assert answer == Answer(Outcome.UNKNOWN, batches=0)
+    group.commit(batch=2)
+    assert group.fence(batch=7)[1] == Answer(Outcome.UNKNOWN, batches=3)
+    assert group.fence(batch=7, anew=True)[1] == Answer(Outcome.TAKEN, 0, 0, 7)
+    assert group.fence(batch=6)[1].outcome is Outcome.BEFORE
+    group.same()
+
+
+def a_task(job: int, partition: int = 0) -> bytes:
+    return b"job %012d" % job + partition.to_bytes(4, "big")
+
+
+def small(group: Network, most: int) -> None:
+    for producers in group.members.values():
+        producers.table.most = most
+
+
+def test_who_is_new_is_refused_when_the_table_is_full_and_nobody_is_forgotten() -> None:
+    """A stream, then a write of more partitions than are remembered: the stream goes on where it was."""
+    group = a_group()
+    small(group, 10)
+    stream, _ = group.fence(task=a_task(1))
+    group.rows(stream, 0, 1, 2)
+    outcomes = [group.fence(task=a_task(2, partition))[1].outcome for partition in range(12)]
+    assert outcomes == [Outcome.TAKEN] * 7 + [Outcome.FULL] * 5
+    assert group.fence(task=a_task(2, 3), attempt=1)[1].outcome is Outcome.TAKEN, "who is known is served"
+    assert group.fence(task=a_task(1), attempt=1)[1] == Answer(
+        Outcome.TAKEN, 3, checksum([row(0), row(1), row(2)])
+    )
+    group.same()
+
+
+def test_a_write_of_many_partitions_is_released_when_it_is_done() -> None:
+    group = a_group()
+    small(group, 10)
+    for job in range(2, 8):
+        for partition in range(7):
+            assert group.fence(task=a_task(job, partition))[1].outcome is Outcome.TAKEN
+        size = len(group.members[1].table)
+        group.commit(task=a_task(job), done=True)
+        assert len(group.members[1].table) == size - 7
+        assert group.fence(task=a_task(job, 3), attempt=9)[1].outcome is Outcome.BEFORE, (
+            "a task that came late"
+        )
+        small(group, 10 + job)
+    group.same()
+
+
+def at_time(group: Network, time_us: int, *members: int) -> None:
+    for node in members or tuple(group.members):
+        group.order(written(Clock(time_us)), origin=node)
+
+
+def test_what_is_too_old_goes_when_there_is_no_room_and_is_not_taken_for_new() -> None:
+    group = a_group()
+    small(group, 4)
+    group.fence(task=a_task(1))
+    group.commit(task=a_task(1))
+    group.fence(task=a_task(1), batch=1)
+    group.fence(task=a_task(2))
+    assert group.fence(task=a_task(3))[1].outcome is Outcome.FULL
+    at_time(group, KEPT_US * 2, 1)
+    assert group.fence(task=a_task(3))[1].outcome is Outcome.FULL, "one clock that is wrong moves nothing"
+    at_time(group, KEPT_US * 2, 2)
+    assert group.fence(task=a_task(3))[1].outcome is Outcome.TAKEN
+    assert group.fence(task=a_task(1), batch=1)[1] == Answer(Outcome.UNKNOWN, batches=0)
+    group.same()
+
+
+def test_that_a_job_is_over_is_remembered_for_a_while_and_a_query_for_longer() -> None:
+    group = a_group()
+    group.commit(task=a_task(1), done=True)
+    group.commit(task=a_task(2))
+    for time_us, known in ((DONE_US // 2, {1, 2}), (DONE_US * 2, {2}), (KEPT_US * 2, set())):
+        at_time(group, time_us)
+        for producers in group.members.values():
+            producers._now_us = lambda time_us=time_us: time_us  # type: ignore[misc]
+        group.install(1, 2, 3)
+        group.order(written(Ask()))
+        assert group.members[1].table.jobs.keys() == {job_of(a_task(job)) for job in known}
+    group.same()
+
+
+def test_a_job_that_is_too_old_itself_is_unknown() -> None:
+    group = a_group()
+    small(group, 2)
+    group.commit(task=a_task(1))
+    group.commit(task=a_task(2))
+    at_time(group, KEPT_US * 2)
+    assert group.fence(task=a_task(1), batch=1)[1].outcome is Outcome.UNKNOWN
+    group.same()
+
+
+def test_what_is_taken_down_is_what_another_life_knows() -> None:
+    group = a_group(1)
+    owner, _ = group.fence(task=a_task(1))
+    group.rows(owner, 0, 1)
+    notes = group.members[1].table.take_unsaved()
+    group.fence(task=a_task(2, 5))
+    group.commit(task=a_task(2))
+    notes |= group.members[1].table.take_unsaved()
+    later = Producers()
+    later.table.restore({key: note for key, note in notes.items() if note is not None})
+    assert later.table.jobs == group.members[1].table.jobs
+    assert later.table.progress == group.members[1].table.progress
+    assert [key for key, note in notes.items() if note is None] == [b"p" + a_task(2, 5)]
+
+
+def test_what_another_version_took_down_is_removed() -> None:
+    table = Producers().table
+    strange = {b"j" + b"x" * 16: b"\xc1", b"sixteen bytes...": b"\x96\x00\x00\x00\xc4\x00\x00\x00"}
+    table.restore(strange)
+    assert len(table) == 0
+    assert table.take_unsaved() == dict.fromkeys(strange)
 
 
 def test_producers_do_not_mix() -> None:
@@ -196,25 +344,44 @@ def test_what_a_member_said_of_an_earlier_configuration_does_not_count() -> None
 
 def test_of_two_parts_of_a_group_the_one_that_came_further_counts() -> None:
     group = a_group(1, 2)
-    group.members[1].progress[TASK] = Progress(5, 10, 99, b"", 0, 1)
-    group.members[2].progress[TASK] = Progress(5, 7, 88, b"", 0, 2)
+    for node, rows, rest in ((1, 10, 99), (2, 7, 88)):
+        table = group.members[node].table
+        table.jobs[job_of(TASK)] = Job(5, node)
+        table.progress[TASK] = Progress(5, rows, rest, b"", 0, node)
+        table.progress[TASK + b"2"] = Progress(5, 1, 0, b"", 0, node)
+    group.members[2].table.jobs[job_of(TASK)].batches = 5
     _, answer = group.fence(batch=5)
-    assert answer == Answer(Outcome.TAKEN, 10, 99)
+    assert answer == Answer(Outcome.TAKEN, 10, 99, 5)
+    group.same()
 
 
-def test_the_oldest_producers_are_forgotten_at_all_members_alike() -> None:
+def test_a_batch_that_one_part_of_a_group_knows_to_be_done_is_done() -> None:
     group = a_group(1, 2)
-    for node, when in ((1, 0), (2, MOST_PRODUCERS)):
-        group.members[node].progress = {
-            b"%d of %d" % (place, node): Progress(0, 1, 0, b"", 0, when + place)
-            for place in range(MOST_PRODUCERS)
-        }
     group.fence()
-    known = group.members[1].progress
-    assert known == group.members[2].progress
-    assert len(known) == MOST_PRODUCERS
-    assert TASK in known or b"0 of 1" not in known
-    assert b"%d of 2" % (MOST_PRODUCERS - 1) in known
+    group.install(2)
+    group.commit(batch=0)
+    alone = Producers()
+    alone.table.jobs[job_of(TASK)] = Job(0, 1)
+    alone.table.progress[TASK] = Progress(0, 3, 99, b"", 0, 1)
+    group.members[1] = alone
+    group.install(1, 2)
+    assert group.fence(batch=0, attempt=1)[1].outcome is Outcome.BEFORE
+    assert not group.members[1].table.progress
+    group.same()
+
+
+def test_two_full_tables_that_come_together_forget_nobody() -> None:
+    group = a_group(1, 2)
+    small(group, 300)
+    for node in (1, 2):
+        table = group.members[node].table
+        for place in range(150):
+            table.jobs[job_of(a_task(1000 * node + place))] = Job(1, place)
+            table.progress[a_task(1000 * node + place)] = Progress(1, 1, 0, b"", 0, place)
+    assert group.fence(task=a_task(5))[1].outcome is Outcome.FULL
+    assert len(group.members[1].table) == 600
+    assert group.fence(task=a_task(1007), batch=1)[1].rows == 1
+    group.same()
 
 
 # --- everything at once -------------------------------------------------------------------------

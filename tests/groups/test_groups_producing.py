@@ -14,6 +14,8 @@ from group_nodes import make_node, payloads, ring, run, together
 
 from ordercast import MessageTooLarge, Node
 from ordercast.core.checksum import checksum
+from ordercast.groups import producing as producing_module
+from ordercast.groups.notes import MOST_PRODUCERS
 
 
 class Talk:
@@ -65,6 +67,19 @@ async def talk(node: Node, **wish: Any) -> AsyncIterator[Talk]:
     finally:
         line.serving.cancel()
         await asyncio.gather(line.serving, return_exceptions=True)
+
+
+async def commit(node: Node, batch: int) -> None:
+    """Have a node tell all that a batch of the task's job is done."""
+
+    class Line:
+        async def receive(self) -> None:
+            raise AssertionError("nothing more is to be said")
+
+        async def send(self, header: dict[str, Any]) -> None:
+            assert header == {"outcome": "taken"}
+
+    await node._running.producing.commit(Line(), {"job": b"task", "batch": batch})
 
 
 ROWS = [b"%d" % number for number in range(500)]
@@ -150,11 +165,53 @@ def test_a_group_that_was_stopped_as_a_whole_remembers_with_its_logs(tmp_path: P
 def test_a_batch_that_was_delivered_before_is_not_taken_again() -> None:
     async def test() -> None:
         async with make_node() as node:
-            async with talk(node, batch=7) as task:
+            async with talk(node) as task:
                 await task.hear_taken()
-            async with talk(node, batch=6) as task:
+                await commit(node, 0)
+                assert await task.hear_taken() == {"outcome": "superseded"}
+            async with talk(node, attempt=1) as task:
                 assert await task.hear() == {"outcome": "before"}
                 await task.serving
+            async with talk(node, batch=7) as task:
+                assert await task.hear() == {"outcome": "unknown", "batches": 1}
+                await task.serving
+
+    run(test)
+
+
+def test_a_full_group_refuses_who_is_new_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producing_module, "ASK_AGAIN_S", 0.05)
+
+    async def test() -> None:
+        def node() -> Node:
+            return make_node(data=tmp_path / "data", log=tmp_path / "log")
+
+        async with node() as before:
+            before._running.producing.producers.table.most = 4
+            for number in range(2):
+                async with talk(before, producer=b"job %d" % number) as task:
+                    assert (await task.hear_taken())["outcome"] == "taken"
+            async with talk(before, producer=b"job 2") as task:
+                assert await task.hear_taken() == {"outcome": "full", "most": MOST_PRODUCERS}
+
+    run(test)
+
+
+def test_a_group_that_was_stopped_remembers_what_is_done(tmp_path: Path) -> None:
+    async def test() -> None:
+        def node() -> Node:
+            return make_node(data=tmp_path / "data", log=tmp_path / "log")
+
+        async with node() as before, talk(before) as task:
+            await task.hear_taken()
+            task.say(0, ROWS, fence=1)
+            await task.hear_kept(len(ROWS))
+            await commit(before, 0)
+        async with node() as after:
+            async with talk(after, attempt=1) as task:
+                assert await task.hear_taken() == {"outcome": "before"}
+            async with talk(after, batch=1) as task:
+                assert (await task.hear_taken())["rows"] == 0
 
     run(test)
 

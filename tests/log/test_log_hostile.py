@@ -14,7 +14,7 @@ from ordercast import Message, MessageTooLarge
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import ConfigProblem
 from ordercast.groups.envelope import MESSAGE, NOTE, ROW, tag, tag_of
-from ordercast.groups.notes import Ask, Fence, Known, Progress, written
+from ordercast.groups.notes import Ask, Clock, Commit, Fence, Job, Known, Progress, Slow, written
 from ordercast.groups.producers import Producers, row_fronts
 from ordercast.groups.session import Session
 from ordercast.log import Replica
@@ -46,10 +46,14 @@ def unlikely(chance: random.Random) -> bytes:
     )
     known = chance.choice(
         (
-            Known(RING, 0, number, {b"task": PROGRESS}),
-            Known(RING, number, 1, {name: PROGRESS}),
-            Known(RING, 0, 1, {b"task": msgspec.structs.replace(PROGRESS, count=number, run=name)}),
-            Known(RING, 0, 1, {b"%d" % n: PROGRESS for n in range(chance.choice((0, 100, 101)))}),
+            Known(RING, 0, number, 0, {}, {b"task": PROGRESS}),
+            Known(RING, number, 1, number, {}, {name: PROGRESS}),
+            Known(RING, 0, 1, 0, {name[:17]: Job(number, number)}, {b"task": PROGRESS}),
+            Known(RING, 0, 1, 0, {}, {b"task": msgspec.structs.replace(PROGRESS, count=number, run=name)}),
+            Known(RING, 0, 1, 0, {}, {b"%d" % n: PROGRESS for n in range(chance.choice((0, 100, 101)))}),
+            Commit(name[:17], number, True, OWNER, number),
+            Clock(number),
+            Slow(tuple("x" * chance.choice((0, 1, 128, 129)) for _ in range(chance.choice((0, 3, 1001))))),
         )
     )
     good = [tag("rows") + b"a row", front + b"a row", written(FENCE), written(known), written(Ask())]
@@ -110,14 +114,15 @@ def test_whatever_is_delivered_members_do_the_same_and_the_log_holds(seed: int, 
                 admitted = producers.admit(batch)
                 for part in admitted:
                     session.deliver(part)
-                notes = producers.take_unsaved()
+                notes = producers.table.take_unsaved()
                 store.append([Delivered(1, part, notes) for part in admitted])
-        assert members[0].progress == members[1].progress
+        assert members[0].table.progress == members[1].table.progress
+        assert members[0].table.jobs == members[1].table.jobs
         assert members[0].malformed == members[1].malformed > 0
         assert sessions[0].malformed == sessions[1].malformed > 0
         assert stores[0].notes() == stores[1].notes()
         assert stores[0].meta.entries == stores[1].meta.entries > 1
-        Producers().restore(stores[0].notes())
+        Producers().table.restore(stores[0].notes())
     finally:
         for store in stores:
             store.close()

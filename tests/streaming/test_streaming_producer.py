@@ -15,11 +15,12 @@ from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import Unreachable
 from ordercast.groups.envelope import tag
-from ordercast.groups.notes import Ask, Fence, written
-from ordercast.groups.producers import Answer, Outcome, Producers, row_fronts
+from ordercast.groups.notes import Ask, Commit, Fence, written
+from ordercast.groups.producer_table import Answer, Outcome
+from ordercast.groups.producers import Producers, row_fronts
 from ordercast.streaming.backlog import Backlog, Forgotten, NotTheSame
 from ordercast.streaming.options import Access
-from ordercast.streaming.producer import Producer, Refused, Superseded, Task
+from ordercast.streaming.producer import Producer, Refused, Superseded, Task, commit
 
 NODES = Access(("one", "two", "three"), None)
 ROWS = [b"row %d" % number for number in range(40)]
@@ -127,6 +128,12 @@ class FrailConnection:
         group = self.group
         while group.late and group.fails():
             group.order(group.late.pop())
+        if header.get("op") == "commit":
+            group.order(written(Ask()))
+            owner = next(group.owners).to_bytes(8, "big")
+            group.order(written(Commit(header["job"], header["batch"], header["done"], owner, 0)))
+            self.answers.append({"outcome": "taken"})
+            return
         if "op" in header:
             self.task = header
             self.begin()
@@ -198,6 +205,7 @@ def test_whatever_fails_the_group_delivers_each_row_once(seed: int, failing: flo
             group.order(group.late.pop())
         assert group.delivered == ROWS, "nor does anything come late"
         assert written_by(group, a_task(0, run=b"another run of the query"), ROWS) == (40, 0)
+        commit(group.connect, NODES, "rows", b"task", 0, done=False)
         assert written_by(group, a_task(0, batch=1), ROWS[:3]) == (3, 3)
         assert written_by(group, a_task(9), ROWS) == (40, 0), "the batch before was delivered whole"
         assert group.delivered == ROWS + ROWS[:3]
@@ -210,7 +218,22 @@ def calm() -> Frail:
 def test_a_task_without_rows_says_nothing() -> None:
     group = calm()
     assert written_by(group, a_task(), []) == (0, 0)
-    assert not group.producers.progress
+    assert not group.producers.table.progress
+
+
+def test_what_the_group_does_not_know_is_not_taken_for_new_unless_that_is_wished() -> None:
+    group = calm()
+    with pytest.raises(Refused, match=r"nothing of this query, and is to take batch 3.*acceptUnknown"):
+        written_by(group, a_task(batch=3), ROWS)
+    assert group.delivered == []
+    assert written_by(group, a_task(batch=3)._replace(anew=True), ROWS) == (40, 40)
+
+
+def test_a_full_group_is_told_of() -> None:
+    group = calm()
+    group.producers.table.most = 0
+    with pytest.raises(Refused, match=r"no room for another: write with fewer partitions"):
+        written_by(group, a_task(), ROWS)
 
 
 def test_an_attempt_that_another_one_took_over_from_ends() -> None:

@@ -95,7 +95,13 @@ class Keeping:
         if self._store is not None and self.feed is not None:
             from ordercast.log.service import Service
 
-            self._service = Service(self._store.path, keyring, {"produce": producing.serve}, connections)
+            handlers = {"produce": producing.serve, "commit": producing.commit}
+            self._service = Service(
+                self._store.path,
+                keyring,
+                handlers,
+                connections,
+            )
             producing.remember(self._store.notes(), self.feed.note)
             producing.kept = self.feed.kept
             await self._service.start(*self._place)

@@ -311,10 +311,17 @@ class Member:
     def deliver(self, batch: Batch) -> None:
         """Messages, in order."""
         feed = self.log.feed
-        for admitted in self.producing.admit(batch) if batch.guarantee is GUARANTEE else (batch,):
+        if batch.guarantee is not GUARANTEE:
+            self.session.deliver(batch)
+            if feed is not None:
+                feed.deliver(batch)
+            return
+        for admitted in self.producing.admit(batch):
             self.session.deliver(admitted)
             if feed is not None:
                 feed.deliver(admitted)
+        if feed is not None:
+            feed.keep_notes(batch)
 
     def install(self, configuration: Configuration) -> None:
         """A configuration, in its place among the messages."""

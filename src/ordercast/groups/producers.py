@@ -9,6 +9,7 @@ is delivered alone, so it is the same at every member that delivers the same; me
 Members that come together may know different things, and who is new knows nothing. So in each configuration
 nothing of a producer is taken before all its members have said, in the order itself, what they know; of each
 producer the furthest is kept. That is done when somebody asks for it: a group without producers pays nothing.
+What is remembered, and for how long, is in `producer_table.py`.
 
 Everything here travels as safe messages. A packet has one guarantee, so that a look at that tells that none
 of this is in it; and what a member delivers of a producer in a regular configuration cannot be lost with it.
@@ -16,12 +17,8 @@ of this is in it; and what a member delivers of a producer in a regular configur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import NamedTuple
-
-import msgspec
 
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
@@ -30,43 +27,24 @@ from ordercast.errors import ConfigProblem
 from ordercast.groups.envelope import MESSAGE, NOTE, ROW, tag
 from ordercast.groups.notes import (
     AT_A_TIME,
-    MOST_PRODUCERS,
     OWNER_SIZE,
     Ask,
+    Clock,
+    Commit,
     Fence,
+    Job,
     Known,
     Progress,
     Slow,
     decode,
-    decode_progress,
     written,
 )
+from ordercast.groups.producer_table import Answer, Outcome, ProducerTable
 
 GUARANTEE = Guarantee.SAFE
 FRONT_SIZE = 1 + OWNER_SIZE + 8
 """Bytes in front of a row: what it is, whose it is, and its number."""
 _ORDINARY = bytes((MESSAGE,))
-
-
-class Outcome(Enum):
-    """What became of a fence."""
-
-    TAKEN = "taken"
-    """Rows may be sent."""
-    BEFORE = "before"
-    """The producer is at a later batch: this one was delivered whole."""
-    SUPERSEDED = "superseded"
-    """A later attempt of the same run was there before."""
-    UNSETTLED = "unsettled"
-    """The configuration has just changed: ask first, then fence again."""
-
-
-class Answer(NamedTuple):
-    """What became of a fence, and how many rows of the batch had been delivered by then."""
-
-    outcome: Outcome
-    rows: int = 0
-    checksum: int = 0
 
 
 def row_fronts(owner: bytes, first: int, count: int) -> Iterable[bytes]:
@@ -83,10 +61,11 @@ def concern(payloads: Sequence[bytes]) -> bool:
 class Producers:
     """What a member knows of producers; told of every configuration and of all that is safe, in order."""
 
-    def __init__(self) -> None:
-        self.progress: dict[bytes, Progress] = {}
-        self.unsaved: set[bytes] = set()
-        """Producers whose progress changed since it was last taken down."""
+    def __init__(self, now_us: Callable[[], int] = lambda: 0) -> None:
+        """`now_us`: the time at this member, which it tells the others when they ask."""
+        self.table = ProducerTable()
+        self.clock_us = 0
+        """The time that more than half of the members have reached: one wrong clock of three does nothing."""
         self.settled = False
         """All members of the configuration have said what they know."""
         self.malformed = 0
@@ -96,7 +75,7 @@ class Producers:
         self.to_send: list[bytes] = []
         """Notes that this member is to send now."""
         self.answers: dict[bytes, Answer | None] = {}
-        """By owner, what became of the fences that somebody here waits for."""
+        """By owner, what became of the fences and commits that somebody here waits for."""
         self.changed: Callable[[], None] = lambda: None
         """Called when somebody who waits may have waited long enough."""
         self.slow: Callable[[NodeId, Sequence[str]], None] = lambda member, groups: None
@@ -107,21 +86,8 @@ class Producers:
         self._owners: dict[bytes, tuple[bytes, bytes]] = {}
         """By owner: the producer, and the tag of the group it writes to."""
         self._owner_of: dict[bytes, bytes] = {}
-
-    # --- other lives ----------------------------------------------------------------------------
-
-    def restore(self, notes: Mapping[bytes, bytes]) -> None:
-        """What an earlier life took down."""
-        for producer, note in notes.items():
-            self.progress.setdefault(producer, decode_progress(note))
-
-    def take_unsaved(self) -> dict[bytes, bytes | None]:
-        """What is to be taken down for a later life, by producer; None: it is forgotten."""
-        unsaved, self.unsaved = self.unsaved, set()
-        known = {producer: self.progress.get(producer) for producer in unsaved}
-        return {
-            producer: None if it is None else msgspec.msgpack.encode(it) for producer, it in known.items()
-        }
+        self._now_us = now_us
+        self._times: dict[NodeId, int] = {}
 
     # --- configurations -------------------------------------------------------------------------
 
@@ -133,6 +99,7 @@ class Producers:
         self.epoch += 1
         self.settled = self._said = False
         self._heard.clear()
+        self._times.clear()
         self._owners.clear()
         self._owner_of.clear()
         self.changed()
@@ -140,7 +107,7 @@ class Producers:
     def owns(self, owner: bytes) -> Progress | None:
         """The progress of the producer whose rows come from this owner; None if they are taken no more."""
         held = self._owners.get(owner)
-        return None if held is None else self.progress[held[0]]
+        return None if held is None else self.table.progress.get(held[0])
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -174,13 +141,15 @@ class Producers:
         if held is None or len(payload) < FRONT_SIZE:
             return None  # of an earlier attempt, or of an earlier configuration
         producer, front = held
-        progress = self.progress[producer]
+        progress = self.table.progress.get(producer)
+        if progress is None:
+            return None  # released: the batch is done
         if int.from_bytes(payload[1 + OWNER_SIZE : FRONT_SIZE], "big") != progress.count:
             return None
         row = payload[FRONT_SIZE:]
         progress.count += 1
         progress.checksum = checksum((row,), progress.checksum)
-        self.unsaved.add(producer)
+        self.table.changed(producer)
         return front + row
 
     def _on_note(self, origin: NodeId, payload: bytes) -> None:
@@ -194,8 +163,11 @@ class Producers:
                 self._say()
             case Known():
                 self._hear(origin, note)
-            case Fence():
-                answer = self._on_fence(note)
+            case Clock():
+                self._hear_time(origin, note.time_us)
+            case Fence() | Commit():
+                self._hear_time(origin, note.time_us)
+                answer = self._on_fence(note) if isinstance(note, Fence) else self._on_commit(note)
                 if note.owner in self.answers:
                     self.answers[note.owner] = answer
             case Slow():
@@ -204,15 +176,25 @@ class Producers:
     # --- agreeing -------------------------------------------------------------------------------
 
     def _say(self) -> None:
-        """Tell the others, once a configuration, what is known here: nothing changes it until all have."""
-        if self._said or self._configuration is None:
+        """Tell the others, once a configuration, what is known here: nothing changes it until all have.
+
+        Once that is settled, the time is all that is told.
+        """
+        if self._configuration is None:
+            return
+        if self._said:
+            if self.settled:
+                self.to_send.append(written(Clock(self._now_us())))
             return
         self._said = True
-        every = sorted(self.progress.items())
+        every = [*sorted(self.table.jobs.items()), *sorted(self.table.progress.items())]
         parts = max(1, -(-len(every) // AT_A_TIME))
         for part in range(parts):
-            some = dict(every[part * AT_A_TIME : (part + 1) * AT_A_TIME])
-            self.to_send.append(written(Known(self._configuration.id, part, parts, some)))
+            some = every[part * AT_A_TIME : (part + 1) * AT_A_TIME]
+            jobs = {name: it for name, it in some if isinstance(it, Job)}
+            progress = {name: it for name, it in some if isinstance(it, Progress)}
+            known = Known(self._configuration.id, part, parts, self._now_us(), jobs, progress)
+            self.to_send.append(written(known))
 
     def _hear(self, origin: NodeId, known: Known) -> None:
         configuration = self._configuration
@@ -222,6 +204,7 @@ class Producers:
         if known.part >= known.parts or any(known.part == before.part for before in heard):
             return
         heard.append(known)
+        self._hear_time(origin, known.time_us)
         if all(
             (parts := self._heard.get(member)) and len(parts) == parts[0].parts
             for member in configuration.members
@@ -230,61 +213,53 @@ class Producers:
 
     def _settle(self) -> None:
         """All have said what they know: of each producer, the furthest counts from now on."""
-        best: dict[bytes, Progress] = {}
-        for member in sorted(self._heard):
-            for known in self._heard[member]:
-                for producer, progress in known.progress.items():
-                    if producer not in best or _how_far(progress) > _how_far(best[producer]):
-                        best[producer] = progress
-        self.unsaved.update(best.keys() | self.progress.keys())
-        self.progress = best
+        said = [known for member in sorted(self._heard) for known in self._heard[member]]
+        self.table.merge((known.jobs for known in said), (known.progress for known in said))
         self._heard.clear()
         self.settled = True
-        while len(self.progress) > MOST_PRODUCERS:
-            self._forget_one()
+        self.clock_us = self._agreed_us()
+        self.table.expire(self.clock_us)
+
+    def _hear_time(self, origin: NodeId, time_us: int) -> None:
+        self._times[origin] = max(self._times.get(origin, 0), time_us)
+        if self.settled:
+            self.clock_us = max(self.clock_us, self._agreed_us())
+
+    def _agreed_us(self) -> int:
+        """The latest time that more than half of the members have reached."""
+        assert self._configuration is not None
+        times = sorted(self._times.get(member, 0) for member in self._configuration.members)
+        return times[(len(times) - 1) // 2]
 
     # --- fences ---------------------------------------------------------------------------------
 
     def _on_fence(self, fence: Fence) -> Answer:
         if not self.settled:
             return Answer(Outcome.UNSETTLED)
-        before = self.progress.get(fence.producer)
-        if before is not None and fence.batch < before.batch:
-            return Answer(Outcome.BEFORE)
-        if before is not None and fence.run == before.run and fence.attempt < before.attempt:
-            return Answer(Outcome.SUPERSEDED)
         try:
             front = tag(fence.group)
         except ConfigProblem:
             return Answer(Outcome.UNSETTLED)  # whoever sent this has not looked at the name
-        again = before is not None and before.batch == fence.batch
-        now = before if before is not None and again else Progress(fence.batch, 0, 0, b"", 0, 0)
-        now.run, now.attempt, now.time_us = fence.run, fence.attempt, fence.time_us
-        self.progress[fence.producer] = now
-        self.unsaved.add(fence.producer)
-        self._owners.pop(self._owner_of.get(fence.producer, b""), None)
-        self._owners[fence.owner] = fence.producer, front
-        self._owner_of[fence.producer] = fence.owner
-        if len(self.progress) > MOST_PRODUCERS:
-            self._forget_one()
-        return Answer(Outcome.TAKEN, now.count, now.checksum)
+        answer = self.table.fence(fence, self.clock_us)
+        if answer.outcome is Outcome.TAKEN:
+            self._owners.pop(self._owner_of.get(fence.producer, b""), None)
+            self._owners[fence.owner] = fence.producer, front
+            self._owner_of[fence.producer] = fence.owner
+            self._drop_owners()
+        return answer
 
-    def _forget_one(self) -> None:
-        oldest = min(self.progress, key=lambda producer: (self.progress[producer].time_us, producer))
-        del self.progress[oldest]
-        self.unsaved.add(oldest)
-        self._owners.pop(self._owner_of.pop(oldest, b""), None)
+    def _on_commit(self, commit: Commit) -> Answer:
+        if not self.settled:
+            return Answer(Outcome.UNSETTLED)
+        answer = self.table.commit(commit, self.clock_us)
+        self._drop_owners()
+        return answer
 
-
-def _how_far(progress: Progress) -> tuple[int, int, int, int, bytes, int]:
-    return (
-        progress.batch,
-        progress.count,
-        progress.time_us,
-        progress.attempt,
-        progress.run,
-        progress.checksum,
-    )
+    def _drop_owners(self) -> None:
+        """Forget who writes for producers that were released or forgotten."""
+        if len(self._owner_of) > len(self.table.progress):
+            for producer in [known for known in self._owner_of if known not in self.table.progress]:
+                self._owners.pop(self._owner_of.pop(producer), None)
 
 
 def _part(batch: Batch, begins: int, payloads: list[bytes]) -> Batch:

@@ -2,12 +2,17 @@
 
 What is said, each a small header and, with rows, a body:
 
-    task   {"op": "produce", "group", "producer", "batch", "run", "attempt"}
+    task   {"op": "produce", "group", "producer", "batch", "run", "attempt", "anew"}
     node   {"outcome": "taken", "rows", "checksum", "fence"}   so many rows are delivered: go on behind them
            {"outcome": "before"}                               the whole batch was, some time ago
            {"outcome": "superseded"}                           another attempt has taken over
+           {"outcome": "unknown", "batches"}                   only so many batches of the job are known here
+           {"outcome": "full"}                                 too many producers are remembered
     task   {"rows": first, "fence"} and the rows               again and again
     node   {"kept": count}                                     so many are delivered, and in this node's log
+
+    job    {"op": "commit", "job", "batch", "done"}            all tasks of the batch are done
+    node   {"outcome": "taken"}                                they are released, and the log has it
 
 When the configuration changes, rows on their way may be dropped. The node then fences again by itself, and
 says once more how far the producer is, as another ``taken``; rows that were sent before that are left.
@@ -28,12 +33,23 @@ from ordercast.core.identity import Batch
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem, MessageTooLarge
 from ordercast.groups.envelope import tag
-from ordercast.groups.notes import LONGEST_NAME, OWNER_SIZE, Ask, Fence, Name, Number, Run, written
+from ordercast.groups.notes import (
+    LONGEST_NAME,
+    MOST_PRODUCERS,
+    OWNER_SIZE,
+    Ask,
+    Commit,
+    Fence,
+    JobName,
+    Name,
+    Number,
+    Run,
+    written,
+)
+from ordercast.groups.producer_table import Answer, Outcome
 from ordercast.groups.producers import (
     FRONT_SIZE,
     GUARANTEE,
-    Answer,
-    Outcome,
     Producers,
     concern,
     row_fronts,
@@ -69,6 +85,17 @@ class Produce(msgspec.Struct, frozen=True):
     batch: Number
     run: Run
     attempt: Number
+    anew: bool = False
+    """Take the batch though those before it are not known."""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A batch of a job is done."""
+
+    job: JobName
+    batch: Number
+    done: bool = False
+    """No batch comes after it."""
 
 
 class Some(msgspec.Struct, frozen=True):
@@ -84,7 +111,7 @@ class Producing:
 
     def __init__(self, member: Member, kept: Callable[[], Awaitable[None]] | None = None) -> None:
         """`kept` waits until all that was delivered so far is in the node's log."""
-        self.producers = Producers()
+        self.producers = Producers(_now_us)
         self.kept = kept
         self._member = member
         self._note: Callable[[Mapping[bytes, bytes | None]], None] | None = None
@@ -97,8 +124,8 @@ class Producing:
             return (batch,)
         producers = self.producers
         admitted = producers.admit(batch)
-        if producers.unsaved:
-            changed = producers.take_unsaved()
+        if producers.table.unsaved:
+            changed = producers.table.take_unsaved()
             if self._note is not None:
                 self._note(changed)
         if producers.to_send and not self._member.leaving:
@@ -113,7 +140,7 @@ class Producing:
         self, notes: Mapping[bytes, bytes], note: Callable[[Mapping[bytes, bytes | None]], None]
     ) -> None:
         """What the log remembers of earlier lives, should nobody else know any more; and how to note more."""
-        self.producers.restore(notes)
+        self.producers.table.restore(notes)
         self._note = note
 
     def submit(self, payloads: Sequence[bytes]) -> None:
@@ -141,6 +168,28 @@ class Producing:
         tag(asked.group)
         await _Serving(self, self._member, line, asked).run()
 
+    async def commit(self, line: Line, wish: dict[str, Any]) -> None:
+        """Tell all members that a batch is done, and the job when they know and the log has it."""
+        try:
+            done = msgspec.convert(wish, Done, strict=False)
+        except msgspec.ValidationError as error:
+            told = f"this commit is refused ({error}): use the same version on both sides"
+            raise ConfigProblem(told) from error
+        ordering = _Ordering(self)
+        try:
+            answer = await ordering.order(
+                lambda owner: Commit(done.job, done.batch, done.done, owner, _now_us())
+            )
+        finally:
+            ordering.close()
+        if self.kept is not None:
+            await self.kept()
+        await line.send({"outcome": answer.outcome.value})
+
+    def check_open(self) -> None:
+        """Raise what ended the node, if it has ended."""
+        self._member.check_open()
+
     def event(self) -> asyncio.Event:
         """Set whenever something may have changed."""
         event = asyncio.Event()
@@ -166,7 +215,8 @@ class _Serving:
         self._line = line
         self._asked = asked
         self._tag = tag(asked.group)
-        self._event = producing.event()
+        self._ordering = _Ordering(producing)
+        self._event = self._ordering.event
         self._owner = b""
         self._epoch = -1
         self._fence = 0
@@ -177,7 +227,7 @@ class _Serving:
         try:
             await asyncio.wait((reading, telling), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._producing.drop(self._event)
+            self._ordering.close()
             for task in (reading, telling):
                 task.cancel()
             ended = await asyncio.gather(reading, telling, return_exceptions=True)
@@ -241,26 +291,67 @@ class _Serving:
         if answer.outcome is Outcome.TAKEN:
             self._fence += 1
             said |= {"rows": answer.rows, "checksum": answer.checksum, "fence": self._fence}
+        elif answer.outcome is Outcome.UNKNOWN:
+            said["batches"] = answer.batches
+        elif answer.outcome is Outcome.FULL:
+            said["most"] = MOST_PRODUCERS
         await self._line.send(said)
         return answer.outcome is Outcome.TAKEN
 
     async def _fence_off(self) -> Answer:
+        asked = self._asked
+        answer = await self._ordering.order(
+            lambda owner: Fence(
+                asked.producer,
+                asked.batch,
+                asked.run,
+                asked.attempt,
+                owner,
+                asked.group,
+                _now_us(),
+                asked.anew,
+            )
+        )
+        self._owner, self._epoch = self._ordering.owner, self._ordering.epoch
+        return answer
+
+
+class _Ordering:
+    """Multicasts fences and commits, and waits for what becomes of them, through changes of the members."""
+
+    def __init__(self, producing: Producing) -> None:
+        self.event = producing.event()
+        self.owner = b""
+        """Of what was ordered last, and the epoch that it was ordered in."""
+        self.epoch = -1
+        self._producing = producing
+        self._producers = producing.producers
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._producing.drop(self.event)
+
+    async def order(self, note: Callable[[bytes], Fence | Commit]) -> Answer:
+        """What becomes of the note, which is made for an owner."""
+        asked_for_time = False
         while True:
             await self._settled()
             epoch, owner = self._producers.epoch, os.urandom(OWNER_SIZE)
-            answer = await self._sent(owner, epoch)
-            if answer is not None and answer.outcome is not Outcome.UNSETTLED:
-                self._owner, self._epoch = owner, epoch
+            answer = await self._sent(note(owner), epoch)
+            if answer is not None and answer.outcome is Outcome.FULL and not asked_for_time:
+                asked_for_time = True  # some may be too old, by a clock that nobody has told of late
+                self._producing.submit((written(Ask()),))
+                await asyncio.sleep(ASK_AGAIN_S)
+            elif answer is not None and answer.outcome is not Outcome.UNSETTLED:
+                self.owner, self.epoch = owner, epoch
                 return answer
 
-    async def _sent(self, owner: bytes, epoch: int) -> Answer | None:
-        """What becomes of a fence; None if the configuration changes before that is known."""
-        asked, answers = self._asked, self._producers.answers
-        now_us = time.time_ns() // 1000
-        fence = Fence(asked.producer, asked.batch, asked.run, asked.attempt, owner, asked.group, now_us)
+    async def _sent(self, note: Fence | Commit, epoch: int) -> Answer | None:
+        """What becomes of a note; None if the configuration changes before that is known."""
+        answers, owner = self._producers.answers, note.owner
         answers[owner] = None
         try:
-            self._producing.submit((written(fence),))
+            self._producing.submit((written(note),))
             while answers[owner] is None and self._producers.epoch == epoch:
                 await self._changes()
             return answers[owner]
@@ -278,12 +369,16 @@ class _Serving:
 
     async def _changes(self) -> None:
         """Wait for a change, or for a while."""
-        self._event.clear()
+        self.event.clear()
         try:
             async with asyncio.timeout(ASK_AGAIN_S):
-                await self._event.wait()
+                await self.event.wait()
         except TimeoutError:
-            self._member.check_open()
+            self._producing.check_open()
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
 
 
 def _rows(body: bytes) -> list[bytes]:

@@ -93,6 +93,11 @@ class Feed:
         """What is to be remembered with the messages that are delivered next."""
         self._notes.update(notes)
 
+    def keep_notes(self, batch: Batch) -> None:
+        """No more of the batch is delivered: what is to be remembered of it does not wait for the next."""
+        if self._notes:
+            self.deliver(batch._replace(payloads=[]))
+
     def install(self, configuration: Configuration) -> None:
         """A configuration, in its place among the messages."""
         self._waiting.append((Installed(self._now_us(), configuration, self._first_of_life), _OVERHEAD))

@@ -244,7 +244,8 @@ class Store:
         waiting: list[Delivered] = []
         for entry in entries:
             if isinstance(entry, Delivered):
-                waiting.append(entry)
+                if entry.batch.payloads:  # else there are only notes
+                    waiting.append(entry)
                 if entry.notes is not None:
                     change.notes.update(entry.notes)
             else:

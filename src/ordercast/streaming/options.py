@@ -12,6 +12,7 @@ from ordercast.log import Position
 
 EARLIEST, LATEST = "earliest", "latest"
 _BOTH = ("nodes", "group", "key", "keyFile")
+_SINK = (*_BOTH, "acceptUnknown")
 _SOURCE = (*_BOTH, "startingPosition", "maxRowsPerTrigger", "failOnDataLoss")
 _OF_SPARK = ("path", "checkpointLocation", "queryName", "outputMode")
 """Options that Spark itself puts among ours."""
@@ -41,6 +42,8 @@ class Writing(NamedTuple):
 
     access: Access
     group: str
+    accept_unknown: bool = False
+    """Write though the group does not know the batches before."""
 
 
 def reading(options: Mapping[str, str]) -> Reading:
@@ -60,7 +63,7 @@ def reading(options: Mapping[str, str]) -> Reading:
 
 def writing(options: Mapping[str, str]) -> Writing:
     """The options of the sink."""
-    _check_names(options, _BOTH)
+    _check_names(options, _SINK)
     group = options.get("group")
     if not group:
         raise ConfigProblem('the option group is missing: name the group to write to, as in "orders"')
@@ -71,7 +74,7 @@ def writing(options: Mapping[str, str]) -> Writing:
                 f"nodes names {node!r}, a directory: a log can be read there, but rows are written through a "
                 "node that runs; name the address of its log service, which `ordercast status` shows"
             )
-    return Writing(access, group)
+    return Writing(access, group, _truth("acceptUnknown", options.get("acceptUnknown", "false")))
 
 
 def is_directory(node: str) -> bool:

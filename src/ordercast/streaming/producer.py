@@ -37,7 +37,7 @@ class Superseded(OrdercastError):
 
 
 class Refused(OrdercastError):
-    """The group does not take a row, and will not later."""
+    """The group does not take what a task or a job says, and will not later."""
 
 
 class Task(NamedTuple):
@@ -50,6 +50,8 @@ class Task(NamedTuple):
     run: bytes
     attempt: int
     """Rises within a run."""
+    anew: bool = False
+    """Write though the group does not know the batches before this one."""
 
 
 class Connection(Protocol):
@@ -155,6 +157,10 @@ class Producer:
                 self._rows.resume(said["rows"], said["checksum"])
             case "before":
                 self._whole = True
+            case "unknown":
+                raise Refused(_unknown(self._task, said.get("batches", 0)))
+            case "full":
+                raise Refused(_full(self._task.group, said.get("most", 0)))
             case _:
                 raise Superseded(
                     "another attempt of this task has taken over, and writes its rows: nothing is lost, and "
@@ -192,3 +198,62 @@ class Producer:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def commit(
+    connect: Callable[[str], Connection], access: Access, group: str, job: bytes, batch: int, *, done: bool
+) -> None:
+    """Tell the group that all tasks of a batch are done, so that it need not remember them any more.
+
+    `done`: and that no batch comes after it.
+    """
+    until = time.monotonic() + PATIENCE_S
+    reasons: dict[str, str] = {}
+    while True:
+        for where in access.nodes:
+            try:
+                said = _told(connect, where, {"op": "commit", "job": job, "batch": batch, "done": done})
+            except LogError as error:
+                reasons[where] = str(error)
+                continue
+            if said.get("outcome") == "taken":
+                return
+            if said.get("outcome") == "full":
+                raise Refused(_full(group, 0))
+            reasons[where] = said.get("message", "it said something that is not understood")
+            if said.get("error") in _LASTING:
+                raise Refused(reasons[where])
+        if time.monotonic() > until:
+            several = "\n".join(f"- {where}: {reason}" for where, reason in reasons.items())
+            raise LogError(f"no node of the group {group} takes the commit of batch {batch}:\n{several}")
+        time.sleep(AGAIN_S)
+
+
+def _told(connect: Callable[[str], Connection], where: str, wish: dict[str, Any]) -> dict[str, Any]:
+    connection = connect(where)
+    try:
+        connection.send(wish)
+        said = connection.receive(SILENCE_S)
+    finally:
+        connection.close()
+    if said is None:
+        raise Unreachable(f"it did not answer for {SILENCE_S:g} s")
+    return said
+
+
+def _unknown(task: Task, batches: int) -> str:
+    known = f"only {batches} batches of this query" if batches else "nothing of this query"
+    return (
+        f"the group {task.group} knows {known}, and is to take batch {task.batch}: whether rows of it were "
+        "delivered before cannot be told. A group forgets a query after a week, or when all its logs are "
+        "lost, and knows none whose checkpoint was made with another group or an earlier version. If rows "
+        'may come twice, write once with option("acceptUnknown", "true"); else begin with a new checkpoint'
+    )
+
+
+def _full(group: str, most: int) -> str:
+    return (
+        f"the group {group} remembers {f'{most:,}' if most else 'too many'} producers, and has no room for "
+        "another: write with fewer partitions (df.coalesce(n)), or wait until other jobs are done; "
+        "what a job left that ended without a word is forgotten after a week"
+    )

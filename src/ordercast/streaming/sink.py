@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,11 +18,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from ordercast.errors import ConfigProblem
+from ordercast.errors import ConfigProblem, OrdercastError
 from ordercast.log.client import Connection
 from ordercast.runtime.keys import Keyring
 from ordercast.streaming.options import Writing
-from ordercast.streaming.producer import Producer, Task
+from ordercast.streaming.producer import Producer, Task, commit
 
 COLUMN = "payload"
 CONNECT_S = 5.0
@@ -35,6 +36,8 @@ class Written(WriterCommitMessage):
     rows: int
     sent: int
     """Rows that had not been delivered before."""
+    job: bytes
+    """What the group knows the query by."""
 
 
 def checked_schema(schema: StructType, overwrite: bool) -> StructType:
@@ -67,6 +70,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert batch is not None, "and its batch"
         return _write(self._told, query, int(batch), context, iterator)
 
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's)
+        """All tasks of the batch are done: the group need not remember them any more."""
+        for message in messages:  # Spark runs one at least
+            if isinstance(message, Written):
+                _commit(self._told, message.job, batchId, done=False)
+                return
+
 
 class BatchWriter(DataSourceArrowWriter):
     """Writes a table, once."""
@@ -80,6 +90,15 @@ class BatchWriter(DataSourceArrowWriter):
         """The rows of one task."""
         return _write(self._told, self._job, 0, _context(), iterator)
 
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done: the group need not remember them any more."""
+        _commit(self._told, _job(self._job, self._told.group), 0, done=True)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """The write has failed, and nobody tries these tasks again: another write is another job."""
+        with suppress(OrdercastError):  # Spark says why it failed; what is left is forgotten after a week
+            _commit(self._told, _job(self._job, self._told.group), 0, done=True)
+
 
 def _context() -> TaskContext:
     context = TaskContext.get()
@@ -92,23 +111,33 @@ def _write(
 ) -> Written:
     run = context.getLocalProperty("spark.jobGroup.id")  # of a streaming query, what tells its runs apart
     partition = context.partitionId()
+    job = _job(query, told.group)
     task = Task(
         told.group,
-        _digest(f"{query}/{told.group}/{partition}"),
+        job + partition.to_bytes(4, "big"),
         batch,
         _digest(run or uuid.uuid4().hex)[:8],
         context.taskAttemptId(),
+        told.accept_unknown,
     )
-    key = told.access.key
-    keyring = None if key is None else Keyring.of(key)
-
-    def connect(where: str) -> Connection:
-        return Connection(where, keyring, CONNECT_S)
-
-    with Producer(connect, told.access, task, first=partition) as producer:
+    with Producer(_connect(told), told.access, task, first=partition) as producer:
         for some in iterator:
             producer.write(_payloads(some))
-        return Written(*producer.finish())
+        return Written(*producer.finish(), job)
+
+
+def _connect(told: Writing) -> Callable[[str], Connection]:
+    keyring = None if told.access.key is None else Keyring.of(told.access.key)
+    return lambda where: Connection(where, keyring, CONNECT_S)
+
+
+def _commit(told: Writing, job: bytes, batch: int, *, done: bool) -> None:
+    commit(_connect(told), told.access, told.group, job, batch, done=done)
+
+
+def _job(query: str, group: str) -> bytes:
+    """What a group knows a query by."""
+    return _digest(f"{query}/{group}")
 
 
 def _digest(text: str) -> bytes:
