@@ -124,5 +124,5 @@ def test_what_cannot_be_is_refused_with_what_there_is(
 
 def test_a_report_of_what_was_never_run_is_refused(tmp_path: Path) -> None:
     said = ordercast("lab", "report", tmp_path)
-    assert said.code == Code.BROKEN
+    assert said.code == Code.USAGE
     assert "run the experiment first" in said.sentence

@@ -6,14 +6,12 @@ from importlib import import_module
 from typing import Annotated, Any, ClassVar
 
 import typer
-from rich.markup import escape
 from typer.core import TyperGroup
 from typer.main import get_command
 
 import ordercast
+from ordercast.cli.failures import telling
 from ordercast.cli.screen import ASIDE, Code
-from ordercast.errors import SparkProblem
-from ordercast.sim.crew import WorkerDied
 
 
 class Commands(TyperGroup):
@@ -45,6 +43,11 @@ class _Real(Commands):
         **{name: name for name in ("node", "send", "listen", "status", "log", "config", "keygen", "bench")},
         **{name: name for name in ("audit", "protocols")},
     }
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; what fails outside of ordercast is told here, for all of them."""
+        with telling():
+            return super().invoke(ctx)
 
 
 class _Simulated(Commands):
@@ -110,9 +113,10 @@ def _ordercast(
 
 
 def main() -> None:
-    """The command `ordercast`."""
+    """The command `ordercast`. A defect is told with its traceback, and is no verdict either."""
     try:
         app()
-    except (WorkerDied, SparkProblem) as error:
-        ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+    except Exception:  # noqa: BLE001 (told, and the command ends)
+        ASIDE.print_exception()
+        ASIDE.print("[bold red]error:[/] this is a defect in ordercast, please report it")
         raise SystemExit(Code.BROKEN) from None

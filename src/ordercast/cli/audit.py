@@ -19,7 +19,6 @@ from ordercast.cli.options import Json
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, refuse, verdict
 from ordercast.spark.need import has_spark
 from ordercast.trace.reader import trace_files
-from ordercast.trace.schema import TraceError
 
 MOST_SHOWN = 6
 """Violations told to people; JSON has all that the auditor keeps."""
@@ -80,16 +79,13 @@ def audit(
     The trace says which protocol wrote it, and so what was promised; one that does not is judged by
     what is found in it. Without Spark installed the reference judges.
 
-    Exit code 0: all are kept; 1: some are broken; 2: this is no trace that can be read; 3: Spark could not do
-    its work.
+    Exit code 0: all are kept; 1: some are broken; 2: there is no verdict, because this is no trace that can
+    be read, or because Spark failed.
     """
     chosen = PROMISES[promises] if promises is not None else None
     engine = _at_hand(engine, master)
     judge = _with_spark if engine is Engine.SPARK else _with_reference
-    try:
-        runs = judge(trace, chosen, trimmed, page is not None, master)
-    except TraceError as error:
-        refuse(str(error))
+    runs = judge(trace, chosen, trimmed, page is not None, master)
     report = merge(findings.report for findings in runs)
     if not report.runs:
         refuse(f"{trace} holds no event: there is nothing to audit")

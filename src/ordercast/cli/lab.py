@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ordercast.cli.screen import ASIDE, SAY, Code, refuse
+from ordercast.cli.screen import SAY
 from ordercast.lab.experiment import Claim
-from ordercast.lab.grid import GridError, LabError
 from ordercast.lab.laboratory import Reported
 
 Master = Annotated[
@@ -24,18 +22,6 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", file_okay=False, metavar="DIR", help="Where results are kept: ./lab/NAME."),
 ]
-
-
-@contextmanager
-def refusing() -> Iterator[None]:
-    """What was asked for cannot be: exit code 2; it could not be done: 3."""
-    try:
-        yield
-    except GridError as error:
-        refuse(str(error))
-    except LabError as error:
-        ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(Code.BROKEN) from error
 
 
 def claims_of(reported: Reported | None) -> tuple[Claim, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ordercast.cli.lab import Master, claim_documents, refusing, show_claims
+from ordercast.cli.lab import Master, claim_documents, show_claims
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, answer
 from ordercast.lab.laboratory import HOME, Laboratory
@@ -26,10 +26,9 @@ def report(
     directory = Path(experiment)
     if not directory.is_dir():
         directory = HOME / experiment
-    with refusing():
-        lab = Laboratory.reopen(directory)
-        with spark_session("lab", master) as spark:
-            reported = lab.report(spark)
+    lab = Laboratory.reopen(directory)
+    with spark_session("lab", master) as spark:
+        reported = lab.report(spark)
     if json:
         answer({"report": str(reported.page), "claims": claim_documents(reported), **reported.answer})
     else:

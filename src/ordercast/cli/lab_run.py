@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ordercast.cli import options
-from ordercast.cli.lab import Master, Output, claim_documents, claims_of, refusing, show_claims
+from ordercast.cli.lab import Master, Output, claim_documents, claims_of, show_claims
 from ordercast.cli.options import Json
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts
 from ordercast.lab.experiment import Sizes
@@ -51,26 +51,25 @@ def run(
     where it was. A run that fails is told with the command that repeats it alone, and does not stop the
     others. Exit code 1 if one failed; for fuzz, also if a seed did.
     """
-    with refusing():
-        chosen, text = find(experiment)
-        with blaming("--seeds/--nodes"):
-            sizes = Sizes(
-                protocols=tuple(protocol) if protocol else None,
-                seeds=None if seeds is None else options.seeds(seeds),
-                nodes=None if nodes is None else options.nodes(nodes),
-            )
-        lab = Laboratory(chosen, output, quick=quick, sizes=sizes, declared=text, source=experiment)
-        if only is not None:
-            _run_alone(lab, only, json)
-            return
-        if not fresh:
-            for surprise in lab.surprises():
-                ASIDE.print(f"[yellow]note:[/] {escape(surprise)}", soft_wrap=True)
-        try:
-            carried, reported = _carry_out(lab, master, traces, fresh)
-        except KeyboardInterrupt:
-            ASIDE.print(f"interrupted; what was done is kept in {lab.store.directory}: run it again to go on")
-            raise typer.Exit(Code.INTERRUPTED) from None
+    chosen, text = find(experiment)
+    with blaming("--seeds/--nodes"):
+        sizes = Sizes(
+            protocols=tuple(protocol) if protocol else None,
+            seeds=None if seeds is None else options.seeds(seeds),
+            nodes=None if nodes is None else options.nodes(nodes),
+        )
+    lab = Laboratory(chosen, output, quick=quick, sizes=sizes, declared=text, source=experiment)
+    if only is not None:
+        _run_alone(lab, only, json)
+        return
+    if not fresh:
+        for surprise in lab.surprises():
+            ASIDE.print(f"[yellow]note:[/] {escape(surprise)}", soft_wrap=True)
+    try:
+        carried, reported = _carry_out(lab, master, traces, fresh)
+    except KeyboardInterrupt:
+        ASIDE.print(f"interrupted; what was done is kept in {lab.store.directory}: run it again to go on")
+        raise typer.Exit(Code.INTERRUPTED) from None
     failed = {run: lab.command(run) for run in carried.failed}
     if json:
         answer(_document(lab, carried, reported, failed))

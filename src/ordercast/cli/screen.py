@@ -26,9 +26,9 @@ class Code(IntEnum):
     FAILED = 1
     """Something is wrong with what was looked at."""
     USAGE = 2
-    """Something is wrong with what was asked."""
+    """Something is wrong with what was asked, with a file, or with Spark: there is no verdict."""
     BROKEN = 3
-    """The work could not be done."""
+    """A group, a node or a process of the command's own did not do its work."""
     INTERRUPTED = 130
 
 

@@ -167,7 +167,8 @@ class Store:
         """Keep what came of a task's runs."""
         path = self.path_of(task)
         partial = path.with_suffix(f".{os.getpid()}.partial")
-        pq.write_table(pa.Table.from_pylist(list(rows), schema=SCHEMA), partial, compression="zstd")
+        table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
+        pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
         partial.replace(path)
         return path
 
@@ -176,7 +177,7 @@ class Store:
         found: dict[str, Done] = {}
         for path in sorted(self.results.glob("*.parquet")):
             columns = ["run", "code", "error", "took_s", "notes"]
-            for row in pq.read_table(path, columns=columns, schema=SCHEMA).to_pylist():
+            for row in _rows(path, columns):
                 known = found.get(row["run"])
                 if known is None or known.error is not None:
                     notes = tuple(row["notes"] or ())
@@ -213,6 +214,19 @@ def row_of(run: Run, outcome: Outcome | None, error: str | None, took_s: float) 
 def files_with(done: dict[str, Done], runs: Iterable[Run]) -> list[Path]:
     """The files that hold results of these runs."""
     return sorted({done[run.id].file for run in runs if run.id in done})
+
+
+def _rows(path: Path, columns: list[str]) -> list[dict[str, Any]]:
+    """Some columns of a file of results."""
+    try:
+        table = pq.read_table(path, columns=columns, schema=SCHEMA, page_checksum_verification=True)
+        rows: list[dict[str, Any]] = table.to_pylist()
+    except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError) as error:
+        raise LabError(
+            f"{path} cannot be read as results ({str(error).splitlines()[0]}): take it away, and the same "
+            "command carries its runs out again"
+        ) from error
+    return rows
 
 
 def _put(path: Path, data: bytes) -> None:

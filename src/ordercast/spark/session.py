@@ -114,6 +114,7 @@ def _defaults(master: str) -> dict[str, Any]:
         "spark.driver.memory": f"{_memory_mb()}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {_FOR_BATCHES}",
         "spark.executor.extraJavaOptions": _FOR_BATCHES,
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # damage is an error, no other data
         "spark.buffer.size": 2**20,  # of what Python's workers send
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

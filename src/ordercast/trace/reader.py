@@ -19,6 +19,8 @@ from ordercast.trace.writer import BATCH, record_batch
 ALWAYS = ("run", "node", "incarnation", "step", "time_us", "event")
 """Columns that every row has a value in."""
 
+DAMAGED = (pa.ArrowException, UnicodeDecodeError)
+"""What reading a file raises that is no Parquet, or not what was written."""
 _IN_ORDER = [("node", "ascending"), ("step", "ascending")]
 
 
@@ -69,12 +71,17 @@ def _about(file: Path) -> dict[str, str]:
         except OSError as error:
             raise _unreadable(file, error) from error
     try:
-        with pq.ParquetFile(file) as parquet:
+        with open_parquet(file) as parquet:
             found = parquet.schema_arrow.metadata or {}
-    except (pa.ArrowInvalid, OSError) as error:
+    except (*DAMAGED, OSError) as error:
         raise _not_parquet(file, error) from error
     words = {key.decode(): value.decode() for key, value in found.items() if key.startswith(ABOUT.encode())}
     return {key.removeprefix(ABOUT): value for key, value in words.items()}
+
+
+def open_parquet(file: Path | str, **how: Any) -> pq.ParquetFile:
+    """A file whose pages are checked as they are read: damage is an error, and no other data."""
+    return pq.ParquetFile(file, page_checksum_verification=True, **how)
 
 
 def _told(about: dict[str, str]) -> str:
@@ -116,10 +123,10 @@ def run_names(file: Path) -> list[str]:
         except OSError as error:
             raise _unreadable(file, error) from error
     try:
-        with pq.ParquetFile(file) as parquet:
+        with open_parquet(file) as parquet:
             _check_columns(file, parquet.schema_arrow)
             groups = [_runs_of_group(parquet, group) for group in range(parquet.num_row_groups)]
-    except (pa.ArrowInvalid, OSError) as error:
+    except (*DAMAGED, OSError) as error:
         raise _not_parquet(file, error) from error
     return list(dict.fromkeys(name for names in groups for name in names))
 
@@ -181,9 +188,9 @@ def stored_table(file: Path) -> pa.Table:
 
 def _read_parquet(file: Path) -> pa.Table:
     try:
-        with pq.ParquetFile(file) as parquet:
+        with open_parquet(file) as parquet:
             table = parquet.read(SCHEMA.names).select(SCHEMA.names)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (*DAMAGED, OSError) as error:
         raise _not_parquet(file, error) from error
     for name in ALWAYS:
         if table.column(name).null_count:

@@ -27,6 +27,7 @@ _RISING = ("step", "time_us", "number", "seq")
 
 _PARQUET: dict[str, Any] = {
     "compression": "zstd",
+    "write_page_checksum": True,
     "use_dictionary": [name for name in SCHEMA.names if name not in (*_RISING, "members")],
     "column_encoding": dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
     "write_statistics": ["run", "node", "step", "time_us", "config_seq"],

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ordercast.core.identity import Guarantee
+from ordercast.trace.reader import open_parquet
 from ordercast.trace.schema import EVENTS
 
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -262,7 +263,7 @@ def reduced(function: np.ufunc, values: Numbers, starts: Numbers) -> Numbers:
 
 def opened(path: str) -> pq.ParquetFile:
     """A file of a trace, its words as places in dictionaries."""
-    return pq.ParquetFile(path, read_dictionary=["run", *_WORDS])
+    return open_parquet(path, read_dictionary=["run", *_WORDS])
 
 
 def row_groups(paths: Sequence[str]) -> list[tuple[str, int]]:

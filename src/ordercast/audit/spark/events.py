@@ -21,7 +21,7 @@ from pyspark.sql import functions as fn
 from ordercast.audit.files import promises_by_name
 from ordercast.audit.properties import Promises
 from ordercast.trace.files import PARQUET
-from ordercast.trace.reader import ALWAYS, about_runs, run_names, stored_table, trace_files
+from ordercast.trace.reader import ALWAYS, about_runs, open_parquet, run_names, stored_table, trace_files
 from ordercast.trace.schema import COLUMNS, SCHEMA
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _is_plain(file: Path) -> bool:
     """Whether Spark reads it as the schema says."""
     if file.suffix != PARQUET or file.name.startswith(_HIDDEN):
         return False
-    with pq.ParquetFile(file) as parquet:
+    with open_parquet(file) as parquet:
         schema = parquet.schema_arrow
         if any(schema.field(field.name).type != field.type for field in SCHEMA):
             return False
