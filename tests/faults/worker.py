@@ -94,7 +94,7 @@ class Books:
     def delivery(self, delivery: Delivery) -> None:
         for message in delivery.messages():
             told = ".".join(map(str, message.id))
-            said = message.payload.partition(b"|")[0].decode()
+            said = message.payload.partition(b"|")[0].decode(errors="replace")
             origin, incarnation, place = message.id
             life = f"{origin}.{incarnation}"
             whose, _, counted = said.rpartition(".")

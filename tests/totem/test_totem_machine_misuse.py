@@ -289,3 +289,28 @@ def test_a_message_as_large_as_any_sender_may_send_is_put_together() -> None:
     effects = node.visited()
     assert len(sent(effects, Data)) > 3
     assert delivered(effects) == [b"x" * 1_000]
+
+
+def test_a_sum_on_the_token_that_is_wrong_does_not_keep_everybody_from_sending() -> None:
+    """Each member enters only how its own part changed: nobody else takes a wrong sum off the token."""
+    node = operational()
+    node.visited()
+    node.submits(b"mine")
+    forged = node.next_token()
+    forged.fcc = forged.backlog = 2**30
+    effects = node.hears(forged)
+    assert [packet.chunks for packet in sent(effects, Data)] == [[b"mine"]]
+    assert one(effects, Token).fcc == 1
+
+
+def test_a_ring_of_one_takes_no_token_off_the_wire() -> None:
+    node = started(me=2)
+    ring = node.machine.ring.id
+    assert drops(node.hears(Token(ring, token_seq=9, seq=40))) != []
+    assert node.machine.ring.forwarded_seq == 0
+
+
+@pytest.mark.parametrize("seq", [2**61, 10_000])
+def test_a_token_that_is_far_ahead_is_not_believed(seq: int) -> None:
+    node = operational(max_outstanding=1024)
+    assert drops(node.visited(seq=seq, aru=0)) == ["implausible token"]

@@ -303,6 +303,20 @@ def test_without_a_message_that_a_member_says_it_delivered_nothing_is_settled() 
     settle(alone, old, duty, [])
 
 
+def test_a_flag_that_nobody_set_does_not_hold_a_recovery_up_for_ever() -> None:
+    """Who has something left to retransmit broadcasts it: if nobody does, the flag is wrong."""
+    made = exchange(old_ring(1), entry(1, 1), entry(2, 1))
+    flags = []
+    for _ in range(5):
+        token = Token(NEW, retrans_flg=True)
+        made.update(token, still=True)
+        flags.append(token.retrans_flg)
+    assert flags == [True, True, True, False, False]
+    token = Token(NEW, retrans_flg=True)
+    made.update(token, still=False)
+    assert token.retrans_flg
+
+
 def test_a_transitional_configuration_has_a_number_of_its_own_and_a_member_as_representative() -> None:
     """000 §6.2.2: the number two less than that of the new ring; members from the same old ring."""
     assert transitional(NEW, (3, 5)) == Configuration(ConfigurationId(10, 3), Kind.TRANSITIONAL, (3, 5))

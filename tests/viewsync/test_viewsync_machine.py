@@ -161,6 +161,23 @@ def test_who_is_waited_for_is_suspected_after_the_aggressive_one() -> None:
     assert shifts(node.timeout("heartbeat")) == [("changing", "member waited for suspected")]
 
 
+def test_an_order_that_does_not_get_on_although_all_live_leads_to_another_view() -> None:
+    """Somebody may have told of a place that nobody knows: all wait for it, and all are heard."""
+    node = member(2)
+    step_us = node.config.aggressive_us // 2
+    steps = max(node.config.conservative_us, 16 * node.config.retry_us) // step_us
+    node.orderer.waiting_for = 3
+    for node.orderer.progress in (1, 2, 3):
+        for _ in range(steps):
+            beats(node, 1, 3)
+            assert shifts(node.timeout("heartbeat", after_us=step_us)) == []
+    told = []
+    for _ in range(3):
+        beats(node, 1, 3)
+        told += shifts(node.timeout("heartbeat", after_us=step_us))
+    assert told[:1] == [("changing", "order stalled")]
+
+
 def test_the_protocols_own_traffic_is_a_sign_of_life() -> None:
     node = member(2)
     node.orderer.waiting_for = 3

@@ -163,6 +163,7 @@ class Notes:
         self.packets: list[tuple[int, NodeId]] = []
         self.timers: list[str] = []
         self.proceeded = 0
+        self.progress = 0
         self.frozen = False
         self.installed: list[tuple[View, Settled]] = []
         self.tells = Unsettled(0, 0, {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import ClassVar
 
 from ordercast.core.contract import Accept, Drop, Effect, Halt, Install, Multicast, Originate
@@ -166,6 +166,15 @@ class Member(ABC):
     def waiting_for(self) -> NodeId | None:
         """Who keeps this member from going on."""
         return None if self.order is None or self._told is not None else self._awaited(self.order)
+
+    @property
+    def progress(self) -> Hashable:
+        """How far the order is here, and as far as is known at others; and who orders."""
+        order = self.order
+        if order is None:
+            return None
+        view = order.view
+        return view.id, view.turn, order.hgsn, order.delivered, order.stable, self.holder, order.N[self.me]
 
     @property
     def final(self) -> tuple[ConfigurationId, int] | None:

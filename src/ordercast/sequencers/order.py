@@ -125,10 +125,11 @@ class Order:
             self.known = place
         if place <= self.hgsn or place in self.places or place > self.hgsn + self._span:
             return False
-        if key in self.place_of:
+        node, lsn = key
+        if node != NOBODY and (key in self.place_of or lsn <= self.sequenced.get(node, lsn)):
             return False
-        self.places[place] = Placed(*key, by)
-        if key[0] != NOBODY:
+        self.places[place] = Placed(node, lsn, by)
+        if node != NOBODY:
             self.place_of[key] = place
             self.pending.pop(key, None)
         return True

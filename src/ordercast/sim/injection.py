@@ -57,12 +57,14 @@ from ordercast.sim.protocol import Protocol
 from ordercast.sim.workload import drive
 from ordercast.sim.world import MachineFactory, World
 
-AT_A_TIME = (20, 40, 120)
+AT_A_TIME = (20, 60, 200)
 """Wrong packets that a copy of a machine is given before it is thrown away: a few leave it in the state that
 it was in, many lead far away from it. They are of a few kinds only, mostly."""
 APART_US = 5_000_000
 """How long after the last wrong packet a group may take to be one configuration."""
-MOST_PACKETS = 10_000
+WEIGHED = 0.1
+"""How many of the copies are measured: it takes as long as many packets."""
+MOST_PACKETS = 5_000
 """Wrong packets of one seed."""
 MOST_EVENTS = 60_000
 """Events of one group: then the next seed has its turn."""
@@ -159,7 +161,7 @@ class Siege:
         self.chance = random.Random(f"{case.seed}/injection")
         self.mutator = Mutator(self.chance, protocol.rewrite, case.nodes)
         self._calm = False
-        self._copies = self.chance.choice((0.002, 0.005, 0.02))
+        self._copies = self.chance.choice((0.005, 0.02, 0.05))
         """How often a machine is copied, of the packets it gets."""
         self.within = self.chance.choice((0.0, 0.0, 0.01, 0.1, 0.5))
         """How often the group itself gets a wrong packet with a right one."""
@@ -282,13 +284,17 @@ class Siege:
 
     def _look_at(self, subject: Subject, now_us: int) -> None:
         """What a machine holds on to is bounded, and its next life can begin with what it stored."""
+        if self.chance.random() < WEIGHED:
+            self._weigh(subject)
+        if subject.stored is not None:
+            following = Subject(self, self._make(subject.node), subject.node)
+            self.hit(following, now_us, Start(subject.incarnation + 1, subject.stored, 1), False)
+
+    def _weigh(self, subject: Subject) -> None:
         size = retained(subject.machine)
         self.found.most_retained = max(self.found.most_retained, size)
         if size > MOST_RETAINED:
             self._finding(Insane(f"the machine holds on to {size:,} bytes"), Packet(b"", subject.node), "")
-        if subject.stored is not None:
-            following = Subject(self, self._make(subject.node), subject.node)
-            self.hit(following, now_us, Start(subject.incarnation + 1, subject.stored, 1), False)
 
 
 class InjuredError(Exception):

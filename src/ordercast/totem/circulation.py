@@ -18,6 +18,7 @@ from ordercast.totem.packets import (
     CONTINUED,
     CONTINUES,
     DATA_HEADER,
+    NOBODY,
     RECOVERED_HEADER,
     SAFE,
     Data,
@@ -118,6 +119,8 @@ def work(
     On an ``accelerated`` ring the last packets leave behind the token.
     """
     flow = ring.flow
+    if ring.is_still(token) and token.brake == NOBODY:
+        flow.recount(token)
     resent = 0
     if token.rtr:
         answers = ring.answer(token)

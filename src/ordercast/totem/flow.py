@@ -79,6 +79,15 @@ class FlowControl:
         left = max(0, self.window - entitled)
         return mine + left * (tbl - mine) // max(1, tbl - mine, demand - entitled)
 
+    def recount(self, token: Token) -> None:
+        """Nobody has broadcast anything for a rotation, though all could: what the token says of others is 0.
+
+        Each member only ever enters how its own part has changed: a wrong sum, once on the token, would stay.
+        """
+        token.fcc = min(token.fcc, self._trc)
+        token.backlog = min(token.backlog, self._pbl)
+        token.entitled = min(token.entitled, self._pbl, self._equal)
+
     def settle(self, token: Token, broadcast: int, tbl: int) -> None:
         """Enter this visit's datagrams and demand into the token in place of the last visit's."""
         if broadcast != self._trc:

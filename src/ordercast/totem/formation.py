@@ -341,13 +341,14 @@ class Formation:
         if self._braking or token.brake:
             self._mark_brake(ring, token)
         arrived_seq = token.seq
+        still = ring.is_still(token)
         visit = work(now_us, ring, token, exchange, effects, accelerated=False)
         self._stats["retransmissions"] += visit.resent
         if visit.failed is not None:
             self.gathering.fail({visit.failed})
             self._abandon(now_us, "failure to receive", effects)
             return
-        exchange.update(token)
+        exchange.update(token, still)
         self._custody.pass_on(now_us, ring, token, arrived_seq, True, sum(token.holds), effects)
         if exchange.complete:
             if exchange.sound:

@@ -69,6 +69,8 @@ class Ring:
         self.final = 0 if self.alone else -1
         """Everything up to here was delivered by all, in this configuration; -1 while it is not known that
         all have installed it."""
+        self._was_here = False
+        """The token was forwarded here before."""
         self.forwarded_aru = 0
         self.forwarded_seq = 0
         """What the token said when it was forwarded last."""
@@ -115,6 +117,11 @@ class Ring:
             and self.forwarded_seq <= token.seq <= self.window.aru + 2 * self.window.span
             and (token.aru_id == NOBODY or token.aru_id in members)
         )
+
+    def is_still(self, token: Token) -> bool:
+        """Whether nothing was broadcast since the token was here last, and everybody has everything."""
+        unmoved = token.seq == self.forwarded_seq == token.aru
+        return self._was_here and unmoved and not token.rtr
 
     def admits(self, packet: Data) -> bool:
         """Whether a packet of this ring can have been sent as it says. This node's own are all here."""
@@ -236,6 +243,7 @@ class Ring:
         """Account for the token as it leaves, and learn what has become safe (000 §5.2)."""
         token.token_seq += 1
         self.token_seq = token.token_seq
+        self._was_here = True
         aru, before = token.aru, self.forwarded_aru
         both = aru if aru < before else before
         # Since the last visit the token was at every other member and told it the same; see ordered-log.md.

@@ -12,6 +12,9 @@ from ordercast.core.identity import Configuration, ConfigurationId, Kind, NodeId
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import Commit, Data, Recovered, Token, encode_recovered
 
+STILL_VISITS = 3
+"""Rotations in which nothing is broadcast, after which nobody has anything left to retransmit."""
+
 
 class Duty:
     """What must be delivered before a new ring is installed, over any number of failed attempts.
@@ -47,6 +50,8 @@ class Exchange:
         self._quiet_visits = 0
         """Successive visits at which retrans_flg left as false (my_retrans_flg_count)."""
         self._install_seq = 0
+        self._still_visits = 0
+        """Successive visits before which nothing was broadcast for a rotation."""
         if not all(entry.received_flg for entry in mine):
             # Somebody lacks messages, so nobody can have installed an earlier attempt's ring. The duty
             # starts afresh. (The paper leaves my_received_flg set here. Then a node that took part in
@@ -79,8 +84,13 @@ class Exchange:
             self._old.window.add(data.seq, data)
             self._queue.pop(data.seq, None)
 
-    def update(self, token: Token) -> None:
-        """Say whether retransmissions remain, and notice when none do (Fig. 6, before forwarding)."""
+    def update(self, token: Token, still: bool = False) -> None:
+        """Say whether retransmissions remain, and notice when none do (Fig. 6, before forwarding).
+
+        ``still``: nothing was broadcast for a rotation, and all have everything. Who has something left would
+        have broadcast it; a flag that stays set then was set by nobody, and is taken off the token.
+        """
+        self._still_visits = self._still_visits + 1 if still and not self._queue else 0
         if self._queue:
             if not token.retrans_flg:
                 token.retrans_flg = True
@@ -88,6 +98,8 @@ class Exchange:
         elif token.retrans_flg and self._set_by_me:
             token.retrans_flg = False
             self._set_by_me = False
+        if self._still_visits > STILL_VISITS:
+            token.retrans_flg = False
         self._quiet_visits = 0 if token.retrans_flg else self._quiet_visits + 1
         if self._quiet_visits == 2:
             self._install_seq = token.seq

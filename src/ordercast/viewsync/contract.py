@@ -8,7 +8,7 @@ timer, and what it told of cannot change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ordercast.core.contract import Effect
@@ -125,6 +125,10 @@ class Orderer(Protocol):
     @property
     def waiting_for(self) -> NodeId | None:
         """The member without whose answer nothing goes on here right now, if there is one (004 §4.1)."""
+
+    @property
+    def progress(self) -> Hashable:
+        """Something that changes whenever the order gets on. It has to while somebody is waited for."""
 
     @property
     def final(self) -> tuple[ConfigurationId, int] | None:

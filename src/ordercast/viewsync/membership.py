@@ -46,6 +46,8 @@ from ordercast.viewsync.states import State
 
 REMEMBERED_TURNS = 256
 """Token lists of a view for which is remembered what followed them."""
+STALLED = 16
+"""Times of a retry without which the order counts as stalled: longer than the longest pause between two."""
 STUCK = 2
 """Conservative timeouts after which a life ends that lacks what was decided on, or may have been."""
 
@@ -254,12 +256,26 @@ class Membership(Joining):
             self._start(now_us, True, because, effects)
         elif waited_for is not None and self._detector.active(now_us, (waited_for,)):
             self._start(now_us, not self._can_do_without(view), "member waited for suspected", effects)
+        elif self._stalled(now_us, waited_for):
+            self._start(now_us, True, "order stalled", effects)
         elif self.joiners(now_us):
             self._start(now_us, True, "somebody joins", effects)
         elif self._i_views and self._returned(now_us, view):
             self._start(now_us, False, "external returned", effects)
         else:
             self._leave_if_done(now_us, effects)
+
+    def _stalled(self, now_us: int, waited_for: NodeId | None) -> bool:
+        """Whether the order has not got on for long, although who is waited for lives.
+
+        Somebody was told something that is not so, as of a place that nobody knows: no member can do anything
+        about it in this view. The next one begins with what they all hold.
+        """
+        progress = None if waited_for is None else self.orderer.progress
+        if progress is None or progress != self._progress:
+            self._progress, self._progress_us = progress, now_us
+        patience_us = max(self.config.conservative_us, STALLED * self.config.retry_us)
+        return progress is not None and now_us - self._progress_us > patience_us
 
     def _can_do_without(self, view: View) -> bool:
         """Whether a light change may take a member out of the token list: a majority has to stay in it."""

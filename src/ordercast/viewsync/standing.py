@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 
 from ordercast.core.contract import (
     CancelTimer,
@@ -83,6 +83,9 @@ class Standing:
         self._change: ViewChange | None = None
         self._lacking_us = 0
         """Since when something is lacking here that was decided on."""
+        self._progress: Hashable = None
+        self._progress_us = 0
+        """How far the order was, and since when, while somebody has been waited for."""
         self._founding: Founding | None = None
         self._random = RandomStream(0)
         self._knock: tuple[NodeId, Knock, int] | None = None

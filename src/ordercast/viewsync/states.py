@@ -32,6 +32,7 @@ NEXT: dict[State, dict[str, State]] = {
         "others change": State.CHANGING,
         "external returned": State.CHANGING,
         "external gave up": State.CHANGING,
+        "order stalled": State.CHANGING,
     },
     State.CHANGING: {
         "view agreed": State.MEMBER,
