@@ -8,11 +8,13 @@ import pytest
 
 from ordercast.audit.properties import audit
 from ordercast.core.contract import Packet
-from ordercast.core.identity import Guarantee, NodeId
+from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
 from ordercast.protocols import protocol
 from ordercast.sim.network import Lan
 from ordercast.sim.world import World
+from ordercast.viewsync.header import header
 from ordercast.viewsync.machine import GroupMachine
+from ordercast.viewsync.packets import Answer, Group, Heartbeat, encode
 
 FAMILY = ("cm", "rbp", "irbp", "pinwheel", "dtp", "total")
 SECOND = 1_000_000
@@ -211,6 +213,42 @@ def test_a_short_silence_of_a_member_that_nobody_waits_for_is_forgiven(name: str
     made.network.links.heal()
     wait(made)
     assert made.latest == before
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_forged_word_of_an_older_group_ends_no_group_whatever_crashes_meanwhile(name: str) -> None:
+    """Heartbeats and answers under members' names, in every state of a change, and through restarts."""
+    made = up_and_running(name, 4)
+    chance = random.Random(f"forged/{name}")
+    older = Group(1, 9)
+
+    def forge(to: NodeId) -> None:
+        host = made.hosts[to]
+        if host.up and not host.paused:
+            sender = chance.choice(made.nodes)
+            packet = chance.choice((Heartbeat(older, 0, False), Answer(older, chance.randrange(2**64))))
+            kind, body = encode(packet)
+            front = header(kind, ConfigurationId(chance.randrange(1, 50), 1), sender, chance.randrange(3))
+            made._hear(host, Packet(front + body, sender))
+
+    made.watch_sent(lambda node, kind: forge(chance.choice(made.nodes)) if kind == "collect" else None)
+    for turn in range(400):
+        for node in made.nodes:
+            forge(node)
+        if turn in (100, 200):
+            made.crash(1 + turn // 100)
+        if turn in (150, 250):
+            made.restart(1 + turn // 100)
+        made.run_until(made.now + 1_000)
+    assert made.halt_reasons["older group met"] == 0
+    wait(made, 5 * SECOND)
+    assert {members(made, node) for node in made.nodes} == {(1, 2, 3, 4)}
+    assert machine(made, 1).group != older
+    made.submit(1, 100, Guarantee.SAFE)
+    wait(made)
+    assert delivered(made, 1) == delivered(made, 4)
+    assert len(delivered(made, 1)) == 1
+    properties_kept(made, name)
 
 
 # --- packets of garbage ------------------------------------------------------------------------------

@@ -374,7 +374,7 @@ def test_who_is_not_a_member_any_more_is_told_by_what_was_decided() -> None:
 def test_who_is_further_behind_is_told_that_it_is_excluded() -> None:
     node = member(2, id_=ConfigurationId(7, 1))
     effects = node.hears(9, BEAT, view_id=FIRST)
-    assert one(effects, Excluded) == Excluded(9, 0)
+    assert one(effects, Excluded) == Excluded(OURS, 9, 0)
     assert receivers(effects, Excluded) == [9]
 
 
@@ -449,14 +449,15 @@ def test_it_is_told_also_if_it_slept_through_the_change() -> None:
 
 def test_who_is_told_so_by_a_later_view_halts() -> None:
     node = member(2)
-    assert drops(node.hears(1, Excluded(2, 0))) == ["not for me"], "of this very view"
-    assert drops(node.hears(1, Excluded(2, 1), view_id=SECOND)) == ["not for me"]
-    assert drops(node.hears(1, Excluded(3, 0), view_id=SECOND)) == ["not for me"]
-    assert halts(node.hears(1, Excluded(2, 0), view_id=SECOND)) == ["excluded"]
+    assert drops(node.hears(1, Excluded(OURS, 2, 0))) == ["not for me"], "of this very view"
+    assert drops(node.hears(1, Excluded(OURS, 2, 1), view_id=SECOND)) == ["not for me"]
+    assert drops(node.hears(1, Excluded(OURS, 3, 0), view_id=SECOND)) == ["not for me"]
+    assert drops(node.hears(1, Excluded(OLDER, 2, 0), view_id=SECOND)) == ["not for me"], "of another group"
+    assert halts(node.hears(1, Excluded(OURS, 2, 0), view_id=SECOND)) == ["excluded"]
 
 
 def test_who_is_in_no_view_cannot_be_excluded() -> None:
-    assert drops(started(2).hears(1, Excluded(2, 0), view_id=SECOND)) == ["not for me"]
+    assert drops(started(2).hears(1, Excluded(OURS, 2, 0), view_id=SECOND)) == ["not for me"]
 
 
 def test_a_deaf_member_is_left_out() -> None:

@@ -248,6 +248,27 @@ def test_but_nobody_whose_vote_an_older_group_may_need() -> None:
     assert installs(node.hears(1, Decide(0, made), view_id=FIRST)) == [], "nor does it go there"
 
 
+def test_a_vote_that_no_quorum_can_come_of_is_given_up() -> None:
+    """Who is in another group votes in this one no more; if too many are, there is nothing to wait for."""
+    node = member(9, (1, 5, 9)).dies_and_comes_back()
+    made = encode_decision(decision((1, 5, 9), SECOND, lives={9: 1}, group=YOUNGER))
+    beat = Heartbeat(YOUNGER, 0, False)
+    node.hears(1, beat, view_id=FIRST)
+    assert one(node.timeout("join"), Join).ghost
+    assert installs(node.hears(1, Decide(0, made), view_id=NO_VIEW)) == [], "two of three are a quorum"
+    node.hears(5, beat, view_id=FIRST)
+    assert not one(node.timeout("join"), Join).ghost
+    assert installs(node.hears(1, Decide(0, made), view_id=NO_VIEW)) == [SECOND]
+
+
+def test_but_only_while_the_others_are_heard_there() -> None:
+    node = member(9, (1, 5, 9)).dies_and_comes_back()
+    for other in (1, 5):
+        node.hears(other, Heartbeat(YOUNGER, 0, False), view_id=FIRST)
+    node.now_us += node.config.conservative_us + 1
+    assert one(node.timeout("join"), Join).ghost
+
+
 def test_the_number_of_a_view_is_none_that_another_group_has_had() -> None:
     """Who comes from there may not know how far it went on without it."""
     node = started(1)

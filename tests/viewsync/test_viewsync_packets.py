@@ -22,6 +22,7 @@ from ordercast.viewsync.packets import (
     NO_ROUND,
     Abort,
     Accepted,
+    Answer,
     Collect,
     Decide,
     Decision,
@@ -32,6 +33,7 @@ from ordercast.viewsync.packets import (
     Heartbeat,
     Item,
     Join,
+    Knock,
     Member,
     MembershipPacket,
     Propose,
@@ -78,7 +80,9 @@ packets: st.SearchStrategy[MembershipPacket] = st.one_of(
     st.builds(Decide, turns, values),
     st.builds(Refuse, turns, rounds, rounds),
     st.builds(Abort, turns, rounds),
-    st.builds(Excluded, node_ids, lives),
+    st.builds(Excluded, st.builds(Group, lives, node_ids), node_ids, lives),
+    st.builds(Knock, st.builds(Group, lives, node_ids), st.integers(0, 2**64 - 1)),
+    st.builds(Answer, st.builds(Group, lives, node_ids), st.integers(0, 2**64 - 1)),
 )
 
 
@@ -227,8 +231,8 @@ WRONG: list[tuple[MembershipPacket, str]] = [
     (Item(0, stream(1), 0, b""), "bad number"),
     (Collect(0, Round(0, 3)), "bad number"),
     (Accepted(0, Round(1, 0)), "bad node id"),
-    (Excluded(0, 0), "bad node id"),
-    (Excluded(1, -1), "bad number"),
+    (Excluded(Group(1, 1), 0, 0), "bad node id"),
+    (Excluded(Group(1, 1), 1, -1), "bad number"),
 ]
 
 

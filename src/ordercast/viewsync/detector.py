@@ -21,11 +21,14 @@ class Detector:
         self._conservative_us = config.conservative_us
         self._heard: dict[NodeId, int] = {}
         self._gone: set[NodeId] = set()
+        self._elsewhere: dict[NodeId, int] = {}
+        """When one that is watched was last heard in another group."""
 
     def watch(self, now_us: int, nodes: Iterable[NodeId]) -> None:
         """Watch these from now on, as if they had just been heard."""
         self._heard = dict.fromkeys(nodes, now_us)
         self._gone.clear()
+        self._elsewhere.clear()
 
     def heard(self, now_us: int, node: NodeId) -> None:
         """A sign of life."""
@@ -37,6 +40,16 @@ class Detector:
         """There is reason to believe that this one has ended: it is suspected until it is heard again."""
         if node in self._heard:
             self._gone.add(node)
+
+    def elsewhere(self, now_us: int, node: NodeId) -> None:
+        """It was heard in another group."""
+        if node in self._heard:
+            self._elsewhere[node] = now_us
+
+    def away(self, now_us: int) -> list[NodeId]:
+        """Who was heard in another group lately."""
+        since_us = now_us - self._conservative_us
+        return [node for node, heard_us in self._elsewhere.items() if heard_us >= since_us]
 
     def silent_us(self, now_us: int, node: NodeId) -> int:
         """For how long it has not been heard."""

@@ -75,7 +75,7 @@ class Joining(Standing):
         if self.state is not State.JOINING:
             return
         effects.append(SetTimer(JOIN_TIMER, self._random.spread(self.config.join_us)))
-        ghost, founds = self._past is not None, self._founding is not None
+        ghost, founds = self._is_bound(now_us), self._founding is not None
         self._send(Join(self.group, self._last_number, ghost, self._ended, founds), NO_VIEW, effects)
         if now_us - self._group_us < self.config.found_us:
             return
@@ -84,6 +84,10 @@ class Joining(Standing):
         elif self._founding is not None and now_us - self._ghosts_us >= self.config.found_us:
             self._founding.lead(now_us, self.joiners(now_us), effects)
             self._end_founding(now_us, effects)
+
+    def _is_bound(self, now_us: int) -> bool:
+        """Whether an earlier life's vote may be needed: then no younger group is joined."""
+        return self._past is not None and not self._deserted(now_us)
 
     def _haunt(self, now_us: int, past: View, detected: bool, effects: list[Effect]) -> None:
         """Vote on what follows the view of an earlier life."""

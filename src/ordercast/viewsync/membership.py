@@ -174,7 +174,7 @@ class Membership(Joining):
         effects.append(SetTimer(CHANGE_TIMER, self.config.change_us))
         change.on_timer(now_us, effects)
         self._end_change(now_us, effects)
-        if change is not self._change or change.ghost or not change.lacking:
+        if change is not self._change or change.ghost or not (change.lacking or self._deserted(now_us)):
             self._lacking_us = 0
             return
         self._lacking_us = self._lacking_us or now_us
@@ -184,7 +184,7 @@ class Membership(Joining):
     def _on_decide(self, now_us: int, head: Header, packet: Decide, effects: list[Effect]) -> None:
         decision = decode_decision(packet.value)
         view = self.view
-        bound = view is not None or (self._past is not None and self.group < decision.group)
+        bound = view is not None or (self.group < decision.group and self._is_bound(now_us))
         if bound and decision.group != self.group:
             effects.append(Drop("of another group"))
             return
@@ -309,6 +309,8 @@ class Membership(Joining):
             self._start(now_us, True, "leaving", effects)
 
     def _on_heartbeat(self, now_us: int, head: Header, beat: Heartbeat, effects: list[Effect]) -> None:
+        if beat.group != self.group:
+            self._detector.elsewhere(now_us, head.sender)
         if self.state is State.JOINING:
             self._on_group_heard(now_us, head, beat)
             return
@@ -365,7 +367,7 @@ class Membership(Joining):
         """There is a group to wait for, unless what is heard is what this node was in, or may not join."""
         if head.view.seq <= self._last_number and beat.group == self.group:
             return
-        if self._past is not None and self.group < beat.group:
+        if self.group < beat.group and self._is_bound(now_us):
             return
         self._group_us = now_us
         if self._past is not None and beat.group == self.group and self._change is not None:
@@ -385,12 +387,13 @@ class Membership(Joining):
         ):
             self._send(Decide(last.turn, last.value), last.view, effects, to=head.sender)
         elif self._lives.get(head.sender) != head.incarnation and head.view != NO_VIEW:
-            self._send(Excluded(head.sender, head.incarnation), view.id, effects, to=head.sender)
+            told = Excluded(self.group, head.sender, head.incarnation)
+            self._send(told, view.id, effects, to=head.sender)
         else:
             effects.append(Drop("other view"))
 
     def _on_excluded(self, head: Header, packet: Excluded, effects: list[Effect]) -> None:
-        mine = (packet.node, packet.incarnation) == (self.me, self.incarnation)
+        mine = packet == (self.group, self.me, self.incarnation)
         if mine and self.view is not None and head.view.seq > self.view.id.seq:
             self._halt("excluded", effects)
         else:

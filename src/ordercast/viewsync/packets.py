@@ -66,6 +66,7 @@ _ITEM = struct.Struct("<IBiiq")
 _DECISION = struct.Struct("<BqiqiIqH")
 _LIFE = struct.Struct("<iiB")
 _TURN = struct.Struct("<I")
+_EXCLUDED = struct.Struct("<qiii")
 _NONCE = struct.Struct("<Q")
 _KNOCK = struct.Struct("<qiQ")
 
@@ -207,8 +208,9 @@ class Abort(NamedTuple):
 
 
 class Excluded(NamedTuple):
-    """That life is not in the view any more."""
+    """That life is not in the group's view any more."""
 
+    group: Group
     node: NodeId
     incarnation: int
 
@@ -308,8 +310,8 @@ def encode(packet: MembershipPacket) -> tuple[int, bytes]:
             return REFUSE, _ESTIMATE.pack(turn, *round_, *joined)
         case Abort(turn, round_):
             return ABORT, _ROUND.pack(turn, *round_)
-        case Excluded(node, incarnation):
-            return EXCLUDED, struct.pack("<ii", node, incarnation)
+        case Excluded(group, node, incarnation):
+            return EXCLUDED, _EXCLUDED.pack(*group, node, incarnation)
         case Knock(group, nonce):
             return KNOCK, _KNOCK.pack(*group, nonce)
         case Answer(group, nonce):
@@ -428,8 +430,9 @@ def _item(body: _Body) -> Item:
 
 
 def _excluded(body: _Body) -> Excluded:
-    node, incarnation = body.some(struct.Struct("<ii"))
-    return Excluded(check_node(node), check_count(incarnation))
+    founded_us, founder, node, incarnation = body.some(_EXCLUDED)
+    group = Group(check_count(founded_us), check_node(founder))
+    return Excluded(group, check_node(node), check_count(incarnation))
 
 
 _DECODERS: Mapping[int, Callable[[_Body], MembershipPacket]] = {

@@ -137,6 +137,17 @@ class Standing:
         active = self._detector.active(now_us, awaited)
         return active + [node for node in self._detector.passive(now_us) if node not in active]
 
+    def _deserted(self, now_us: int) -> bool:
+        """Whether too few are left for another view of this group: the others were heard in other groups.
+
+        Who is in another group has given up its vote in this one, or never knew that it had one.
+        """
+        view = self.view or self._past
+        if view is None:
+            return False
+        away = self._detector.away(now_us)
+        return 2 * sum(node not in away for node in view.members) <= len(view.members)
+
     def joiners(self, now_us: int) -> Mapping[NodeId, Joiner]:
         """Who asked lately to be let in."""
         since_us = now_us - REMEMBERED * self.config.join_us
