@@ -63,7 +63,8 @@ def _configure_totem(settings: Mapping[str, object], buffer: int, datagram: int)
     on_the_wire: dict[str, object] = {
         # Processes are scheduled, which a simulated network knows nothing of; those that ended are noticed
         # by the driver, so that the timeouts are for what is slow, or cut off.
-        "token_loss_us": 800_000,
+        "token_loss_us": 150_000,
+        "forming_loss_us": 800_000,
         "token_retransmission_us": 100_000,
         "least_retransmission_us": 5_000,
         "announce_us": 200_000,

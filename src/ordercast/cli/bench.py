@@ -13,6 +13,7 @@ from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProtocolName, Settings
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
 from ordercast.measure.bench import MOST_NODES, Plan, Result, WorkerFailed, measure
 from ordercast.measure.netns import NoNamespaces
+from ordercast.measure.relay import Weather
 from ordercast.protocols import protocol as protocol_called
 from ordercast.runtime.config import NodeConfig
 
@@ -33,9 +34,23 @@ def bench(
     kill_one: Annotated[
         bool, typer.Option("--kill-one", help="Kill the last node halfway (-9); look at longest_gap_ms.")
     ] = False,
+    stop_one: Annotated[
+        bool, typer.Option("--stop-one", help="Stop the last node halfway (SIGSTOP); look at longest_gap_ms.")
+    ] = False,
     netns: Annotated[
         bool, typer.Option("--netns", help="Each node in a network namespace of its own. Needs root.")
     ] = False,
+    loss: Annotated[
+        float, typer.Option(help="Share of the datagrams that the network loses, 0.05 for 5%. With --netns.")
+    ] = 0.0,
+    burst: Annotated[float, typer.Option(help="Datagrams that it loses in a row, on average.")] = 1.0,
+    delay_ms: Annotated[float, typer.Option(help="How long it takes a datagram, one way.")] = 0.0,
+    jitter_ms: Annotated[float, typer.Option(help="The most that a datagram takes longer.")] = 0.0,
+    duplicate: Annotated[float, typer.Option(help="Share of the datagrams that arrive twice.")] = 0.0,
+    reorder: Annotated[float, typer.Option(help="Share that later ones overtake.")] = 0.0,
+    path_mtu: Annotated[
+        int, typer.Option(help="Larger IP packets are lost without a word; 0: none are.")
+    ] = 0,
     uvloop: Annotated[
         bool | None,
         typer.Option("--uvloop/--no-uvloop", help="The event loop. Not given: uvloop if installed."),
@@ -55,7 +70,7 @@ def bench(
     with blaming("--set"):
         values = options.fields(settings or ())
         used(NodeConfig(protocol=protocol, protocol_settings=values))
-    if kill_one and chosen.primary_partition and nodes < FEWEST_OF_A_VIEW:
+    if (kill_one or stop_one) and chosen.primary_partition and nodes < FEWEST_OF_A_VIEW:
         refuse(
             f"{protocol} goes on with a majority only, which one of {nodes} nodes is not: choose --nodes "
             f"{FEWEST_OF_A_VIEW} or more"
@@ -70,7 +85,17 @@ def bench(
             sealed=sealed,
             log=log,
             kill_one=kill_one,
+            stop_one=stop_one,
             netns=netns,
+            weather=Weather(
+                loss=loss,
+                burst=burst,
+                delay_ms=delay_ms,
+                jitter_ms=jitter_ms,
+                duplicate=duplicate,
+                reorder=reorder,
+                path_mtu=path_mtu,
+            ),
             uvloop=uvloop,
             protocol=protocol,
             settings=values,

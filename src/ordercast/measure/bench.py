@@ -22,6 +22,7 @@ from ordercast.errors import OrdercastError
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
 from ordercast.measure.netns import Namespaces
 from ordercast.measure.order import Agreement, Chapter, compare
+from ordercast.measure.relay import Weather
 from ordercast.runtime.config import DEFAULT_PORT
 from ordercast.runtime.keys import create
 
@@ -56,8 +57,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Each node keeps its ordered log, as durably as it does by default."""
     kill_one: bool = False
     """Kill the process of the last node halfway, with -9."""
+    stop_one: bool = False
+    """Stop the process of the last node halfway (SIGSTOP), and let it go on at the end."""
     netns: bool = False
     """Each node in its own network namespace; else all on loopback."""
+    weather: Weather = Weather()
+    """What the network between the namespaces does to datagrams; fair on loopback."""
     uvloop: bool | None = None
     """Whether to run in uvloop; None: if it is installed."""
     protocol: str = "totem"
@@ -69,6 +74,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.nodes} nodes: between 1 and {MOST_NODES} can be measured")
         if self.kill_one and self.nodes < 2:
             raise ValueError("one node alone cannot lose another: take at least 2 nodes")
+        if self.stop_one and self.nodes < 2:
+            raise ValueError("one node alone cannot miss another: take at least 2 nodes")
+        if self.stop_one and self.kill_one:
+            raise ValueError("a process is killed, or stopped: choose one of the two")
+        if not self.weather.fair and not self.netns:
+            raise ValueError("a network that loses or delays is one of namespaces: add --netns")
         if not 0.1 <= self.seconds <= 86_400:
             raise ValueError(f"{self.seconds:g} seconds: measure for 0.1 to 86,400")
         if self.rate is not None and not 0 <= self.rate <= 1e6:
@@ -88,6 +99,7 @@ class Result(msgspec.Struct, kw_only=True):
     """Of the nodes that were there to the end."""
     agreement: Agreement
     killed: int | None
+    """Which node was killed, or stopped."""
     lost: int
     """Messages that were taken from a node, and never delivered at one; both lived to the end."""
     configurations: dict[int, list[list[int]]]
@@ -143,6 +155,8 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> Result:
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ordercast-bench-")))
         network = stack.enter_context(Namespaces(plan.nodes)) if plan.netns else None
+        if network is not None:
+            network.weather(plan.weather)
         crew = Crew(plan, work, network)
         stack.callback(crew.end)
         return _conduct(plan, crew, tell)
@@ -159,11 +173,11 @@ def _conduct(plan: Plan, crew: Crew, tell: Tell) -> Result:
     for worker in workers:
         worker.say(Begin(begin_ns))
     killed = None
-    if plan.kill_one:
+    if plan.kill_one or plan.stop_one:
         time.sleep(max(0.0, (begin_ns - time.monotonic_ns()) / 1e9 + plan.seconds / 2))
         killed = workers.pop()
-        killed.process.send_signal(signal.SIGKILL)
-        tell(f"killed node {killed.node}")
+        killed.process.send_signal(signal.SIGKILL if plan.kill_one else signal.SIGSTOP)
+        tell(f"{'killed' if plan.kill_one else 'stopped'} node {killed.node}")
     sent = {worker.node: worker.hear(Sent, plan.seconds + ENDING_S).messages for worker in workers}
     tell(f"{sum(sent.values()):,} messages sent; waiting for the last to arrive")
     for worker in workers:

@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -18,7 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from ordercast.errors import OrdercastError
+from ordercast.measure.relay import Weather
 
 MOST_NODES = 250
 INSTEAD = "leave --netns out to measure on loopback"
@@ -56,6 +60,7 @@ class Namespaces:
         self._processes: list[subprocess.Popen[Any]] = []
         self._sides = 1
         self._lossy: set[int] = set()
+        self._relay: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Namespaces:
         reason = missing()
@@ -113,6 +118,7 @@ class Namespaces:
 
     def split(self, *sides: Collection[int]) -> None:
         """From now on only nodes of the same side reach each other; a node on no side reaches nobody."""
+        self._stop_relay()
         placed = [node for side in sides for node in side]
         if len(set(placed)) < len(placed):
             raise ValueError(f"a node is on two sides: {[sorted(side) for side in sides]}")
@@ -130,6 +136,29 @@ class Namespaces:
     def heal(self) -> None:
         """All reach all again."""
         self.split(self.nodes)
+
+    def weather(self, weather: Weather, seed: int = 1) -> None:
+        """From now on a relay stands between the nodes, and does that to what passes; a split ends it."""
+        self._stop_relay()
+        if weather.fair:
+            self.heal()
+            return
+        for node in self.nodes:  # a relay sees the datagrams themselves, not many of them as one
+            _ip(self.name(node), "link set v0 gso_max_segs 1")
+        _ip(self._hub, *(f"link set p{node} nomaster" for node in self.nodes))
+        told = [msgspec.json.encode(weather).decode(), str(seed), *(f"p{node}" for node in self.nodes)]
+        command = ["ip", "netns", "exec", self._hub, sys.executable, "-m", "ordercast.measure.relay", *told]
+        self._relay = subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0)
+        self._processes.append(self._relay)
+        assert self._relay.stdout is not None
+        if self._relay.stdout.readline() != b"ready\n":
+            raise NoNamespaces(f"the relay between the namespaces did not start: {INSTEAD}")
+
+    def _stop_relay(self) -> None:
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            relay.kill()
+            relay.wait()
 
     def _begin_losing(self, node: int, share: float) -> None:
         # Classic BPF, as in the kernel's filter.txt: take a random number; below the share it is a match,

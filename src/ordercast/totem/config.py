@@ -31,6 +31,9 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     least_retransmission_us: int = 30_000
     """The token is never sent again sooner than this."""
 
+    forming_loss_us: int = 0
+    """The same while a ring is being formed: how slow its members are is not known yet. 0: no longer."""
+
     join_us: int = 1_500
     """How often a Join is repeated while a ring is being formed (000 §6.2.1)."""
 
@@ -115,6 +118,11 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return Limits(self.input_buffer, self.packet_size, self.datagram_size)
 
     @property
+    def forming_us(self) -> int:
+        """How long the Commit token, and the token of a ring that is being recovered, may stay away."""
+        return max(self.forming_loss_us, self.token_loss_us)
+
+    @property
     def heard_us(self) -> int:
         """How long a stranger counts as heard after its last announcement."""
         return 3 * self.announce_us
@@ -139,7 +147,9 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 raise ValueError(f"{name} is {getattr(self, name)}: choose between {low} and {high}")
 
 
-_MAY_BE_ZERO = {"accelerated_window", "consensus_member_us", "eager_requests", "hold_us", "packing"}
+_MAY_BE_ZERO = {
+    *("accelerated_window", "consensus_member_us", "eager_requests", "forming_loss_us", "hold_us", "packing")
+}
 _ORDER = (
     (
         "token_retransmission_us",

@@ -35,6 +35,7 @@ class Custody:
     def __init__(self, config: TotemConfig) -> None:
         self._config = config
         self._loss_timer = SetTimer(TOKEN_LOSS, config.token_loss_us)
+        self._forming_timer = SetTimer(TOKEN_LOSS, config.forming_us)
         self._sign = _SignTime(config)
         self._delay_us = 0
         """How long the token waited, or will wait, for a sign before it is sent again."""
@@ -48,8 +49,8 @@ class Custody:
     # --- sent -----------------------------------------------------------------------------------
 
     def send(self, now_us: int, to: NodeId, raw: bytes, effects: list[Effect]) -> None:
-        """Forward a token of either kind, and set its two timers (000 Figs 3 and 7)."""
-        self._send(now_us, to, raw, self._loss_timer, 0, effects)
+        """Forward a Commit token, and set its two timers (000 Fig. 7)."""
+        self._send(now_us, to, raw, self._forming_timer, 0, effects)
 
     def _send(
         self, now_us: int, to: NodeId, raw: bytes, loss: SetTimer, hold_us: int, effects: list[Effect]
@@ -184,7 +185,7 @@ class _SignTime:
     def __init__(self, config: TotemConfig) -> None:
         self._most_us = config.token_retransmission_us
         self._least_us = min(config.least_retransmission_us, self._most_us)
-        self.timeout_us = self._most_us
+        self.timeout_us = min(self._most_us, max(self._least_us, config.token_loss_us // MOST_TRIES))
         self._mean_us = -1
         self._deviation_us = 0
         self._since_us: int | None = None

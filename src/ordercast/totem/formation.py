@@ -208,7 +208,7 @@ class Formation:
                 self._propose(now_us, effects)
             else:
                 effects.append(CancelTimer(CONSENSUS))
-                effects.append(SetTimer(TOKEN_LOSS, self.config.token_loss_us))
+                effects.append(SetTimer(TOKEN_LOSS, self.config.forming_us))
 
     def _on_leave(self, now_us: int, join: Join, effects: list[Effect]) -> None:
         """A node says that it goes: no need to wait until it is missed."""
@@ -349,7 +349,8 @@ class Formation:
             self._abandon(now_us, "failure to receive", effects)
             return
         exchange.update(token, still)
-        self._custody.pass_on(now_us, ring, token, arrived_seq, True, sum(token.holds), effects)
+        waits_us = max(sum(token.holds), self.config.forming_us // 4)
+        self._custody.pass_on(now_us, ring, token, arrived_seq, True, waits_us, effects)
         if exchange.complete:
             if exchange.sound:
                 self._install(now_us, exchange, effects)
