@@ -108,7 +108,6 @@ def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
     drawn: dict[str, object] = {
         "token_loss_us": token_loss_us,
         "token_retransmission_us": token_retransmission_us,
-        "least_retransmission_us": max(1, token_retransmission_us // stream.choice((1, 4, 20))),
         "join_us": join_us,
         "consensus_us": join_us * stream.choice((3, 5)),
         "fail_to_receive": stream.choice((4, 10, 50)),
@@ -125,6 +124,8 @@ def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
     }
     if stream.random() < 0.25:  # large enough to be filled less while some are lost
         drawn["packet_size"] = stream.choice((6_000, 20_000))
+    drawn["least_retransmission_us"] = max(1, token_retransmission_us // stream.choice((1, 4, 20)))
+    drawn["input_buffer"] = stream.choice((32_000, 212_992, 1024 * 1024))
     return drawn
 
 

@@ -43,6 +43,10 @@ def node(
     insecure: Insecure = False,
     trace: TracedTo = None,
     protocol: OfProtocol = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Timeouts for auto (measured round trips, as a rule), lan or wan."),
+    ] = None,
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics there.")
     ] = None,
@@ -71,6 +75,7 @@ def node(
         insecure=insecure or None,
         trace=trace,
         protocol=protocol,
+        profile=profile,
         metrics=metrics,
         log=log,
         log_listen=log_listen,

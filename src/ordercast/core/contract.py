@@ -83,7 +83,16 @@ class Gone(NamedTuple):
     node: NodeId
 
 
-Event: TypeAlias = Start | Submit | Packet | Timer | Stop | Brake | Gone
+class Distance(NamedTuple):
+    """The driver has measured how far the peers are: the longest round trip among them, now.
+
+    Timeouts that are too short for that are stretched; a machine that has none may ignore it.
+    """
+
+    round_trip_us: int
+
+
+Event: TypeAlias = Start | Submit | Packet | Timer | Stop | Brake | Gone | Distance
 
 # --- effects: what a machine wants done --------------------------------------------------------
 

@@ -27,6 +27,7 @@ from ordercast.runtime.driver import Driver
 from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.keys import Keyring
 from ordercast.runtime.links import Links, spell
+from ordercast.runtime.paths import RoundTrip
 from ordercast.runtime.seal import Cipher, Seal, new_session
 from ordercast.runtime.status import Rates, status
 from ordercast.runtime.storage import Storage
@@ -54,8 +55,6 @@ REVIVE_S, MOST_REVIVE_S = 0.1, 5.0
 next, where they are short, up to a bound."""
 LASTING_S = 30.0
 """A life that lasted so long was not short."""
-
-
 _LEAVING = "the node is leaving: it takes no more messages; make a new Node for another life"
 
 
@@ -163,6 +162,7 @@ class Member:
             rows,
             self._journal,
             token_on_unicast=protocol.token_on_unicast,
+            round_trip=RoundTrip(config.profile),
         )
         self.log.begin(lambda: self.driver.machine.final, self._apply_brake, self.driver.leave_at_once)
         if recorder is not None:

@@ -151,13 +151,11 @@ def _only_the_first_part(right: Any) -> Any:
     return cut
 
 
-@_mutant("ordering", Ring, "join", "parts of a packet are put together although one is missing")
-def _joined_with_a_gap(right: Any) -> Any:
+@_mutant("ordering", Ring, "join", "of the parts of a packet only the last that came is kept")
+def _parts_forgotten(right: Any) -> Any:
     def join(self: Ring, part: Part) -> bytes | None:
+        self._partial.clear()
         whole: bytes | None = right(self, part)
-        kept = self._partial.get(part.seq, {})
-        if whole is None and len(kept) == part.parts - 1 and 0 in kept:
-            return b"".join(kept[place] for place in sorted(kept))
         return whole
 
     return join

@@ -104,6 +104,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     protocol_settings: dict[str, Any] = {}
     """Settings of the protocol, the same at all nodes; times are microseconds."""
 
+    profile: Literal["auto", "lan", "wan"] = "auto"
+    """How far the nodes are from each other. "auto" measures the round trips, and timeouts follow them; "wan"
+    has them fit 300 ms from the start, and more if so much is measured; "lan" leaves them as they are set.
+    Totem follows it; the timeouts of the sequencer family are set by hand."""
+
     trace: Path | None = None
     """Directory for the run's trace, which `ordercast audit` checks. Not set: no trace."""
 

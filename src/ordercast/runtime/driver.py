@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -47,9 +46,10 @@ from ordercast.runtime.greetings import GREETING_MAGIC
 from ordercast.runtime.health import STOPPED_US, Lag
 from ordercast.runtime.links import Links, Peer, spell
 from ordercast.runtime.outgoing import Outgoing
+from ordercast.runtime.paths import RoundTrip
 from ordercast.runtime.seal import Channel as Purpose
-from ordercast.runtime.seal import Refused, Seal
-from ordercast.runtime.segments import HEADER_SIZE, MAGIC, Joiner
+from ordercast.runtime.seal import Seal
+from ordercast.runtime.segments import HEADER_SIZE, MAGIC
 from ordercast.runtime.sending import Sender
 from ordercast.runtime.sink import Sink
 from ordercast.runtime.storage import Storage
@@ -94,22 +94,20 @@ class Driver(Sender):
         journal: Journal | None,
         *,
         token_on_unicast: bool = True,
+        round_trip: RoundTrip | None = None,
     ) -> None:
         """`token_on_unicast`: what is unicast is a token, for which data may wait; else it is like others."""
-        super().__init__(node, wires, seal, datagram, rows, journal)
+        super().__init__(node, wires, seal, datagram, rows, journal, round_trip)
         self.machine = machine
         self.state = "starting"
         self.because = ""
         self.sent = self.delivered = 0
-        self.live = False
-        """The machine lives: it was started, and has not halted."""
         self._guard = EndingOnError(self.end)
         self.halted = False
         """The machine itself ended the last life, with a word to the others."""
         self._stopping = False
         self._sent_before = 0
         """By earlier lives: message numbers begin anew in each."""
-        self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
         self.lag = Lag(self.now_us)
         self._handle: Callable[[int, Event], Sequence[Effect]] = _not_started
         self._storage = storage
@@ -133,10 +131,6 @@ class Driver(Sender):
 
     # --- a life ---------------------------------------------------------------------------------
 
-    def now_us(self) -> int:
-        """Wall-clock microseconds that never go back."""
-        return time.monotonic_ns() // 1000 + self._offset_us
-
     def listen(self, links: Links) -> None:
         """Read the sockets and greet; the machine is not started yet."""
         self._links = links
@@ -154,13 +148,14 @@ class Driver(Sender):
         if self.wires.strangers is not None:
             self._strangers = PacedReader(self.wires.strangers.fileno(), self._on_stranger)
         self.wires.door.open()
-        self._watch = Watch(links, self._guard, self._sightings, self._on_gone)
+        self._watch = Watch(links, self._guard, self._sightings, self._on_gone, self.paths)
 
     def start(self, incarnation: int, stored: bytes | None) -> None:
         """Begin the machine's life: packets that came before were not for it."""
         self._handle = self.machine.handle
         self.live = True
         self._event(Start(incarnation, stored, secrets.randbits(64)))
+        self._tell_distance(anew=True)
 
     def start_again(self, machine: Machine, incarnation: int, stored: bytes | None) -> None:
         """Begin the next life, with a new machine, where the last one ended by itself."""
@@ -367,25 +362,6 @@ class Driver(Sender):
             self._came(now)
             self._carry_out(now, self._handle(now, Packet(packet, peer.node, held_us)))
         return bool(packets)
-
-    def _opened(
-        self, peer: Peer, joiner: Joiner, packets: list[bytes], purpose: Purpose, to: bytes | None
-    ) -> list[bytes]:
-        """Those packets that are authentic, where that can be known; what was joined badly is counted."""
-        if joiner.bad or joiner.given_up:
-            self.drop("malformed segment", joiner.bad)
-            self.drop("incomplete packet", joiner.given_up)
-            joiner.bad = joiner.given_up = 0
-        if peer.opener is not None:
-            sealed, packets = packets, []
-            for packet in sealed:
-                try:
-                    packets.append(peer.opener.open(purpose, packet, to))
-                except Refused as error:
-                    self.drop(str(error))
-        if packets:
-            self._links.heard(peer)
-        return packets
 
     # --- effects --------------------------------------------------------------------------------
 

@@ -58,6 +58,12 @@ class Cutter:
         self._most = min(LARGEST_BUFFER // datagram, MOST_SEGMENTS) * datagram
         self._number = 0
 
+    def resized(self, datagram: int) -> Cutter:
+        """The same, which goes on with segments of another size."""
+        other = Cutter(datagram, self._checked)
+        other._number = self._number
+        return other
+
     def _only(self, packet: bytes) -> Train:
         """A packet that is a datagram."""
         self._number = number = (self._number + 1) % _NUMBERS

@@ -1,23 +1,26 @@
 """The half of a driver that sends: what leaves together, by which socket, and to whom; and what it drops.
 
-Here is also what links ask of a driver (`ordercast.runtime.links.Post`): greetings to send, and what a person
-should know of peers.
+Here is also what is opened of what peers sent, what becomes of measured paths, and what links ask of a driver
+(`ordercast.runtime.links.Post`): greetings to send, and what a person should know of peers.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ordercast.core.contract import Distance, Event
 from ordercast.core.identity import NodeId
 from ordercast.errors import OrdercastError
 from ordercast.runtime.links import Links, Peer, spell
+from ordercast.runtime.paths import PATH_MAGIC, Measured, Paths, RoundTrip
+from ordercast.runtime.seal import OVERHEAD, Refused, Seal
 from ordercast.runtime.seal import Channel as Purpose
-from ordercast.runtime.seal import Seal
-from ordercast.runtime.segments import Cutter, Train
+from ordercast.runtime.segments import HEADER_SIZE, Cutter, Joiner, Train
 from ordercast.runtime.udp import Address
 from ordercast.runtime.wires import Wires
 from ordercast.trace.schema import Row
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("ordercast")
 
+FAR = 'write profile = "wan", or leave profile out, to have timeouts that fit'
 MOST_REASONS = 64
 """Reasons for drops that are counted apart."""
 _NODE = struct.Struct(">I")
@@ -43,6 +47,7 @@ class Sender:
         datagram: int,
         rows: list[Row],
         journal: Journal | None,
+        round_trip: RoundTrip | None,
     ) -> None:
         self.node = node
         self.wires = wires
@@ -53,10 +58,21 @@ class Sender:
         self._me = _NODE.pack(node)
         self._seal = seal
         self._cutters = {channel: Cutter(datagram, checked=seal is None) for channel in Purpose}
+        self._prober = Cutter(datagram, checked=seal is None)
+        self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        overhead = HEADER_SIZE + (OVERHEAD if seal is not None else 0)
+        self.paths = Paths(datagram, overhead, self.now_us, self._probe, self._on_measured, self.warn)
+        self._round_trip = round_trip or RoundTrip()
+        self.live = False
+        """The machine lives: it was started, and has not halted."""
         self._rows = rows
         self._journal = journal
         self._links: Links
         self._out: list[bytes] = []
+
+    def now_us(self) -> int:
+        """Wall-clock microseconds that never go back."""
+        return time.monotonic_ns() // 1000 + self._offset_us
 
     def _flush(self) -> None:
         """Send what was multicast since the last time, all of it together."""
@@ -104,11 +120,72 @@ class Sender:
         if trains and self.wires.group is None:
             self._multicast(trains, [target for target in self._links.targets if target is not peer])
 
+    def _probe(self, peer: Peer, packet: bytes) -> None:
+        """Send a question or an answer about the path to a peer."""
+        if self._seal is not None:
+            packet = self._seal.seal(Purpose.TOKEN, packet, _NODE.pack(peer.node))
+        self.wires.token.send(self._prober.cut((packet,))[0], peer.token)
+
     def _note_rows(self) -> None:
         """What others may see of this turn is in the trace before they can see it."""
         if self._rows and self._journal is not None:
             self._journal.append(self._rows)
             self._rows.clear()
+
+    # --- paths ----------------------------------------------------------------------------------
+
+    def _on_measured(self, measured: Measured) -> None:
+        """Paths are narrower than was thought, or wide again; or peers are far."""
+        for channel, cutter in self._cutters.items():
+            if cutter.datagram != measured.datagram:
+                self._cutters[channel] = cutter.resized(measured.datagram)
+        self._tell_distance()
+
+    def _tell_distance(self, anew: bool = False) -> None:
+        """Have the machine's timeouts fit the round trip to the peers, if that has changed by much."""
+        if not self.live:
+            return
+        trip_us = self._round_trip.news(self.paths.measured.round_trip_us, anew)
+        if trip_us is None:
+            return
+        if self._round_trip.fixed:
+            self.warn(f"peers are {trip_us // 1000} ms away, there and back: {FAR}")
+        else:
+            LOG.info("peers are up to %d ms away, there and back: timeouts fit that", trip_us // 1000)
+            self._event(Distance(3 * trip_us // 2))
+
+    def _event(self, event: Event) -> None:
+        """Hand something to the machine, and carry out what it answers."""
+        raise NotImplementedError
+
+    def _opened(
+        self, peer: Peer, joiner: Joiner, packets: list[bytes], purpose: Purpose, to: bytes | None
+    ) -> list[bytes]:
+        """Those packets that are authentic, where that can be known; what was joined badly is counted."""
+        if joiner.bad or joiner.given_up:
+            self.drop("malformed segment", joiner.bad)
+            self.drop("incomplete packet", joiner.given_up)
+            joiner.bad = joiner.given_up = 0
+        if peer.opener is not None:
+            sealed, packets = packets, []
+            for packet in sealed:
+                try:
+                    packets.append(peer.opener.open(purpose, packet, to))
+                except Refused as error:
+                    self.drop(str(error))
+        if packets:
+            self._links.heard(peer)
+        if purpose is Purpose.TOKEN:
+            packets = [packet for packet in packets if not self._is_probe(peer, packet)]
+        return packets
+
+    def _is_probe(self, peer: Peer, packet: bytes) -> bool:
+        """Whether it was a question or an answer about the path, and none of the machine's."""
+        if not packet.startswith(PATH_MAGIC):
+            return False
+        if problem := self.paths.on_packet(peer, packet):
+            self.drop(problem)
+        return True
 
     # --- links ----------------------------------------------------------------------------------
 

@@ -144,6 +144,7 @@ def status(node: Living) -> dict[str, Any]:
                 "address": spell(peer.token),
                 "linked": peer.linked,
                 "silent_s": round(now - peer.heard, 3),
+                "round_trip_us": driver.paths.round_trip_us(peer.node),
             }
             for peer in sorted(node.links.peers.values(), key=lambda peer: peer.node)
         ],
@@ -165,6 +166,7 @@ def status(node: Living) -> dict[str, Any]:
         "lag_us": round(driver.lag.us),
         "stops": driver.lag.stops,
         "buffers": {"asked": wires.data.asked, "granted": wires.data.granted},
+        "datagram_bytes": driver.paths.measured.datagram,
         "offload": {"send": wires.data.offload_send, "receive": wires.data.offload_receive},
         "trace_problem": node.trace_problem,
         "queued_bytes": node.queued,

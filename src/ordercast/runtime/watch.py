@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.links import GREET_S, Links, Peer
+from ordercast.runtime.paths import Paths
 from ordercast.runtime.probes import Probes
 
 ACTIVE_US = 50_000
@@ -87,7 +88,9 @@ class Watch:
         guard: EndingOnError,
         sightings: Sightings,
         on_gone: Callable[[Peer], None],
+        paths: Paths,
     ) -> None:
+        self._paths = paths
         self._loop = asyncio.get_running_loop()
         self._links = links
         self._guard = guard
@@ -115,6 +118,7 @@ class Watch:
                     self._on_gone(peers[address])
             elif self._probes:
                 self._probes.clear()
+            self._paths.look(self._links.targets)
         if not self._closed:
             soon = self._sightings.active or bool(self._probes)
             self._looking = self._loop.call_later(LOOK_S if soon else IDLE_LOOK_S, self._look)

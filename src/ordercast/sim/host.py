@@ -73,6 +73,7 @@ class Host:
         "handle",
         "in_hand",
         "incarnation",
+        "input_bytes",
         "leaving",
         "machine",
         "made",
@@ -119,6 +120,8 @@ class Host:
         self.slow_us = 0
         """Processor time each packet takes on top of the network's figures."""
         # input
+        self.input_bytes = 0
+        """What each of the two input buffers holds; what does not fit is dropped."""
         self.arrivals: deque[Arrival] = deque()
         self.arrivals_bytes = 0
         self.tokens: deque[Arrival] = deque()

@@ -36,6 +36,8 @@ class Processors(Clock):
         self.timeouts = 0
         """Timers that ran out."""
         self._config = network
+        for host in self.hosts.values():
+            host.input_bytes = network.input_bytes
         self._plain = not (packets or network.receive_us or network.unicast_us or network.send_us)
 
     def _step(self, host: Host, event: Event) -> None:
@@ -72,6 +74,10 @@ class Processors(Clock):
         if not host.busy:
             self._served(host, host.epoch)
 
+    def limit_input(self, node: NodeId, input_bytes: int) -> None:
+        """From now on the node's input buffers hold so many bytes, other than the network's hosts have."""
+        self.hosts[node].input_bytes = input_bytes
+
     def slow(self, node: NodeId, cost_us: int) -> None:
         """From now on each packet takes the node so much longer; 0 ends it. Outlives a crash."""
         host = self.hosts[node]
@@ -85,7 +91,7 @@ class Processors(Clock):
             return
         size = len(packet.data)
         held = host.tokens_bytes if unicast else host.arrivals_bytes
-        if held + size > self._config.input_bytes and held:
+        if held + size > host.input_bytes and held:
             self._lose(host, packet, "overflow")
             return
         if unicast:

@@ -107,6 +107,27 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_members: int = 128
     """Most nodes in a ring; strangers beyond that are not let in."""
 
+    def stretched(self, round_trip_us: int) -> TotemConfig:
+        """The same, with timeouts that are long enough where a packet and its answer take so long.
+
+        A rotation takes half a round trip a hop, so that ten members' takes five; consensus takes a round
+        trip where all agree at once, and another for each change of mind.
+        """
+
+        def at_least(name: str, round_trips: float) -> int:
+            own_us: int = getattr(self, name)
+            return max(own_us, own_us // 2 + int(round_trips * round_trip_us))
+
+        return msgspec.structs.replace(
+            self,
+            token_loss_us=at_least("token_loss_us", 8),
+            forming_loss_us=at_least("forming_loss_us", 12) if self.forming_loss_us else 0,
+            token_retransmission_us=at_least("token_retransmission_us", 6),
+            join_us=at_least("join_us", 0.25),
+            consensus_us=at_least("consensus_us", 3),
+            announce_us=at_least("announce_us", 1),
+        )
+
     @property
     def ring_limit(self) -> int:
         """Most nodes in a ring: every member has at least a datagram of the window for itself."""

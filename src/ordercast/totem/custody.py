@@ -33,9 +33,7 @@ class Custody:
     """Where one node last saw the token, and what it still has to do about it."""
 
     def __init__(self, config: TotemConfig) -> None:
-        self._config = config
-        self._loss_timer = SetTimer(TOKEN_LOSS, config.token_loss_us)
-        self._forming_timer = SetTimer(TOKEN_LOSS, config.forming_us)
+        self._retime(config)
         self._sign = _SignTime(config)
         self._delay_us = 0
         """How long the token waited, or will wait, for a sign before it is sent again."""
@@ -45,6 +43,16 @@ class Custody:
         self._idle_visits = 0
         self._hurried = False
         self._will_be_held = False
+
+    def _retime(self, config: TotemConfig) -> None:
+        self._config = config
+        self._loss_timer = SetTimer(TOKEN_LOSS, config.token_loss_us)
+        self._forming_timer = SetTimer(TOKEN_LOSS, config.forming_us)
+
+    def retime(self, config: TotemConfig) -> None:
+        """From the next token on, other timeouts."""
+        self._retime(config)
+        self._sign = _SignTime(config)
 
     # --- sent -----------------------------------------------------------------------------------
 

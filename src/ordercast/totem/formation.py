@@ -49,6 +49,7 @@ class Formation:
     def __init__(self, me: NodeId, config: TotemConfig) -> None:
         self.me = me
         self.config = config
+        self._configured = config
         self.state = State.OPERATIONAL
         self.incarnation = -1
         self.outbox = Outbox(config)
@@ -84,6 +85,12 @@ class Formation:
         self._laggard = NOBODY
         """Who held `aru` back so far, when the token came last, that this node could not send."""
         self._stats: dict[str, float] = dict.fromkeys(STATISTICS, 0.0)
+
+    def _on_distance(self, round_trip_us: int) -> None:
+        """The peers are so far away: from now on, timeouts that fit."""
+        self.config = config = self._configured.stretched(round_trip_us)
+        self._custody.retime(config)
+        self.strangers.retime(config.announce_us, config.heard_us, config.consensus_us)
 
     def _begin(self, now_us: int, effects: list[Effect]) -> None:
         """A ring was installed: go on ordering on it."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ordercast.core.contract import (
     Accept,
     Brake,
+    Distance,
     Drop,
     Effect,
     Event,
@@ -92,6 +93,8 @@ class TotemMachine(Formation):
             case Stop():
                 self.leaving = True
                 self._run_alone(now_us, effects)
+            case Distance(round_trip_us):
+                self._on_distance(round_trip_us)
             case Brake(on):
                 self._on_brake(now_us, on, effects)
             case _:

@@ -44,6 +44,12 @@ class Strangers:
         self._claims: dict[NodeId, _Claim] = {}
         self._ring_seqs: dict[NodeId, int] = {}
 
+    def retime(self, announce_us: int, heard_us: int, calm_us: int) -> None:
+        """From now on, other times."""
+        self._pause_us = announce_us // 8
+        self._heard_us = heard_us
+        self._calm_us = calm_us
+
     def outdated(self, sender: NodeId, ring_seq: int) -> bool:
         """Whether a Join or Announce was sent before others of the same node that came earlier.
 

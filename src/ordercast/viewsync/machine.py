@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ordercast.core.contract import (
     Brake,
+    Distance,
     Drop,
     Effect,
     Event,
@@ -77,6 +78,8 @@ class GroupMachine(Membership):
                 self._on_timer(now_us, name, effects)
             case Submit(payloads, guarantee):
                 self._on_submit(now_us, payloads, guarantee, effects)
+            case Distance():
+                pass  # the timeouts of this family are set by hand
             case Gone(node):
                 self._on_gone(now_us, node, effects)
             case Start(incarnation, stored, seed):
