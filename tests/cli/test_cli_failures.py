@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from cli_parts import Said, ordercast, process
@@ -16,6 +17,9 @@ from damaged_files import DAMAGES, flip
 from ordercast.cli import failures
 from ordercast.cli.screen import Code
 from ordercast.errors import SparkProblem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +46,15 @@ def test_a_damaged_trace_is_told_of(trace: Path, damage: object) -> None:
     (file,) = trace.glob("*.parquet")
     damage(file)  # type: ignore[operator]
     is_no_verdict(ordercast("audit", trace, "--engine", "reference"))
+
+
+@pytest.mark.spark
+def test_a_damaged_trace_is_told_of_on_spark(whole: Path, tmp_path: Path, spark: SparkSession) -> None:
+    for damage in DAMAGES:
+        trace = Path(shutil.copytree(whole, tmp_path / damage.__name__))
+        (file,) = trace.glob("*.parquet")
+        damage(file)
+        is_no_verdict(ordercast("audit", trace, "--engine", "spark"))
 
 
 def test_no_flipped_byte_is_taken_for_a_violation(trace: Path) -> None:

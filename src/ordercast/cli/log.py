@@ -66,7 +66,7 @@ def log(
 
     The log of a node on this machine is read in its directory; any other from its log service, whose address
     `ordercast status` shows, with the group key if there is one. Exit code 1 if replicas differ or a log is
-    damaged, 3 if a log cannot be read.
+    damaged, 2 if a directory holds no log that can be read, 3 if a node does not serve it.
     """
     try:
         start = None if begin is None else Position.parse(begin)
@@ -89,7 +89,7 @@ def log(
             _show(replica, start, rows, group, follow, json)
     except OrdercastError as error:
         ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(Code.BROKEN) from None
+        raise typer.Exit(Code.BROKEN if is_address(where) else Code.USAGE) from None
     except KeyboardInterrupt:
         raise typer.Exit(Code.OK) from None
 
