@@ -168,6 +168,37 @@ def test_a_slow_disk_brakes_the_node_until_it_has_caught_up(
     fed(test, log)
 
 
+def test_a_disk_that_takes_nothing_ends_the_node_so_that_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = store(tmp_path)
+    go = threading.Event()
+    append = log.append
+
+    def slow(entries: Any) -> None:
+        go.wait(SAFETY_NET_S)
+        append(entries)
+
+    monkeypatch.setattr(log, "append", slow)
+    monkeypatch.setattr(feeding, "WAITING_BYTES", 10_000)
+
+    async def test(one: Fed) -> None:
+        one.feed.install(configuration("3.1", 1))
+        one.final = (ConfigurationId(3, 1), 10_000)
+        for seq in range(1, 40):
+            one.feed.deliver(delivered(seq, "x" * 1000).batch)
+            await asyncio.sleep(feeding.TICK_S / 10)
+        await until(lambda: one.brakes == [True])
+        for _ in range(2):
+            one.feed.look(feeding.STALL_S - 1)
+            assert one.failures == [] or "has taken nothing for 30 s" in str(one.failures[0])
+        one.feed.look(feeding.STALL_S)
+        assert len(one.failures) == 1
+        go.set()
+
+    fed(test, log)
+
+
 def test_a_disk_that_fails_ends_the_node_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = store(tmp_path)
 

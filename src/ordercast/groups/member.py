@@ -371,6 +371,8 @@ class Member:
             # a process that was stopped, or whose event loop was busy, could not read meanwhile
             elapsed = min(time.monotonic() - before, 2 * LOOK_S)
             self.session.look_at_readers(elapsed, self.config.evict_after)
+            if self.log.feed is not None:
+                self.log.feed.look(elapsed)
             if self.driver.refusals and not self.links.targets:
                 self.driver.leave_at_once(self.driver.refusals[-1])
             self.driver.refusals.clear()

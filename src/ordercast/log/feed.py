@@ -27,6 +27,8 @@ PAUSE_S, LARGE_BYTES = 0.06, 1024 * 1024
 """Between two writes so much time passes, or so much comes: large blocks need not be merged."""
 WAITING_BYTES = 16 * 1024 * 1024
 """What may wait for the disk before the node brakes."""
+STALL_S = 30.0
+"""A disk that takes nothing for so long while everybody waits for it ends the node, and the others go on."""
 TRIM_S = 5.0
 """How often a log that is not written is looked through for entries that are too old."""
 _OVERHEAD = 64
@@ -71,6 +73,9 @@ class Feed:
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._notes: dict[bytes, bytes | None] = {}
         self.braking = False
+        self._seen = 0
+        """How many entries were written when it was last looked at; and for how many seconds no more."""
+        self._stood_s = 0.0
 
     def start(self) -> None:
         """Look after the log even when nothing is delivered."""
@@ -188,6 +193,22 @@ class Feed:
             )
         self.braking = on
         self._brake()
+
+    def look(self, seconds: float) -> None:
+        """So much time has passed: end the node if its disk takes nothing, and everybody waits for that."""
+        if not self.braking or self._settled != self._seen:
+            self._seen, self._stood_s = self._settled, 0.0
+            return
+        self._stood_s += seconds
+        if self._stood_s >= STALL_S and not self._ended:
+            self._ended = True
+            self._failed(
+                StorageProblem(
+                    f"the disk of the log has taken nothing for {STALL_S:g} s while {self._ready_bytes:,} "
+                    "bytes wait, and the group with them, so this node leaves: see to the disk, and start "
+                    "the node again"
+                )
+            )
 
     def _trim(self) -> None:
         if not self._ended:
