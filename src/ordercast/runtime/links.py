@@ -387,7 +387,8 @@ class Links:
         if peer.token != source and self._alive(peer):
             return _TAKEN.format(node=peer.node, where=spell(peer.token))
         life, known = (greeting.incarnation, greeting.session), (peer.incarnation, peer.session)
-        return "stale" if life < known else ""
+        heard_of_late = self._clock() - peer.proved < ALIVE_S  # else there never was so late a life
+        return "stale" if life < known and heard_of_late else ""
 
     def _turn_away(self, greeting: Greeting, source: Address) -> None:
         """It runs another protocol. Whoever was here before the other refuses it."""

@@ -116,16 +116,23 @@ class Joining(Standing):
             self._remind(head, 0, effects)
             return
         if known is not None and known > life:
+            # It lingered, or the life in the view never was: then whoever is there has its vote.
             effects.append(Drop("earlier life"))
+            self._tell_last(node, effects)
             return
         if not self._has_room_for(now_us, node, effects):
             return
         last = join.last if join.group in (NO_GROUP, self.group) else join.last + ANOTHER_GROUPS
         self._joiners[node] = Joiner(life, last, now_us)
-        if known is not None and self._last is not None:  # it has a vote, and may not know in which view
-            self._send(Decide(self._last.turn, self._last.value), self._last.view, effects, to=node)
+        if known is not None:
+            self._tell_last(node, effects)
         if self.state is State.MEMBER:
             self._start(now_us, True, "somebody joins", effects)
+
+    def _tell_last(self, node: NodeId, effects: list[Effect]) -> None:
+        """Tell another life of a member how the view came about: it has a vote, and may not know in which."""
+        if self._last is not None:
+            self._send(Decide(self._last.turn, self._last.value), self._last.view, effects, to=node)
 
     def _has_room_for(self, now_us: int, node: NodeId, effects: list[Effect]) -> bool:
         """Whether one more that wants to join can be kept in mind; those who gave up asking are forgotten."""
@@ -185,13 +192,17 @@ class Joining(Standing):
         self._look(now_us, effects)
 
     def _inherits(self, decision: Decision) -> bool:
-        """Whether an earlier life is meant by a view that is later than the one this life has a vote in."""
+        """Whether another life is meant by a view that is later than the one this life has a vote in.
+
+        An earlier one; or a later one, which there never was: somebody told the others of it. Nobody else is
+        there to vote for this node, and what it votes is stored.
+        """
         past = self._past
         if past is not None and decision.group != self.group:
             return False
         known = (past.id.seq, past.turn) if past is not None else (self._last_number, 0)
         return (decision.view.seq, decision.turn) > known and any(
-            member.node == self.me and member.incarnation < self.incarnation for member in decision.members
+            member.node == self.me and member.incarnation != self.incarnation for member in decision.members
         )
 
     def _inherit(self, now_us: int, decision: Decision, last: Last, effects: list[Effect]) -> None:

@@ -90,7 +90,7 @@ class Membership(Joining):
         if change is None:
             return
         known = change.view.incarnations[change.view.members.index(head.sender)]
-        if head.incarnation <= known if summary.ghost else head.incarnation != known:
+        if summary.ghost == (head.incarnation == known):
             effects.append(Drop("earlier life"))
             return
         if not change.is_of_view(summary.ranges):
