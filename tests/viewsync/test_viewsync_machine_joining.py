@@ -551,3 +551,14 @@ def test_a_summary_of_a_life_that_is_over_is_dropped(incarnation: int) -> None:
     effects = node.hears(3, summary(ghost=ghost), incarnation=incarnation)
     assert drops(effects) == ["earlier life"]
     assert halts(effects) == []
+
+
+def test_a_life_that_never_was_leaves_its_vote_to_the_one_that_is_there() -> None:
+    """Somebody told the others of a later life of this node than there is."""
+    node = Node(2)
+    node.starts()
+    told = decision(lives={2: 7})
+    node.hears(1, Decide(0, encode_decision(told)), view_id=NO_VIEW)
+    assert node.machine.view is None
+    assert node.machine._past is not None
+    assert node.machine._past.id == told.view

@@ -94,7 +94,9 @@ class Mutator:
             return data
         if way < 0.8:
             try:
-                return self._rewrite(data, self._change_some)
+                changed = self._rewrite(data, self._change_some)
+                if len(changed) <= MAX_PACKET:
+                    return changed
             except (Malformed, struct.error, OverflowError, TypeError, ValueError, AttributeError):
                 pass  # it cannot be written down: then its bytes are changed
         return self._bent(data)
