@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ordercast.core.contract import Effect
+from ordercast.core.contract import CancelTimer, Effect, SetTimer
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.mutants.mutant import Mutant, register
 from ordercast.viewsync import change, joining
@@ -26,7 +26,8 @@ from ordercast.viewsync.packets import (
     decode_decision,
 )
 from ordercast.viewsync.reformation import Reformation
-from ordercast.viewsync.standing import Standing
+from ordercast.viewsync.standing import CHANGE_TIMER, JOIN_TIMER, Standing
+from ordercast.viewsync.states import State
 from ordercast.viewsync.storage import Stored
 
 VIEWSYNC_MUTANTS: list[Mutant] = []
@@ -53,6 +54,28 @@ def _quorum_one_too_small(right: Any) -> Any:
         right(self, outside, turn, voter, max(1, quorum - 1), *more)
 
     return begin
+
+
+# --- two groups meet -------------------------------------------------------------------------------
+
+
+@_mutant("cm", "founding", Membership, "_on_answer", "who meets an older group joins it in the same life")
+def _joined_in_the_same_life(right: Any) -> Any:
+    def on_answer(self: Membership, head: Header, packet: Any, effects: list[Effect]) -> None:
+        before = len(effects)
+        right(self, head, packet, effects)
+        if self.halted:
+            self.orderer.unsettled()
+            self.halted, self.state, self.view, self._lives, self._change = (
+                False,
+                State.JOINING,
+                None,
+                {},
+                None,
+            )
+            effects[before:] = [CancelTimer(CHANGE_TIMER), SetTimer(JOIN_TIMER, 1)]
+
+    return on_answer
 
 
 # --- view change -----------------------------------------------------------------------------------
