@@ -73,23 +73,30 @@ def test_only_those_who_are_known_are_heard(
 
 
 @HOSTS
-def test_strangers_have_a_socket_of_their_own(
+def test_greetings_and_strangers_have_sockets_of_their_own(
     opened: ExitStack, listening: str, at: str, known: str, stranger: str
 ) -> None:
     first = bound(opened, listening, parted=True)
-    second = bound(opened, listening, first.getsockname()[1], parted=True)
+    second, third = (bound(opened, listening, first.getsockname()[1], parted=True) for _ in range(2))
     to = (at, first.getsockname()[1])
     known_socket, other = bound(opened, known), bound(opened, stranger)
-    if not part(first, ()):
+    if not part(first, (), b"OG"):
         pytest.skip("this kernel does not part them")
-    known_socket.sendto(b"not yet known", to)
-    assert second.recv(100) == b"not yet known"
-    assert part(first, [source_at(known_socket, listening)])
+    for data in (b"not yet known", b"OG", b"O", b""):
+        known_socket.sendto(data, to)
+        assert third.recv(100) == data
+    assert part(first, [("10.0.0.1", 5), source_at(known_socket, listening), ("fe80::1", 5, 0, 0)], b"OG")
+    for data in (b"OG", b"OGreeting"):
+        known_socket.sendto(data, to)
+        assert second.recv(100) == data
+    for data in (b"O", b"", b"GO"):
+        known_socket.sendto(data, to)
+        assert first.recv(100) == data
     for number in range(10):
         other.sendto(b"stranger %d" % number, to)
         known_socket.sendto(b"known %d" % number, to)
     assert [first.recv(100) for _ in range(10)] == [b"known %d" % number for number in range(10)]
-    assert [second.recv(100) for _ in range(10)] == [b"stranger %d" % number for number in range(10)]
+    assert [third.recv(100) for _ in range(10)] == [b"stranger %d" % number for number in range(10)]
 
 
 def test_too_many_for_a_program_are_all_heard(opened: ExitStack) -> None:

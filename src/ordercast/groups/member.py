@@ -126,7 +126,7 @@ class Member:
         self._seal = seal
         listed = {text: await resolve([text], self._place.host) for text in config.peers or config.seeds}
         seeds = [address for addresses in listed.values() for address in addresses]
-        wires = await open_wires(self._place, config)
+        wires = await open_wires(self._place, config, only_tokens=self.protocol.token_on_unicast)
         try:
             self.config = with_founders(config, self.protocol, listed, wires.token.address)
             self._equip(wires, storage, seal)

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ordercast.core.contract import (
@@ -67,7 +68,7 @@ LOG = logging.getLogger("ordercast")
 
 BUFFERS_A_TURN = 8
 """Reads of up to 64 KB before the event loop has its turn again."""
-USELESS_A_TURN = 32
+USELESS_A_TURN = 128
 """Datagrams at the token port that are no tokens, and are read before the event loop has its turn again."""
 MOST_USELESS = 128
 """Reads of data that were of no use, after which a token does not wait for the rest."""
@@ -123,7 +124,7 @@ class Driver(Sender):
         self._guarded = 0
         self._useless = self._unread = 0
         """Since data was last read to its end, or a token: reads of no use, and bytes read."""
-        self._strangers: PacedReader | None = None
+        self._greetings: list[PacedReader] = []
         self._watch: Watch | None = None
         self._sightings = Sightings(self.now_us)
         if not token_on_unicast:
@@ -145,8 +146,10 @@ class Driver(Sender):
         )
         links.sources_changed = self.wires.admit
         self.wires.admit(())
-        if self.wires.strangers is not None:
-            self._strangers = PacedReader(self.wires.strangers.fileno(), self._on_stranger)
+        self._greetings = [
+            PacedReader(channel.fileno(), partial(self._on_greeting, channel))
+            for channel in self.wires.greetings
+        ]
         self.wires.door.open()
         self._watch = Watch(links, self._guard, self._sightings, self._on_gone, self.paths)
 
@@ -194,8 +197,8 @@ class Driver(Sender):
         self.live = False
         if self._attention is not None:
             self._attention.close()
-        if self._strangers is not None:
-            self._strangers.close()
+        for reader in self._greetings:
+            reader.close()
         self._timers.close()
         if self._watch is not None:
             self._watch.close()
@@ -316,13 +319,12 @@ class Driver(Sender):
         if self._attention is not None:
             self._attention.came(now)
 
-    def _on_stranger(self) -> bool:
-        """Read a greeting of who is not known; whether there was any."""
-        assert self.wires.strangers is not None
+    def _on_greeting(self, channel: Channel) -> bool:
+        """Read a greeting where nothing else comes; whether there was any."""
         with self._guard:
-            arrival = None if self.ended else self.wires.strangers.receive()
+            arrival = None if self.ended else channel.receive()
             if arrival is not None:
-                self._on_token(arrival, self.wires.strangers)
+                self._on_token(arrival, channel)
             return arrival is not None
         return False
 

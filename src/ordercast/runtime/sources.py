@@ -4,8 +4,9 @@ Only linked peers send data and tokens, from addresses that are known. A program
 which needs no privilege) compares the source of each datagram with these:
 
 - at the data port, what comes from elsewhere is dropped before it takes room in the socket's buffer;
-- the token port has two sockets: one for those who are known, and a small one for strangers, who greet there.
-  A flood of strangers fills the small one, and no token waits behind it.
+- the token port has three sockets: one for tokens of those who are known, a small one for their greetings,
+  and a small one for strangers, who greet there. A flood of greetings fills a small one, whichever address it
+  comes from, and no token waits behind it.
 
 Where the kernel does not offer that, everything arrives in one socket, and the driver drops it there.
 """
@@ -33,9 +34,12 @@ _NETWORK = 2**32 - 0x100000
 _LOAD, _LOAD_HALF, _LOAD_BYTE = 0x20, 0x28, 0x30
 _LOAD_KEPT, _KEEP = 0x60, 0x02
 _AND, _SHIFT_RIGHT = 0x54, 0x74
-_JUMP, _JUMP_IF_EQUAL = 0x05, 0x15
+_LOAD_NUMBER, _LOAD_LENGTH = 0x00, 0x80
+_JUMP, _JUMP_IF_EQUAL, _JUMP_IF_NOT_LESS = 0x05, 0x15, 0x35
 _RETURN = 0x06
 _ALL = 2**32 - 1
+_BEGIN = 15
+"""Where the first two bytes of a datagram are kept."""
 
 Instruction = tuple[int, int, int, int]
 """Operation, how many to skip if true and if false, operand."""
@@ -43,7 +47,7 @@ Instruction = tuple[int, int, int, int]
 
 def keep_only(sock: socket.socket, sources: Iterable[Address]) -> bool:
     """Have the kernel drop what comes to this socket from elsewhere; False if it cannot."""
-    program = _program(sources, found=_ALL, otherwise=0)
+    program = _program(sources, [(_RETURN, 0, 0, _ALL)], otherwise=0)
     if len(program) > MOST_INSTRUCTIONS:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
@@ -51,12 +55,27 @@ def keep_only(sock: socket.socket, sources: Iterable[Address]) -> bool:
     return _attached(sock, SO_ATTACH_FILTER, program)
 
 
-def part(sock: socket.socket, sources: Iterable[Address]) -> bool:
-    """Of sockets that share a port, have the first one get what comes from these, the second all else.
+def part(sock: socket.socket, sources: Iterable[Address], greeting: bytes) -> bool:
+    """Of three sockets that share a port, have the first one get what comes from these sources, the second
+    what of it begins with the two bytes of a `greeting`, and the third all else.
 
-    False if the kernel cannot; then either may get anything.
+    False if the kernel cannot; then any may get anything.
     """
-    program = _program(sources, found=0, otherwise=1)
+    found = [
+        (_LOAD_KEPT, 0, 0, _BEGIN),
+        (_JUMP_IF_EQUAL, 0, 1, int.from_bytes(greeting[:2], "big")),
+        (_RETURN, 0, 0, 1),
+        (_RETURN, 0, 0, 0),
+    ]
+    begin = [
+        (_LOAD_LENGTH, 0, 0, 0),
+        (_JUMP_IF_NOT_LESS, 0, 2, 2),
+        (_LOAD_HALF, 0, 0, 0),
+        (_JUMP, 0, 0, 1),
+        (_LOAD_NUMBER, 0, 0, 0),  # what is shorter begins like nothing
+        (_KEEP, 0, 0, _BEGIN),
+    ]
+    program = [*begin, *_program(sources, found, otherwise=2)]
     if len(program) > MOST_INSTRUCTIONS:
         program = [(_RETURN, 0, 0, 0)]
     return _attached(sock, SO_ATTACH_REUSEPORT_CBPF, program)
@@ -80,8 +99,8 @@ def _attached(sock: socket.socket, option: int, program: list[Instruction]) -> b
     return True
 
 
-def _program(sources: Iterable[Address], found: int, otherwise: int) -> list[Instruction]:
-    """Returns `found` for datagrams from these sources, whatever family they have, else `otherwise`."""
+def _program(sources: Iterable[Address], found: list[Instruction], otherwise: int) -> list[Instruction]:
+    """Does `found` for datagrams from these sources, whatever family they have, else returns `otherwise`."""
     four: list[tuple[tuple[int, ...], int]] = []
     six: list[tuple[tuple[int, ...], int]] = []
     for source in sources:
@@ -116,17 +135,21 @@ def _program(sources: Iterable[Address], found: int, otherwise: int) -> list[Ins
 
 
 def _compared(
-    sources: list[tuple[tuple[int, ...], int]], address_at: int, words: int, port_at: int, found: int
+    sources: list[tuple[tuple[int, ...], int]],
+    address_at: int,
+    words: int,
+    port_at: int,
+    found: list[Instruction],
 ) -> list[Instruction]:
-    """Returns `found` if address and port of the datagram are one of these."""
+    """Does `found` if address and port of the datagram are one of these."""
     code: list[Instruction] = []
     for word in range(words):
         code += [(_LOAD, 0, 0, _NETWORK + address_at + 4 * word), (_KEEP, 0, 0, word)]
     code += [(_LOAD_HALF, 0, 0, _NETWORK + port_at), (_KEEP, 0, 0, words)]
     for address, port in sources:
-        left = 2 * words + 1  # instructions behind this comparison that belong to the same source
+        left = 2 * words + len(found)  # instructions behind this comparison that belong to the same source
         for word, value in enumerate((*address, port)):
             code += [(_LOAD_KEPT, 0, 0, word), (_JUMP_IF_EQUAL, 0, left, value)]
             left -= 2
-        code.append((_RETURN, 0, 0, found))
+        code += found
     return code

@@ -12,13 +12,16 @@ from typing import NamedTuple, cast
 
 from ordercast.errors import AddressProblem
 from ordercast.runtime.config import NodeConfig, Place, parse_address
+from ordercast.runtime.greetings import GREETING_MAGIC
 from ordercast.runtime.probes import Door
 from ordercast.runtime.sources import dropped, keep_only, part
 from ordercast.runtime.udp import Address, Channel
 
 PORTS_TRIED = 200
-STRANGERS_BUFFER = 64 * 1024
+GREETINGS_BUFFER = 64 * 1024
 """Bytes of greetings that wait; there are some hundred in it."""
+TOKENS_BUFFER = 256 * 1024
+"""Bytes of tokens that wait: a few. In a larger buffer one would wait longer behind what is none."""
 SIOCGIFADDR = 0x8915
 
 
@@ -30,8 +33,9 @@ class Wires(NamedTuple):
     data: Channel
     door: Door
     """Shows that this process is there."""
-    strangers: Channel | None = None
-    """Where greetings of strangers arrive, at the port for tokens; None where the kernel cannot part them."""
+    greetings: Sequence[Channel] = ()
+    """Where greetings arrive, at the port for tokens: of peers and of strangers. Empty where the kernel
+    cannot part them from tokens."""
     multicast: Channel | None = None
     """Where the group's multicasts arrive, if it uses IP multicast."""
     group: Address | None = None
@@ -39,14 +43,14 @@ class Wires(NamedTuple):
 
     def close(self) -> None:
         """Give the ports back."""
-        for channel in (self.token, self.strangers, self.data, self.door, self.multicast):
+        for channel in (self.token, *self.greetings, self.data, self.door, self.multicast):
             if channel is not None:
                 channel.close()
 
     def admit(self, sources: Collection[Address]) -> None:
         """From now on data and tokens come from these addresses alone."""
-        if self.strangers is not None:
-            part(self.token.socket, sources)
+        if self.greetings:
+            part(self.token.socket, sources, GREETING_MAGIC)
         for channel in (self.data, self.multicast):
             if channel is not None:
                 keep_only(channel.socket, sources)
@@ -59,7 +63,7 @@ class Wires(NamedTuple):
                 dropped(channel.socket) for channel in (self.data, self.multicast) if channel is not None
             ),
             "token port: no room": dropped(self.token.socket),
-            "greeting: no room": 0 if self.strangers is None else dropped(self.strangers.socket),
+            "greeting: no room": sum(dropped(channel.socket) for channel in self.greetings),
         }
         return {reason: count for reason, count in found.items() if count}
 
@@ -86,10 +90,14 @@ async def _look_up(text: str, name: str, port: int, *, six: bool) -> list[Addres
     return [cast(Address, answer[4]) for answer in answers]
 
 
-async def open_wires(place: Place, config: NodeConfig) -> Wires:
-    """The node's sockets: two neighbouring ports, and the multicast group's if there is one."""
+async def open_wires(place: Place, config: NodeConfig, *, only_tokens: bool = False) -> Wires:
+    """The node's sockets: two neighbouring ports, and the multicast group's if there is one.
+
+    `only_tokens`: nothing else comes to the first port, but for greetings.
+    """
     host = (await _look_up(place.host, place.host, 0, six=":" in place.host))[0]
-    wires = _two_ports(place, host, config.socket_buffer)
+    token_buffer = min(config.socket_buffer, TOKENS_BUFFER if only_tokens else config.socket_buffer)
+    wires = _two_ports(place, host, config.socket_buffer, token_buffer)
     try:
         return _with_multicast(wires, config)
     except BaseException:
@@ -97,7 +105,7 @@ async def open_wires(place: Place, config: NodeConfig) -> Wires:
         raise
 
 
-def _two_ports(place: Place, host: Address, buffer: int) -> Wires:
+def _two_ports(place: Place, host: Address, buffer: int, token_buffer: int) -> Wires:
     tries = PORTS_TRIED if not place.exact or not place.port else 1
     stream = random.Random()
     for attempt in range(tries):
@@ -107,12 +115,16 @@ def _two_ports(place: Place, host: Address, buffer: int) -> Wires:
         opened: list[Channel | Door] = []
         try:
             opened.append(door := Door(tokens))  # first: it cannot be parted, so that nobody else is there
-            opened.append(token := Channel(tokens, buffer=buffer, timed=True, parted=True))
-            opened.append(stranger := Channel(tokens, buffer=STRANGERS_BUFFER, parted=True))
+            opened.append(token := Channel(tokens, buffer=token_buffer, timed=True, parted=True))
+            greetings = [Channel(tokens, buffer=GREETINGS_BUFFER, parted=True)]
+            opened += greetings
+            greetings.append(Channel(tokens, buffer=GREETINGS_BUFFER, parted=True))
+            opened.append(greetings[1])
             opened.append(channel := Channel(data, buffer=buffer))
-            if part(token.socket, ()):
-                return Wires(token, channel, door, stranger)
-            stranger.close()
+            if part(token.socket, (), GREETING_MAGIC):
+                return Wires(token, channel, door, greetings)
+            for lane in greetings:
+                lane.close()
             return Wires(token, channel, door)
         except AddressProblem:
             for one in opened:
