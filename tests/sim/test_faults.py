@@ -22,8 +22,10 @@ from ordercast.sim.faults import (
     IT,
     Actions,
     At,
+    Begin,
     Brake,
     Burst,
+    Clock,
     Clog,
     Crash,
     Cut,
@@ -47,6 +49,7 @@ from ordercast.sim.faults import (
     schedule,
     time_text,
 )
+from ordercast.sim.host import MOST_WRITES_AGO
 from ordercast.sim.network import Lan, preset
 from ordercast.sim.reading import parse_time
 from ordercast.sim.scenario import parse
@@ -56,10 +59,13 @@ from ordercast.sim.world import World
 
 NODES = (1, 2, 3)
 ALL: list[Actions] = [
+    Begin(3),
+    Clock(2, 1_500),
     Crash(1),
     Crash(2, 3),
     Restart(1),
     Restart(2, keep_disk=False),
+    Restart(2, writes_ago=2),
     Pause(1),
     Resume(1),
     Slow(1, 1500),
@@ -261,6 +267,59 @@ def test_a_disk_is_lost_only_where_asked_for() -> None:
     assert losses(True) > 0
 
 
+def test_a_disk_returns_an_old_state_only_where_asked_for() -> None:
+    def old(amnesia: bool) -> set[int]:
+        every = (fault.do for seed in SEEDS for fault in draw(seed, NODES, DURATION, amnesia=amnesia))
+        return {action.writes_ago for action in every if isinstance(action, Restart)}
+
+    assert old(False) == {0}
+    assert old(True) == set(range(MOST_WRITES_AGO + 1))
+
+
+def test_half_of_the_groups_do_not_start_together() -> None:
+    late = lone = stalled = 0
+    for seed in SEEDS:
+        nodes = range(1, 3 + seed % 6)
+        faults = [fault for fault in draw(seed, nodes, DURATION) if isinstance(fault, At)]
+        begun = {fault.do.node: fault.at_us for fault in faults if isinstance(fault.do, Begin)}
+        late += bool(begun)
+        lone += len(begun) == len(nodes) - 1
+        stalled += any(
+            isinstance(fault.do, Pause) and fault.at_us == begun.get(fault.do.node, 0) for fault in faults
+        )
+    assert 30 < late < 80
+    assert lone > 10
+    assert stalled > 15
+
+
+def test_clocks_go_forward_and_back_from_one_life_to_the_next() -> None:
+    forward = back = wrong_at_once = 0
+    for seed in SEEDS:
+        ahead_us: dict[int, int] = {}
+        for fault in draw(seed, NODES, DURATION):
+            if isinstance(fault, At) and isinstance(fault.do, Clock):
+                before_us = ahead_us.get(fault.do.node, 0)
+                wrong_at_once += fault.at_us == 0
+                forward += fault.do.ahead_us > before_us
+                back += fault.do.ahead_us < before_us
+                ahead_us[fault.do.node] = fault.do.ahead_us
+    assert min(forward, back, wrong_at_once) > 30
+
+
+def test_some_nodes_begin_two_lives_within_a_millisecond() -> None:
+    def flaps(seed: int) -> bool:
+        restarts = [
+            f for f in drawn(seed) if isinstance(f, At) and isinstance(f.do, Restart) and f.at_us < DURATION
+        ]
+        return any(
+            one.do == other.do and 0 <= other.at_us - one.at_us < 1_000
+            for index, one in enumerate(restarts)
+            for other in restarts[index + 1 :]
+        )
+
+    assert sum(map(flaps, SEEDS)) > 12
+
+
 def test_word_of_an_end_follows_crashes_in_some_seeds_and_is_sometimes_wrong() -> None:
     told = right = wrong = 0
     for seed in SEEDS:
@@ -278,7 +337,7 @@ def test_word_of_an_end_follows_crashes_in_some_seeds_and_is_sometimes_wrong() -
                     right += node in down
                     wrong += node not in down
     assert len(SEEDS) / 8 < told < len(SEEDS) / 2
-    assert right / 10 < wrong < right
+    assert right / 10 < wrong < 2 * right  # who flaps lives again when the word comes
 
 
 def test_who_died_in_a_part_is_missed_by_those_in_it() -> None:

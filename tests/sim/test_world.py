@@ -268,6 +268,58 @@ def test_a_restart_finds_what_was_persisted_or_not() -> None:
     assert [row[1] for row in world.rows] == [0, 1, 1, 2]
 
 
+def test_a_disk_may_return_what_it_held_some_writes_ago() -> None:
+    writes = [Persist(bytes([n])) for n in range(20)]
+    group = Group({1: lambda now_us, event: writes if isinstance(event, Start) else ()})
+    group.world.start()
+    found: list[bytes | None] = []
+    for ago in (3, 100, 0):
+        group.world.crash(1)
+        group.world.restart(1, writes_ago=ago)
+        start = group.lives[1][-1].seen[0][1]
+        assert isinstance(start, Start)
+        found.append(start.stored)
+    assert found == [bytes([16]), bytes([11]), bytes([19])], "eight writes are remembered"
+
+
+def test_clocks_differ_from_one_life_to_the_next_and_never_within_one() -> None:
+    group = Group({1: on_start(SetTimer("t", 500)), 2: on_start(SetTimer("t", 500))})
+    world = group.world
+    world.set_clock(1, 7_000)
+    world.start()
+    world.set_clock(1, 2_000)
+    world.run_until(1_000)
+    world.crash(1)
+    world.restart(1)
+    world.run_until(2_000)
+    assert [[at for at, _ in life.seen] for life in group.lives[1]] == [[7_000, 7_500], [3_000, 3_500]]
+    assert [at for at, _ in group.lives[2][0].seen] == [0, 500]
+
+
+def test_a_node_may_begin_after_the_others_and_begins_once() -> None:
+    group = Group({1: quiet, 2: quiet})
+    group.world.start(1)
+    group.world.run_until(100)
+    group.world.begin(2)
+    group.world.begin(2)
+    group.world.crash(2)
+    group.world.begin(2)
+    assert [len(lives) for lives in group.lives.values()] == [1, 1]
+
+
+def test_configurations_whose_numbers_fall_on_a_kept_disk_are_noted() -> None:
+    numbers = iter((8, 12, 12, 4, 4))
+    group = Group(
+        {1: lambda now_us, event: [Install(ring(next(numbers)))] if isinstance(event, Start) else ()}
+    )
+    world = group.world
+    world.start()
+    for keep_disk, writes_ago in ((True, 0), (True, 0), (False, 0), (True, 1)):
+        world.crash(1)
+        world.restart(1, keep_disk, writes_ago)
+    assert world.fallen == ["node 1 installed configuration 12.1 after 12 on the same disk"]
+
+
 def test_each_life_of_each_node_has_a_seed_of_its_own_that_the_run_decides() -> None:
     def seeds() -> list[object]:
         group = Group({1: quiet, 2: quiet})

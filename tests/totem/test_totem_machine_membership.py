@@ -50,15 +50,6 @@ def test_a_processor_starts_with_a_singleton_ring_and_then_looks_for_others() ->
     assert shifts(effects) == [("gather", "started")]
 
 
-def test_without_a_disk_the_clock_gives_a_number_beyond_all_used_before() -> None:
-    """§6.1: "Stable storage is required to store a processor's ring sequence number"; here is what stands
-    in.
-    """
-    node = Node(3)
-    node.waits(2_000_000)
-    assert one(node.starts(), Join).ring_seq == 8_004
-
-
 def test_a_disk_of_something_else_is_refused_in_words() -> None:
     with pytest.raises(
         ValueError, match=r"^node 3: the stored state is not one of ordercast's; restore the file"

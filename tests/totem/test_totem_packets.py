@@ -61,6 +61,7 @@ nodes = st.integers(1, MAX_NODE_ID)
 counts = st.integers(0, MOST)
 positive = st.integers(1, MOST)
 rings = st.builds(ConfigurationId, counts, nodes)
+lives = st.integers(0, 2**32 - 1)
 members = st.sets(nodes, min_size=1, max_size=8).map(lambda found: tuple(sorted(found)))
 
 
@@ -114,7 +115,9 @@ def commits(draw: st.DrawFn) -> Commit:
         aru = draw(counts)
         limits = Limits(*(draw(st.integers(256, 2**31 - 1)) for _ in range(3)))
         entries.append(Entry(node, draw(rings), aru, draw(st.integers(0, aru)), draw(st.booleans()), limits))
-    return Commit(draw(rings)._replace(rep=group[0]), group, memb_index, tuple(entries))
+    drawn_lives = tuple(draw(lives) for _ in group)
+    ring = draw(rings)._replace(rep=group[0])
+    return Commit(ring, group, memb_index, tuple(entries), drawn_lives)
 
 
 @st.composite
@@ -122,14 +125,15 @@ def joins(draw: st.DrawFn) -> Join:
     proc_set = draw(members)
     fail_set = tuple(sorted(draw(st.sets(st.sampled_from(proc_set)))))
     sender = draw(st.sampled_from(proc_set))
-    return Join(sender, draw(counts), proc_set, fail_set, draw(st.booleans()), draw(st.booleans()))
+    flags = draw(st.booleans()), draw(st.booleans())
+    return Join(sender, draw(counts), proc_set, fail_set, *flags, life=draw(lives))
 
 
 @st.composite
 def announces(draw: st.DrawFn) -> Announce:
     group = draw(members)
     heard = tuple(sorted(draw(st.sets(nodes, max_size=5))))
-    return Announce(draw(st.sampled_from(group)), draw(rings), group, heard)
+    return Announce(draw(st.sampled_from(group)), draw(rings), group, heard, draw(lives))
 
 
 any_packet: st.SearchStrategy[AnyPacket] = st.one_of(
@@ -516,7 +520,10 @@ ENTRY = struct.Struct("<iqiqqBIII")
 
 
 def commit_bytes(group: tuple[int, ...], memb_index: int, count: int, *lines: tuple[int, ...]) -> bytes:
-    head = prefix(COMMIT) + pack_ring(RING) + pack_nodes(group) + struct.pack("<HH", memb_index, count)
+    lives = struct.pack(f"<{len(group)}I", *range(len(group)))
+    head = (
+        prefix(COMMIT) + pack_ring(RING) + pack_nodes(group) + lives + struct.pack("<HH", memb_index, count)
+    )
     return head + b"".join(ENTRY.pack(*line[:6], *(line[6:] or LIMITS)) for line in lines)
 
 
@@ -559,7 +566,10 @@ def test_a_commit_token_no_member_forwards_is_refused(raw: bytes, reason: str) -
         (Join(1, -1, (1, 2), ()).encode(), "bad number"),
         (Join(1, MAX_COUNT, (1, 2), ()).encode(), "bad number"),
         (Join(1, 8, (1, 2), ()).encode() + b"x", "trailing bytes"),
-        (prefix(JOIN) + struct.pack("<IqB", 1, 8, 4) + pack_nodes((1,)) + pack_nodes(()), "unknown flags"),
+        (
+            prefix(JOIN) + struct.pack("<IIqB", 1, 7, 8, 4) + pack_nodes((1,)) + pack_nodes(()),
+            "unknown flags",
+        ),
     ],
 )
 def test_a_join_no_gatherer_broadcasts_is_refused(raw: bytes, reason: str) -> None:

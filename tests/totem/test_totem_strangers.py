@@ -183,13 +183,13 @@ def test_a_ring_shows_itself_with_the_strangers_that_are_heard() -> None:
     made = strangers()
     made.hear(0, 7)
     made.hear(0, 5)
-    assert made.announce(0, ring()) == Announce(ME, RING, (1, 2, 3), (5, 7))
+    assert made.announce(0, ring(), 99) == Announce(ME, RING, (1, 2, 3), (5, 7), 99)
 
 
 def test_strangers_are_not_told_again_at_once() -> None:
     """However many strangers speak up at the same time, an eighth of the interval lies in between."""
     made = strangers()
-    told = [now_us for now_us in range(40) if made.announce(now_us, ring()) is not None]
+    told = [now_us for now_us in range(40) if made.announce(now_us, ring(), 99) is not None]
     assert told == [0, 10, 20, 30]
 
 
@@ -271,21 +271,44 @@ def test_without_strangers_nothing_is_asked() -> None:
 def test_a_lower_ring_number_marks_a_packet_that_lingered() -> None:
     """000 §6.1: ring_seq tells whether the sender has abandoned a past round of consensus."""
     made = strangers()
-    assert not made.outdated(5, 8)
-    assert not made.outdated(5, 8)
-    assert not made.outdated(5, 12)
-    assert made.outdated(5, 8)
-    assert not made.outdated(6, 8)
-    assert (made.ring_seq(5), made.ring_seq(6), made.ring_seq(7)) == (12, 8, 0)
+    assert not made.outdated(0, 5, 1, 8)
+    assert not made.outdated(0, 5, 1, 8)
+    assert not made.outdated(0, 5, 1, 12)
+    assert made.outdated(0, 5, 1, 8)
+    assert not made.outdated(0, 6, 1, 8)
 
 
-def test_only_so_many_ring_numbers_are_remembered() -> None:
+def test_a_new_life_may_count_from_below_and_packets_of_the_earlier_one_lingered() -> None:
+    made = strangers()
+    assert not made.outdated(0, 5, 1, 800)
+    assert not made.outdated(1, 5, 2, 8), "a node that lost its disk"
+    assert made.outdated(2, 5, 1, 800)
+    assert made.outdated(2, 5, 1, 900)
+    assert not made.outdated(3, 5, 3, 4)
+    assert made.outdated(4, 5, 1, 900)
+    assert made.outdated(4, 5, 2, 900)
+    assert not made.outdated(4, 5, 3, 4)
+
+
+def test_nobody_is_shut_out_for_good_by_a_number_or_a_life_that_somebody_forged() -> None:
+    made = strangers()
+    assert not made.outdated(0, 5, 1, 8)
+    assert not made.outdated(1, 5, 1, 2**62 - 1)
+    assert made.outdated(2, 5, 1, 12)
+    assert not made.outdated(3, 5, 666, 0)
+    assert made.outdated(4, 5, 1, 12)
+    later_us = 4 + 10 * ANNOUNCE_US
+    assert not made.outdated(later_us, 5, 1, 12), "packets do not linger for so long"
+    assert not made.outdated(later_us, 5, 1, 12)
+
+
+def test_only_so_many_nodes_are_remembered() -> None:
     made = strangers(limit=1)
-    assert not made.outdated(5, 8)
-    assert not made.outdated(6, 8)
-    assert made.ring_seq(6) == 0
-    assert not made.outdated(5, 12)
-    assert made.outdated(5, 8)
+    assert not made.outdated(0, 5, 1, 8)
+    assert not made.outdated(0, 6, 1, 8)
+    assert not made.outdated(0, 6, 1, 4)
+    assert not made.outdated(0, 5, 1, 12)
+    assert made.outdated(0, 5, 1, 8)
 
 
 def test_members_are_no_strangers_and_their_earlier_packets_are_outdated() -> None:
@@ -293,15 +316,15 @@ def test_members_are_no_strangers_and_their_earlier_packets_are_outdated() -> No
     made = strangers()
     for node in (5, 6, 7):
         meet(made, 0, announce(node))
-        made.outdated(node, 8)
-    made.outdated(9, 8)
-    made.installed(ConfigurationId(12, ME), (ME, 5, 6))
+        made.outdated(0, node, 1, 8)
+    made.outdated(0, 9, 1, 8)
+    made.installed(0, ConfigurationId(12, ME), (ME, 5, 6), (1, 1, 1))
     assert made.heard(0) == made.mutual(0) == (7,)
     assert made.mergeable((5, 6)) == set()
-    assert made.outdated(5, 8)
-    assert not made.outdated(6, 12)
-    assert made.outdated(7, 4), "a stranger that is still heard is remembered"
-    assert made.ring_seq(9) == 0, "one that is not heard makes room"
+    assert made.outdated(0, 5, 1, 8)
+    assert not made.outdated(0, 6, 1, 12)
+    assert made.outdated(0, 7, 1, 4), "a stranger that is still heard is remembered"
+    assert not made.outdated(0, 9, 1, 4), "one that is not heard makes room"
 
 
 # --- bounds -------------------------------------------------------------------------------------
@@ -325,9 +348,9 @@ def test_what_is_remembered_of_strangers_is_bounded(limit: int, steps: list[tupl
         elif what == "meet":
             meet(made, now_us, announce(node, members=(node,)))
         else:
-            made.outdated(node, later)
+            made.outdated(now_us, node, 1, later)
         heard = made.heard(now_us)
         assert len(heard) <= limit
         assert set(made.mutual(now_us)) <= set(heard)
         assert made.mergeable(tuple(range(2, 31))) >= set(made.mutual(now_us))
-    assert sum(made.ring_seq(node) > 0 for node in range(2, 31)) <= limit
+    assert len(made._told) <= limit

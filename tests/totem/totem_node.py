@@ -23,9 +23,11 @@ from ordercast.core.contract import (
     Unicast,
 )
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
+from ordercast.core.randomness import RandomStream
 from ordercast.core.wire import Malformed
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.machine import TotemMachine
+from ordercast.totem.numbers import RING_STEP, RingNumbers
 from ordercast.totem.packets import (
     Announce,
     AnyPacket,
@@ -48,13 +50,44 @@ FIRST = ConfigurationId(8, 1)
 P = TypeVar("P", Data, Recovered, Token, Commit, Join, Announce, Hurry)
 
 
+class Steady(RandomStream):
+    """No randomness: timers are as long as the settings say."""
+
+    def bits(self, count: int) -> int:
+        return 0
+
+    def between(self, lowest: int, highest: int) -> int:
+        return lowest
+
+    def spread(self, delay_us: int) -> int:
+        return delay_us
+
+
+class PaperNumbers(RingNumbers):
+    """Ring sequence numbers as 000 §6.2.2 has them: each is four above the highest that is known."""
+
+    def first(self, stored: int | None) -> int:
+        return self.after(stored or 0)
+
+    def after(self, known: int) -> int:
+        return known + RING_STEP
+
+
+class SteadyMachine(TotemMachine):
+    """A machine whose every step can be foretold."""
+
+    def _draw(self, stream: RandomStream) -> None:
+        super()._draw(Steady(0))
+        self.numbers = PaperNumbers(self.random)
+
+
 class Node:
     """A machine and the time at its place."""
 
     def __init__(self, me: NodeId, **settings: int | bool) -> None:
         """A machine that has not been started; without anything said, an idle ring's token is not held."""
         self.me = me
-        self.machine = TotemMachine(me, TotemConfig(**{"hold_us": 0, **settings}))  # type: ignore[arg-type]
+        self.machine: TotemMachine = SteadyMachine(me, TotemConfig(**{"hold_us": 0, **settings}))  # type: ignore[arg-type]
         self.now_us = 0
         self.forwarded = Token(FIRST)
         """The regular token as it left last."""

@@ -10,7 +10,7 @@ from ordercast.core.contract import Deliver, Effect, Install, Persist
 from ordercast.core.identity import Kind, NodeId
 from ordercast.core.packing import SendQueue
 from ordercast.mutants.mutant import Mutant, register
-from ordercast.totem import formation, machine
+from ordercast.totem import formation, machine, numbers
 from ordercast.totem.flow import FlowControl
 from ordercast.totem.membership import Gathering
 from ordercast.totem.ordering import Ring
@@ -209,14 +209,21 @@ def _first_ring_not_persisted(right: Any) -> Any:
     return _without(right, Persist)
 
 
-@_mutant("persistence", machine, "recall", "a node that lost its disk counts its rings from nought")
-def _lost_disk_starts_at_nought(right: Any) -> Any:
-    return lambda me, stored, now_us: right(me, stored, 0)
-
-
 @_mutant("persistence", machine, "recall", "what was persisted is not read")
 def _stored_state_ignored(right: Any) -> Any:
-    return lambda me, stored, now_us: right(me, None, 0)
+    return lambda me, stored: None
+
+
+@_mutant("persistence", numbers.RingNumbers, "after", "no part of a ring's number is drawn")
+def _ring_numbers_not_drawn(right: Any) -> Any:
+    return lambda self, known: (known // numbers.STRIDE + 1) * numbers.STRIDE
+
+
+@_mutant(
+    "persistence", numbers.RingNumbers, "first", "a node that lost its disk counts its rings by the clock"
+)
+def _lost_disk_counts_by_the_clock(right: Any) -> Any:
+    return lambda self, stored: self.after(stored or 0) // numbers.STRIDE * numbers.STRIDE
 
 
 # --- membership --------------------------------------------------------------------------------------
@@ -238,7 +245,7 @@ def _never_merge(right: Any) -> Any:
 
 @_mutant("membership", Strangers, "announce", "an idle ring does not show itself")
 def _never_announce(right: Any) -> Any:
-    return lambda self, now_us, ring: None
+    return lambda self, now_us, ring, life: None
 
 
 @_mutant("membership", Gathering, "fail_silent", "who does not answer is never regarded as failed")
@@ -256,7 +263,9 @@ def _gone_for_good(right: Any) -> Any:
     def part_with(self: Any, now_us: int, node: NodeId, because: str, effects: list[Effect]) -> Any:
         if because == "member gone":
             heard = self.strangers.outdated
-            self.strangers.outdated = lambda sender, ring_seq: sender == node or heard(sender, ring_seq)
+            self.strangers.outdated = lambda now_us, sender, life, ring_seq: (
+                sender == node or heard(now_us, sender, life, ring_seq)
+            )
         return right(self, now_us, node, because, effects)
 
     return part_with
@@ -380,10 +389,10 @@ def _no_transitional_configuration(right: Any) -> Any:
     "recovery", formation.Formation, "_on_commit", "a redundant Commit token begins a second regular token"
 )
 def _two_tokens(right: Any) -> Any:
-    def on_commit(self: Any, now_us: int, commit: Commit, effects: list[Effect]) -> None:
+    def on_commit(self: Any, now_us: int, commit: Commit, sender: NodeId, effects: list[Effect]) -> None:
         if self.exchange is not None:
             self.exchange.ring.token_seq = 0
-        right(self, now_us, commit, effects)
+        right(self, now_us, commit, sender, effects)
 
     return on_commit
 

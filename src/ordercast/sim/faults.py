@@ -4,7 +4,8 @@ An *action* is something done to the world (`Crash`, `Partition`, …); a *fault
 happens: `At` a time, or `When` a machine enters a state or sends a packet. Both are data, and both have one
 text form, the one of scenario files: ``str(fault)`` writes it and `ordercast.sim.reading` reads it.
 
-    crash s                  crash s after 3 effects      restart s        restart s without disk
+    begin s                  clock s ahead 2ms            restart s        restart s without disk
+    crash s                  crash s after 3 effects      restart s with disk of 2 writes ago
     pause s                  resume s                     slow s 500us     unslow s
     partition p q | r s      heal                         leave s
     brake s                  unbrake s                    gone s at t
@@ -58,11 +59,29 @@ class Crash(Action, frozen=True):
     after_effects: int | None = None
 
 
+class Begin(Action, frozen=True):
+    """A node that was not started with the others begins its first life."""
+
+    node: NodeId
+
+
+class Clock(Action, frozen=True):
+    """From its next life on the node's clock is ahead of the simulation's by so much.
+
+    Within a life a clock never goes back (the contract of machines); from one life to the next it may.
+    """
+
+    node: NodeId
+    ahead_us: int
+
+
 class Restart(Action, frozen=True):
     """A node that is down begins its next life."""
 
     node: NodeId
     keep_disk: bool = True
+    writes_ago: int = 0
+    """The disk holds what it held so many writes ago: 0 is the newest state."""
 
 
 class Pause(Action, frozen=True):
@@ -189,8 +208,12 @@ def apply(world: World, action: Action) -> None:
     match action:
         case Crash(node, after_effects):
             world.crash(node, after_effects)
-        case Restart(node, keep_disk):
-            world.restart(node, keep_disk)
+        case Begin(node):
+            world.begin(node)
+        case Clock(node, ahead_us):
+            world.set_clock(node, ahead_us)
+        case Restart(node, keep_disk, writes_ago):
+            world.restart(node, keep_disk, writes_ago)
         case Pause(node):
             world.pause(node)
         case Resume(node):
@@ -254,6 +277,10 @@ def action_text(action: Action, name: Names = _plain_name) -> str:
             return f"crash {name(node)} after {k} effects"
         case Restart(node, False):
             return f"restart {name(node)} without disk"
+        case Restart(node, True, writes_ago) if writes_ago:
+            return f"restart {name(node)} with disk of {writes_ago} writes ago"
+        case Clock(node, ahead_us):
+            return f"clock {name(node)} ahead {time_text(ahead_us)}"
         case Slow(node, cost_us):
             return f"slow {name(node)} {time_text(cost_us)}"
         case Partition(groups):
@@ -268,7 +295,7 @@ def action_text(action: Action, name: Names = _plain_name) -> str:
             return f"burst {loss} for {time_text(duration_us)}"
         case Crash(node) | Restart(node) | Pause(node) | Resume(node) | Unslow(node) | Leave(node):
             return f"{verb} {name(node)}"
-        case Brake(node) | Unbrake(node):
+        case Begin(node) | Brake(node) | Unbrake(node):
             return f"{verb} {name(node)}"
         case Gone(node, to):
             return f"gone {name(node)} at {name(to)}"
@@ -323,7 +350,9 @@ class When(msgspec.Struct, frozen=True, tag=True):
 
 
 Actions: TypeAlias = (
-    Crash
+    Begin
+    | Clock
+    | Crash
     | Restart
     | Pause
     | Resume

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -23,12 +23,12 @@ from ordercast.audit.history import Expectation
 from ordercast.audit.properties import audit
 from ordercast.core.identity import Kind, NodeId
 from ordercast.sim.clock import Runaway
-from ordercast.sim.faults import At, Burst, Crash, Fault, When, schedule
+from ordercast.sim.faults import At, Begin, Burst, Clock, Crash, Fault, When, schedule
 from ordercast.sim.founders import draw_meeting, may_go_on
 from ordercast.sim.network import Lan
 from ordercast.sim.protocol import Protocol
 from ordercast.sim.swarm import draw, ending
-from ordercast.sim.workload import Workload, drive
+from ordercast.sim.workload import Arrivals, Workload, drive
 from ordercast.sim.world import World
 from ordercast.trace.schema import Row
 
@@ -41,6 +41,10 @@ BOUND_US = 10_000_000
 """How long after the last fault a group may take to be one configuration."""
 AFTERMATH_US = 300_000
 """How long messages are sent in that configuration, and then how long the last ones have to arrive."""
+
+LOCK_STEP = 0.15
+"""Share of the seeds in whose networks every packet takes exactly as long as any other, and none is lost:
+there nodes that do the same at the same time go on doing so, unless they have a reason not to."""
 
 DRIZZLE = 0.05
 """Loss that a group has to stand without falling apart over and over; some seeds let it rain for a while."""
@@ -113,7 +117,8 @@ def plan(protocol: Protocol, seed: int, nodes: tuple[int, int], cuts: Cuts | Non
     """The case of a seed: each part of it drawn from a stream of its own."""
     count = random.Random(f"{seed}/nodes").randint(*nodes)
     members = tuple(range(1, count + 1))
-    network = _draw_network(random.Random(f"{seed}/network"))
+    lock_step = random.Random(f"{seed}/lock-step").random() < LOCK_STEP
+    network = _draw_network(random.Random(f"{seed}/network"), lock_step)
     duration_us = random.Random(f"{seed}/duration").choice((300_000, 600_000, 1_000_000))
     drawn = draw(seed, members, duration_us, states=protocol.states, amnesia=protocol.survives_amnesia)
     settings: dict[str, Any] = protocol.draw_settings(random.Random(f"{seed}/settings"), count, network)
@@ -125,7 +130,7 @@ def plan(protocol: Protocol, seed: int, nodes: tuple[int, int], cuts: Cuts | Non
         nodes=members,
         network=network,
         settings=settings,
-        workload=_draw_workload(seed, protocol.levels),
+        workload=_draw_workload(seed, protocol.levels, lock_step),
         faults=tuple(drawn),
         duration_us=duration_us,
     )
@@ -189,8 +194,10 @@ def restrict(fault: Fault, members: tuple[NodeId, ...]) -> Fault | None:
     return fault
 
 
-def _draw_network(stream: random.Random) -> Lan:
+def _draw_network(stream: random.Random, lock_step: bool) -> Lan:
     base_us = stream.choice((100, 300, 1_000))
+    if lock_step:
+        return Lan(base_us=base_us, tail_us=0)
     trouble = stream.choice((0.0, 0.0, 0.01, 0.05, 0.15))
     return Lan(
         base_us=base_us,
@@ -202,11 +209,14 @@ def _draw_network(stream: random.Random) -> Lan:
     )
 
 
-def _draw_workload(seed: int, levels: bool) -> Workload:
+def _draw_workload(seed: int, levels: bool, lock_step: bool) -> Workload:
     stream = random.Random(f"{seed}/workload")
+    arrivals: tuple[Arrivals, ...] = ("poisson", "poisson", "deterministic")
+    arrival = stream.choice(arrivals)
+    rate = stream.choice((30, 100, 400))
     return Workload(
-        arrivals=stream.choice(("poisson", "poisson", "deterministic")),
-        rate=float(stream.choice((30, 100, 400))),
+        arrivals="deterministic" if lock_step else arrival,
+        rate=float(min(rate, 100) if lock_step else rate),
         size=stream.choice((0, 10, 100)),
         size_to=stream.choice((100, 400, 3_000)),
         safe=stream.choice((0.0, 0.3, 0.5, 1.0)),
@@ -231,8 +241,11 @@ def run(protocol: Protocol, case: Case, *, packets: bool = False) -> tuple[Resul
     seen = coverage(world, protocol.hits)
     if not end.majority:
         seen[NO_MAJORITY] += 1
-    extra = {"corrupt": len(world.corrupt)} if world.corrupt else {}
+    fallen = world.fallen if protocol.checks else []
+    counts = {"corrupt": len(world.corrupt), "numbers-rise": len(fallen)}
+    extra = {code: count for code, count in counts.items() if count}
     sentences = [str(corruption) for corruption in world.corrupt[:3]]
+    sentences += [f"numbers-rise: {sentence}." for sentence in fallen[:3]]
     return _result(world, case, report, end.converged, extra, sentences, seen), world
 
 
@@ -249,8 +262,9 @@ class _End(NamedTuple):
 def _drive(world: World, case: Case, primary: bool) -> _End:
     """Faults, then calm until all is one configuration, then messages in it."""
     drive(world, case.workload)
+    at_once = _first_lives(world, case.faults)
     schedule(world, case.faults)
-    world.start()
+    world.start(*at_once)
     _advance(world, case.duration_us)
     world.network.recover()
     while not _one_configuration(world):
@@ -272,6 +286,17 @@ def _drive(world: World, case: Case, primary: bool) -> _End:
     _advance(world, world.now + AFTERMATH_US)
     up = frozenset(node for node in world.nodes if world.up(node))
     return _End(converged=True, expectation=Expectation(components=(up,) if up else ()))
+
+
+def _first_lives(world: World, faults: Iterable[Fault]) -> list[NodeId]:
+    """The nodes that start at once, not by a `Begin` later on; and clocks that are wrong from the start."""
+    later: set[NodeId] = set()
+    for fault in faults:
+        if isinstance(fault, At) and isinstance(fault.do, Begin):
+            later.add(fault.do.node)
+        elif isinstance(fault, At) and isinstance(fault.do, Clock) and fault.at_us == 0:
+            world.set_clock(fault.do.node, fault.do.ahead_us)
+    return [node for node in world.nodes if node not in later]
 
 
 def _steady_in_drizzle(world: World, primary: bool) -> bool:

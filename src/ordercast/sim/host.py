@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ordercast.core.contract import Effect, Event, Machine, Packet
-from ordercast.core.identity import Configuration, Guarantee, NodeId
+from ordercast.core.identity import Configuration, Guarantee, Kind, NodeId
 from ordercast.trace.recorder import Recorder
+
+MOST_WRITES_AGO = 8
+"""How old the state may be that a disk returns, in writes."""
 
 Refill = Callable[[NodeId, int], Iterable[tuple[int, Guarantee]]]
 """A node, and the bytes it has room for, to sizes and guarantees of messages that fill it."""
@@ -63,20 +66,23 @@ class Host:
         "arrivals",
         "arrivals_bytes",
         "busy",
+        "clock_us",
         "configuration",
         "departs_us",
         "direct",
-        "disk",
+        "disks",
         "epoch",
         "fuse",
         "guard",
         "handle",
+        "highest",
         "in_hand",
         "incarnation",
         "input_bytes",
         "leaving",
         "machine",
         "made",
+        "next_clock_us",
         "node",
         "offered",
         "overdue",
@@ -96,8 +102,14 @@ class Host:
     def __init__(self, node: NodeId, record: Recorder) -> None:
         self.node = node
         self.record = record
-        self.disk: bytes | None = None
-        """What the last `Persist` held."""
+        self.disks: deque[bytes] = deque(maxlen=MOST_WRITES_AGO + 1)
+        """What the last `Persist`s held, the newest at the end; empty on a disk that is new or lost."""
+        self.highest: int | None = None
+        """The highest number of a regular configuration that was installed here, on this disk."""
+        self.clock_us = 0
+        """How far this life's clock is ahead of the simulation's."""
+        self.next_clock_us = 0
+        """The same for the next life."""
         self.incarnation = -1
         self.machine: Machine | None = None
         self.handle: Callable[[int, Event], Sequence[Effect]] = _asleep
@@ -153,6 +165,36 @@ class Host:
         self.made = 0
         """Payloads made in this life."""
 
+    @property
+    def disk(self) -> bytes | None:
+        """What the last `Persist` held."""
+        return self.disks[-1] if self.disks else None
+
+    def find_disk(self, kept: bool, writes_ago: int) -> None:
+        """What the next life finds on the disk: nothing, the newest state, or an older one."""
+        if not kept or writes_ago:
+            self.highest = None
+        if not kept:
+            self.disks.clear()
+        for _ in range(min(writes_ago, len(self.disks) - 1)):
+            self.disks.pop()
+
+    def install(self, configuration: Configuration) -> list[str]:
+        """The machine installs a configuration; if its number does not rise, that in words.
+
+        Numbers rise over all lives that keep the disk: the positions of a node's log rely on it.
+        """
+        self.configuration = configuration
+        before, number = self.highest, configuration.id.seq
+        if configuration.kind is not Kind.REGULAR:
+            return []
+        self.highest = number
+        if before is None or number > before:
+            return []
+        return [
+            f"node {self.node} installed configuration {configuration.id} after {before} on the same disk"
+        ]
+
     def room(self) -> int:
         """Bytes the application may submit now."""
         assert self.machine is not None
@@ -182,3 +224,15 @@ class Host:
 
 def _asleep(now_us: int, event: Event) -> Sequence[Effect]:
     raise AssertionError(f"{event} was given to a node that is down")
+
+
+def take(waiting: deque[Offer], room: int) -> list[Offer]:
+    """The first offers that fit into `room` and ask for one guarantee."""
+    taken: list[Offer] = []
+    while waiting and room > 0:
+        offer = waiting[0]
+        room -= len(offer.payload)
+        if room < 0 or (taken and offer.guarantee != taken[0].guarantee):
+            break
+        taken.append(waiting.popleft())
+    return taken

@@ -10,8 +10,10 @@ from typing import TypeAlias
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sim.faults import (
     Actions,
+    Begin,
     Brake,
     Burst,
+    Clock,
     Clog,
     Crash,
     Cut,
@@ -103,7 +105,12 @@ _FORMS: dict[str, tuple[str, Callable[..., Actions]]] = {
         _NODE + r"(?: after (\d+) effects)?",
         lambda find, node, k: Crash(find(node), None if k is None else int(k)),
     ),
-    "restart": (_NODE + "( without disk)?", lambda find, node, lost: Restart(find(node), lost is None)),
+    "begin": (_NODE, lambda find, node: Begin(find(node))),
+    "clock": (_NODE + r" ahead (\S+)", lambda find, node, ahead: Clock(find(node), parse_time(ahead))),
+    "restart": (
+        _NODE + r"(?:( without disk)| with disk of (\d+) writes ago)?",
+        lambda find, node, lost, ago: Restart(find(node), lost is None, int(ago or 0)),
+    ),
     "pause": (_NODE, lambda find, node: Pause(find(node))),
     "resume": (_NODE, lambda find, node: Resume(find(node))),
     "slow": (_NODE + r" (\S+)", lambda find, node, cost: Slow(find(node), parse_time(cost))),

@@ -40,6 +40,7 @@ from ordercast.sim.faults import (
     Unslow,
     When,
 )
+from ordercast.sim.lives import draw_clocks, draw_disks, draw_starts
 
 GAPS_US = (0, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 """Scales of the gap between a moment and a fault that belongs to it."""
@@ -58,14 +59,17 @@ def draw(
     """The faults of a seed: those drawn, all before `duration_us`, and their `ending` at it.
 
     `states` are the names of the machine's states: with them some faults are triggered by a machine
-    entering one. `amnesia` lets some nodes lose their disk, which not every protocol promises to survive.
+    entering one. `amnesia` lets some nodes lose their disk, or find an old state on it, which not every
+    protocol promises to survive.
     """
     drawn = _ambush(random.Random(f"{seed}/fault/ambush"), nodes, states, duration_us)
     if not drawn or random.Random(f"{seed}/fault/company").random() < 0.3:
         drawn += _swarm(seed, nodes, duration_us)
         drawn += _triggered(random.Random(f"{seed}/fault/triggered"), nodes, states, duration_us)
     if amnesia:
-        drawn = _forgetful(random.Random(f"{seed}/fault/amnesia"), drawn)
+        drawn = draw_disks(random.Random(f"{seed}/fault/disk"), drawn)
+    drawn = draw_starts(random.Random(f"{seed}/fault/start"), nodes, duration_us) + drawn
+    drawn = draw_clocks(random.Random(f"{seed}/fault/clock"), drawn, nodes)
     drawn += _hints(random.Random(f"{seed}/fault/gone"), drawn, nodes, states, duration_us)
     drawn = [fault for fault in drawn if isinstance(fault, When) or fault.at_us < duration_us]
     drawn = [_shortened(fault, duration_us) for fault in drawn]
@@ -169,6 +173,17 @@ def _crashes(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[i
             yield At(at_us, Crash(node))
             if stream.random() < 0.8:
                 yield At(at_us + _length(stream), Restart(node))
+
+
+def _flaps(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+    """Processes that die right after their start, some twice within a millisecond."""
+    for moment in moments:
+        at_us, node = moment + _gap(stream), stream.choice(nodes)
+        for _ in range(stream.choice((2, 2, 3))):
+            yield At(at_us, Crash(node))
+            at_us += stream.choice((0, 1, 100, 400))
+            yield At(at_us, Restart(node))
+            at_us += stream.choice((0, 1, 100, 5_000))
 
 
 def _torn(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
@@ -276,6 +291,7 @@ _KINDS: dict[str, tuple[float, Draw]] = {
     "burst": (0.35, _bursts),
     "leave": (0.15, _leaves),
     "brake": (0.25, _brakes),
+    "flap": (0.25, _flaps),
 }
 """Each kind: how likely a seed has it, and how it is drawn."""
 
@@ -336,17 +352,6 @@ def _ambush(
         state = stream.choice((states[0], states[-1], *states))
         faults.append(When(None, state, stream.choice(strikes), nth, delay_us, duration_us))
     return faults
-
-
-def _forgetful(stream: random.Random, faults: list[Fault]) -> list[Fault]:
-    """The same faults; some restarts find no disk."""
-    share = stream.choice((0.0, 0.3, 1.0))
-    return [
-        At(fault.at_us, Restart(fault.do.node, keep_disk=False))
-        if isinstance(fault, At) and isinstance(fault.do, Restart) and stream.random() < share
-        else fault
-        for fault in faults
-    ]
 
 
 def _hints(

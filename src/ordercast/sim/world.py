@@ -49,7 +49,7 @@ from ordercast.core.contract import (
     Unicast,
 )
 from ordercast.core.identity import Configuration, Guarantee, Kind, MessageId, NodeId
-from ordercast.sim.host import Host, Offer, Refill
+from ordercast.sim.host import Host, Offer, Refill, take
 from ordercast.sim.network import NetworkConfig, Wiring
 from ordercast.sim.payloads import Corruption, Ledger, payload
 from ordercast.sim.processors import Processors
@@ -101,6 +101,8 @@ class World(Processors):
         super().__init__(nodes, network, seed, packets, kind_of)
         self.corrupt: list[Corruption] = []
         """Deliveries that are not what was submitted (the first hundred)."""
+        self.fallen: list[str] = []
+        """Configurations that are not numbered above those that the node installed before on its disk."""
         self.names: dict[MessageId, str] = {}
         """What a scenario calls a message, once it is accepted."""
         self.changes: deque[Change] = deque(maxlen=history)
@@ -186,15 +188,26 @@ class World(Processors):
         for node in nodes or self.nodes:
             self._begin(self.hosts[node])
 
-    def restart(self, node: NodeId, keep_disk: bool = True) -> None:
-        """Begin the next life of a node that is down. One that is up only loses its lit fuse."""
+    def begin(self, node: NodeId) -> None:
+        """Begin the first life of a node that has not had one."""
+        if self.hosts[node].incarnation < 0:
+            self._begin(self.hosts[node])
+
+    def set_clock(self, node: NodeId, ahead_us: int) -> None:
+        """From its next life on a node's clock is ahead of the simulation's by so much."""
+        self.hosts[node].next_clock_us = ahead_us
+
+    def restart(self, node: NodeId, keep_disk: bool = True, writes_ago: int = 0) -> None:
+        """Begin the next life of a node that is down. One that is up only loses its lit fuse.
+
+        Its disk holds what was persisted last, or `writes_ago` before that; unless it is lost.
+        """
         host = self.hosts[node]
         if host.up:
             host.fuse = None
             self._refresh(host)
             return
-        if not keep_disk:
-            host.disk = None
+        host.find_disk(keep_disk, writes_ago)
         self._begin(host)
 
     def crash(self, node: NodeId, after_effects: int | None = None) -> None:
@@ -236,6 +249,7 @@ class World(Processors):
         if host.up:
             raise ValueError(f"node {host.node} runs already")
         host.incarnation += 1
+        host.clock_us = host.next_clock_us
         if host.incarnation:
             host.record.restart(self.now, host.incarnation)
         seed = random.Random(f"{self.seed}/node/{host.node}/{host.incarnation}").getrandbits(64)
@@ -272,7 +286,7 @@ class World(Processors):
         self.receptions += 1
         carry = self._carry
         try:
-            for effect in host.handle(self.now, packet):
+            for effect in host.handle(self.now + host.clock_us, packet):
                 carry[type(effect)](host, effect)
         except _LifeOver:
             return
@@ -297,7 +311,7 @@ class World(Processors):
             self._feed(host)
 
     def _carry_out(self, host: Host, event: Event) -> None:
-        effects = host.handle(self.now, event)
+        effects = host.handle(self.now + host.clock_us, event)
         fuse = host.fuse
         cut = fuse is not None and len(effects) > fuse
         carry = self._carry
@@ -371,7 +385,7 @@ class World(Processors):
                 messages = islice(refill(host.node, room), _MOST_AHEAD - host.ahead)
                 waiting.extend(self._offer(host, *message, None) for message in messages)
                 refill = None
-            offers = _take(waiting, room)
+            offers = take(waiting, room)
             if not offers:
                 break
             self._hand_over(host, offers)
@@ -430,7 +444,7 @@ class World(Processors):
             self._unicast(host, effect)
 
     def _persist(self, host: Host, effect: Persist) -> None:
-        host.disk = effect.data
+        host.disks.append(effect.data)
 
     def _originate(self, host: Host, effect: Originate) -> None:
         host.record.originate(self.now, effect.batch)
@@ -453,9 +467,10 @@ class World(Processors):
         host.record.stable(self.now, effect.batches)
 
     def _install(self, host: Host, effect: Install) -> None:
-        host.configuration = configuration = effect.configuration
+        configuration = effect.configuration
         if configuration.kind is Kind.REGULAR and (self.latest is None or configuration.id > self.latest.id):
             self.latest = configuration
+        self.fallen += host.install(configuration)
         host.record.install(self.now, configuration)
 
     def _shift(self, host: Host, effect: Shift) -> None:
@@ -479,15 +494,3 @@ class World(Processors):
             due_us = self.now + self._revive_us
             heappush(self._heap, (due_us, self._tick(), self._revive, host, host.epoch))
         raise _LifeOver
-
-
-def _take(waiting: deque[Offer], room: int) -> list[Offer]:
-    """The first offers that fit into `room` and ask for one guarantee."""
-    taken: list[Offer] = []
-    while waiting and room > 0:
-        offer = waiting[0]
-        room -= len(offer.payload)
-        if room < 0 or (taken and offer.guarantee != taken[0].guarantee):
-            break
-        taken.append(waiting.popleft())
-    return taken

@@ -12,17 +12,19 @@ from functools import reduce
 
 from ordercast.core.contract import CancelTimer, Drop, Effect, Multicast, Persist, SetTimer, Shift
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.randomness import RandomStream
 from ordercast.core.wire import FORGED_SENDER
 from ordercast.totem.circulation import Outbox, work
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.custody import TOKEN_LOSS, Custody
 from ordercast.totem.limits import Limits
 from ordercast.totem.membership import Gathering, Heard
+from ordercast.totem.numbers import RingNumbers
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import NOBODY, Announce, Commit, Entry, Join, Recovered, Token
 from ordercast.totem.recovery import Duty, Exchange, settle
 from ordercast.totem.states import NEXT, State
-from ordercast.totem.storage import RING_STEP, store
+from ordercast.totem.storage import store
 from ordercast.totem.strangers import Strangers
 from ordercast.totem.waits import Waits
 
@@ -58,6 +60,7 @@ class Formation:
             me, config.announce_us, config.heard_us, config.consensus_us, config.ring_limit
         )
         self.duty = Duty()
+        self._draw(RandomStream(0))
         self.ring_seq = 0
         """The highest ring sequence number accepted (my_ring_id.seq); on stable storage."""
         self.ring = Ring(ConfigurationId(0, me), (me,), me, config)
@@ -91,6 +94,13 @@ class Formation:
         self.config = config = self._configured.stretched(round_trip_us)
         self._custody.retime(config)
         self.strangers.retime(config.announce_us, config.heard_us, config.consensus_us)
+
+    def _draw(self, stream: RandomStream) -> None:
+        """Take the stream of this life's seed, and draw what is drawn once."""
+        self.random = stream
+        self.life = stream.bits(32)
+        """Tells the others this life from earlier ones (`Join.life`)."""
+        self.numbers = RingNumbers(stream)
 
     def _begin(self, now_us: int, effects: list[Effect]) -> None:
         """A ring was installed: go on ordering on it."""
@@ -135,7 +145,7 @@ class Formation:
         self._send_join(effects)
         config = self.config
         patience_us = config.consensus_us + config.consensus_member_us * len(self.gathering.proc_set)
-        effects.append(SetTimer(CONSENSUS, patience_us))
+        effects.append(SetTimer(CONSENSUS, self.random.between(patience_us, patience_us * 5 // 4)))
         if join is not None and self.gathering.hear(join) is Heard.AGREES:
             self._agree(now_us, effects)
 
@@ -156,16 +166,17 @@ class Formation:
             tuple(sorted(gathering.proc_set)),
             tuple(sorted(gathering.fail_set)),
             merge=self._merging,
+            life=self.life,
         )
         effects.append(Multicast(join.encode()))
-        effects.append(SetTimer(JOIN_TIMER, self.config.join_us))
+        effects.append(SetTimer(JOIN_TIMER, self.random.spread(self.config.join_us)))
 
     def _on_join(self, now_us: int, join: Join, effects: list[Effect]) -> None:
         """Join message received (Figs 3 to 6)."""
         if join.sender == self.me:
             effects.append(Drop("own packet"))
             return
-        if self.strangers.outdated(join.sender, join.ring_seq):
+        if self.strangers.outdated(now_us, join.sender, join.life, join.ring_seq):
             effects.append(Drop("outdated join"))
             return
         self.strangers.unsettle(join.sender)
@@ -181,7 +192,9 @@ class Formation:
         elif self.state is State.GATHER:
             self._hear(now_us, join, effects)
         elif self.forming is not None and join.sender in self.forming.members:
-            if join.ring_seq >= self.ring_seq:  # it has abandoned the ring that I am forming
+            place = self.forming.members.index(join.sender)
+            if join.ring_seq >= self.ring_seq or join.life != self.forming.lives[place]:
+                # it has abandoned the ring that I am forming, or forgotten it
                 self.gathering.hear(join)
                 self._abandon(now_us, "join heard", effects, join)
         else:
@@ -239,9 +252,13 @@ class Formation:
     def _propose(self, now_us: int, effects: list[Effect]) -> None:
         """The representative generates the Commit token (000 §6.2.2)."""
         members = self.gathering.proposal
-        known = max([self.ring_seq, *(self.strangers.ring_seq(node) for node in members)])
-        ring = ConfigurationId(known + RING_STEP, self.me)
-        forming = self._commit(now_us, "consensus", Commit(ring, members, 0, ()), effects)
+        pledges = self.gathering.pledges
+        told = [pledges[node] for node in members if node != self.me]
+        highest = max((pledge.ring_seq for pledge in told), default=0)
+        known = self.numbers.follow(now_us, highest, self.ring_seq)
+        ring = ConfigurationId(self.numbers.after(known), self.me)
+        lives = (self.life, *(pledge.life for pledge in told))
+        forming = self._commit(now_us, "consensus", Commit(ring, members, 0, (), lives), effects)
         if len(members) == 1:
             self._recover(now_us, forming, effects)
 
@@ -254,10 +271,13 @@ class Formation:
         elif sender != commit.members[place - 1]:
             effects.append(Drop(FORGED_SENDER))
         elif self.state is State.GATHER and commit.memb_index < size:
-            if commit.members == self.gathering.proposal and commit.ring.seq > self.ring_seq:
+            agreed_to = commit.members == self.gathering.proposal and commit.lives[place] == self.life
+            if not agreed_to or commit.ring.seq <= self.ring_seq:
+                effects.append(Drop("commit token not agreed to"))
+            elif self.numbers.reach(now_us, commit.ring.seq, self.ring_seq):
                 self._commit(now_us, "commit token", commit, effects)
             else:
-                effects.append(Drop("commit token not agreed to"))
+                self._catch_up(now_us, commit.ring.seq, effects)
         elif self.forming is None or commit.ring != self.forming.ring:
             effects.append(Drop("commit token of another ring"))
         elif self.state is State.COMMIT and size <= commit.memb_index and self._signed(commit, place):
@@ -269,6 +289,14 @@ class Formation:
             self._visit_recovery(now_us, Token(commit.ring), self.exchange, effects)
         else:
             effects.append(Drop("redundant commit token"))
+
+    def _catch_up(self, now_us: int, ring_seq: int, effects: list[Effect]) -> None:
+        """The others' numbers are further on than this node follows at once: follow a step, agree again."""
+        effects.append(Drop("ring number out of reach"))
+        if self.gathering.agreed:
+            self.ring_seq = self.numbers.follow(now_us, ring_seq, self.ring_seq)
+            effects.append(Persist(store(self.ring_seq)))
+            self._gather(now_us, "no commit token", effects)
 
     def _signed(self, commit: Commit, place: int) -> bool:
         """Whether a Commit token still says of me what I entered on its first rotation."""
@@ -317,6 +345,7 @@ class Formation:
 
     def _install(self, now_us: int, exchange: Exchange, effects: list[Effect]) -> None:
         """Steps 2 to 6 of 000 §7.2 as one atomic action (Fig. 7, Shift_to_Operational)."""
+        assert self.forming is not None
         settle(exchange, self.ring, self.duty, effects)
         ring = exchange.ring
         self.ring = ring
@@ -324,10 +353,11 @@ class Formation:
         self._calm_us = now_us + self.config.consensus_us
         self._calm_hops = 0 if ring.alone else ring.token_seq + 2 * len(ring.members)
         self.duty = Duty()
+        lives = self.forming.lives
         self.forming = None
         self.exchange = None
         self.gathering.settle(ring.members)
-        self.strangers.installed(ring.id, ring.members)
+        self.strangers.installed(now_us, ring.id, ring.members, lives)
         self.outbox.queue.rewind()
         self.outbox.fit(ring.limits)
         self._merging = False
@@ -339,7 +369,7 @@ class Formation:
         self._shift("recovered", effects)
         ring.deliver(effects)
         self._announce(now_us, effects)
-        effects.append(SetTimer(ANNOUNCE_TIMER, self.config.consensus_us))
+        effects.append(SetTimer(ANNOUNCE_TIMER, self.random.spread(self.config.consensus_us)))
         self._begin(now_us, effects)
 
     def _visit_recovery(self, now_us: int, token: Token, exchange: Exchange, effects: list[Effect]) -> None:
@@ -391,7 +421,7 @@ class Formation:
 
     def _on_announce(self, now_us: int, announce: Announce, effects: list[Effect]) -> None:
         """A ring shows itself: remember who hears whom, and show ours (merge detection)."""
-        if self.strangers.outdated(announce.sender, announce.ring.seq):
+        if self.strangers.outdated(now_us, announce.sender, announce.life, announce.ring.seq):
             effects.append(Drop("outdated announce"))
         elif announce.sender in self.ring.members:
             effects.append(Drop("announce of a member"))
@@ -407,7 +437,7 @@ class Formation:
 
     def _announce(self, now_us: int, effects: list[Effect]) -> None:
         """Show the ring to strangers, but not too often."""
-        announce = self.strangers.announce(now_us, self.ring)
+        announce = self.strangers.announce(now_us, self.ring, self.life)
         if announce is not None:
             effects.append(Multicast(announce.encode()))
 
@@ -416,7 +446,7 @@ class Formation:
         if self.state is State.OPERATIONAL:
             if self.me == self.ring.representative or self.strangers.heard(now_us):
                 self._announce(now_us, effects)
-            effects.append(SetTimer(ANNOUNCE_TIMER, self.config.announce_us))
+            effects.append(SetTimer(ANNOUNCE_TIMER, self.random.spread(self.config.announce_us)))
             self._merge_alone(now_us, effects)
 
     def _settled(self, now_us: int) -> bool:

@@ -29,6 +29,7 @@ from ordercast.core.contract import (
     Timer,
 )
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.core.randomness import RandomStream
 from ordercast.core.wire import FORGED_SENDER, PREFIX_SIZE, Malformed
 from ordercast.totem.circulation import work
 from ordercast.totem.config import TotemConfig
@@ -53,7 +54,7 @@ from ordercast.totem.packets import (
     decode_token,
 )
 from ordercast.totem.states import State
-from ordercast.totem.storage import RING_STEP, recall, store
+from ordercast.totem.storage import recall, store
 
 _NOTHING: tuple[Effect, ...] = ()
 
@@ -88,8 +89,8 @@ class TotemMachine(Formation):
                 self._on_submit(now_us, payloads, guarantee, effects)
             case Gone(node):
                 self._part_with(now_us, node, "member gone", effects)
-            case Start(incarnation, stored, _):
-                self._on_start(now_us, incarnation, stored, effects)
+            case Start():
+                self._on_start(now_us, event, effects)
             case Stop():
                 self.leaving = True
                 self._run_alone(now_us, effects)
@@ -130,12 +131,13 @@ class TotemMachine(Formation):
 
     # --- start and stop -------------------------------------------------------------------------
 
-    def _on_start(self, now_us: int, incarnation: int, stored: bytes | None, effects: list[Effect]) -> None:
+    def _on_start(self, now_us: int, start: Start, effects: list[Effect]) -> None:
         """Form a singleton ring, then look for others (000 §6.2.2, "When a processor starts")."""
         if self.incarnation >= 0:
             raise RuntimeError(f"node {self.me} was started before; make a new machine for a new life")
-        self.incarnation = self.outbox.incarnation = incarnation
-        self.ring_seq = recall(self.me, stored, now_us) + RING_STEP
+        self.incarnation = self.outbox.incarnation = start.incarnation
+        self._draw(RandomStream(start.seed))
+        self.ring_seq = self.numbers.first(recall(self.me, start.stored))
         self.ring = Ring(ConfigurationId(self.ring_seq, self.me), (self.me,), self.me, self.config)
         self._own_token = Token(self.ring.id)
         self._waits.begin(now_us, self.ring.members)
@@ -158,7 +160,7 @@ class TotemMachine(Formation):
             or self.ring.safe < self.ring.last_own
         ):
             return
-        farewell = Join(self.me, self.ring_seq, (self.me,), (), leave=True)
+        farewell = Join(self.me, self.ring_seq, (self.me,), (), leave=True, life=self.life)
         effects.append(Multicast(farewell.encode()))
         self.halted = True
         effects.append(Halt("left"))

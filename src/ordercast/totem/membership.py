@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import NamedTuple
 
 from ordercast.core.identity import NodeId
 from ordercast.totem.packets import Join
@@ -22,6 +23,13 @@ class Heard(Enum):
     """My sets have grown; the round of consensus starts again."""
 
 
+class Pledge(NamedTuple):
+    """What a node said of itself in the Join by which it committed itself to my sets."""
+
+    life: int
+    ring_seq: int
+
+
 class Gathering:
     """proc_set, fail_set and consensus of one node (000 §6.1).
 
@@ -35,7 +43,8 @@ class Gathering:
         self._limit = limit
         self.proc_set: set[NodeId] = {me}
         self.fail_set: set[NodeId] = set()
-        self._consensus: set[NodeId] = {me}
+        self.pledges: dict[NodeId, Pledge] = {}
+        """The other nodes that are committed to my sets, in this round of consensus."""
         self._failures: dict[tuple[NodeId, ...], int] = {}
 
     def settle(self, members: Iterable[NodeId]) -> None:
@@ -46,7 +55,7 @@ class Gathering:
 
     def begin_round(self) -> None:
         """Nobody but me is committed to the sets now (Fig. 7, Shift_to_Gather)."""
-        self._consensus = {self._me}
+        self.pledges = {}
 
     @property
     def proposal(self) -> tuple[NodeId, ...]:
@@ -56,7 +65,7 @@ class Gathering:
     @property
     def agreed(self) -> bool:
         """Every member of the proposal is committed to it."""
-        return self._consensus >= self.proc_set - self.fail_set
+        return self.pledges.keys() >= self.proc_set - self.fail_set - {self._me}
 
     def consider(self, nodes: Iterable[NodeId]) -> None:
         """Think of further nodes as members, as far as the limit on a ring's size allows."""
@@ -72,7 +81,7 @@ class Gathering:
 
     def fail_silent(self) -> None:
         """The Consensus timeout expired: regard everyone as failed who is not committed (Fig. 4)."""
-        self.fail(self.proc_set - self._consensus)
+        self.fail(self.proc_set - self.pledges.keys())
 
     def fail_repeated(self, members: tuple[NodeId, ...], attempts: int) -> None:
         """An attempt at these members failed. After so many, force a further failure (§6.2.2).
@@ -91,7 +100,7 @@ class Gathering:
         if join.sender in self.fail_set:
             return Heard.IGNORED
         if proc_set == self.proc_set and fail_set == self.fail_set:
-            self._consensus.add(join.sender)
+            self.pledges[join.sender] = Pledge(join.life, join.ring_seq)
             return Heard.AGREES
         if proc_set <= self.proc_set and fail_set <= self.fail_set:
             return Heard.KNOWN

@@ -69,7 +69,7 @@ _ENTRY = struct.Struct("<iqiqqBIII")
 _PART = struct.Struct("<4sqiqHHB")
 PART_HEADER = _PART.size
 _COMMIT_HEAD = struct.Struct("<HH")
-_JOIN_HEAD = struct.Struct("<IqB")
+_JOIN_HEAD = struct.Struct("<IIqB")
 _MISSING = struct.Struct("<IQ")
 _FARTHEST = 2**32 - 1
 """Requests on one token are nearer to each other than this, unless somebody forged one."""
@@ -253,10 +253,14 @@ class Commit(NamedTuple):
     """How often it was forwarded: the first rotation ends at len(members), the second at twice that."""
     entries: tuple[Entry, ...]
     """Filled in token order during the first rotation."""
+    lives: tuple[int, ...] = ()
+    """Of each member the life (`Join.life`) that agreed to the ring; all 0 if nothing is said."""
 
     def encode(self) -> bytes:
         """For the wire."""
-        head = _COMMIT_HEAD.pack(self.memb_index, len(self.entries))
+        size = len(self.members)
+        head = struct.pack(f"<{size}I", *(self.lives or (0,) * size))
+        head += _COMMIT_HEAD.pack(self.memb_index, len(self.entries))
         lines = [
             _ENTRY.pack(e.node, *e.old_ring, e.aru, e.high_delivered, e.received_flg, *e.limits)
             for e in self.entries
@@ -275,10 +279,13 @@ class Join(NamedTuple):
     """The sender's ring has verified every link to the rings it wants to join with."""
     leave: bool = False
     """The sender goes, and will answer nothing more."""
+    life: int = 0
+    """32 bits that the sender drew at its start: they tell its lives apart."""
 
     def encode(self) -> bytes:
         """For the wire."""
-        head = _JOIN_HEAD.pack(self.sender, self.ring_seq, _MERGE * self.merge | _LEAVE * self.leave)
+        flags = _MERGE * self.merge | _LEAVE * self.leave
+        head = _JOIN_HEAD.pack(self.sender, self.life, self.ring_seq, flags)
         return prefix(JOIN) + head + pack_nodes(self.proc_set) + pack_nodes(self.fail_set)
 
 
@@ -289,10 +296,12 @@ class Announce(NamedTuple):
     ring: ConfigurationId
     members: tuple[NodeId, ...]
     heard: tuple[NodeId, ...]
+    life: int = 0
+    """As in a `Join`."""
 
     def encode(self) -> bytes:
         """For the wire."""
-        head = prefix(ANNOUNCE) + struct.pack("<I", self.sender) + pack_ring(self.ring)
+        head = prefix(ANNOUNCE) + struct.pack("<II", self.sender, self.life) + pack_ring(self.ring)
         return head + pack_nodes(self.members) + pack_nodes(self.heard)
 
 
@@ -404,6 +413,7 @@ def _decode_commit(data: bytes) -> Commit:
     reader = Reader(data)
     ring = reader.ring()
     members = reader.nodes(MAX_MEMBERS)
+    lives = tuple(reader.u32() for _ in members)
     memb_index = reader.u16()
     count = reader.u16()
     if not members or ring.rep != members[0] or not 0 < memb_index <= 2 * len(members):
@@ -424,12 +434,13 @@ def _decode_commit(data: bytes) -> Commit:
         if not (0 <= seq < MAX_COUNT and 0 <= high <= aru < MAX_COUNT):
             raise Malformed("bad commit entry")
         entries.append(Entry(node, ConfigurationId(seq, rep), aru, high, bool(received), Limits(*limits)))
-    return Commit(ring, members, memb_index, tuple(entries))
+    return Commit(ring, members, memb_index, tuple(entries), lives)
 
 
 def _decode_join(data: bytes) -> Join:
     reader = Reader(data)
     sender = reader.node()
+    life = reader.u32()
     ring_seq = reader.count()
     flags = reader.u8()
     if flags > 3:
@@ -439,19 +450,20 @@ def _decode_join(data: bytes) -> Join:
     reader.end()
     if sender not in proc_set or not set(fail_set) <= set(proc_set):
         raise Malformed("bad join")
-    return Join(sender, ring_seq, proc_set, fail_set, bool(flags & _MERGE), bool(flags & _LEAVE))
+    return Join(sender, ring_seq, proc_set, fail_set, bool(flags & _MERGE), bool(flags & _LEAVE), life)
 
 
 def _decode_announce(data: bytes) -> Announce:
     reader = Reader(data)
     sender = reader.node()
+    life = reader.u32()
     ring = reader.ring()
     members = reader.nodes(MAX_MEMBERS)
     heard = reader.nodes(MAX_MEMBERS)
     reader.end()
     if sender not in members:
         raise Malformed("bad announce")
-    return Announce(sender, ring, members, heard)
+    return Announce(sender, ring, members, heard, life)
 
 
 def _decode_part(data: bytes) -> Part:

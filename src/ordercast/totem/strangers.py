@@ -17,6 +17,8 @@ from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import Announce, Token
 
 _NOBODY: Set[NodeId] = frozenset()
+_MOST_LIVES = 4
+"""Earlier lives of a node that are remembered: packets of more than that do not linger at once."""
 
 
 class _Claim(NamedTuple):
@@ -27,6 +29,16 @@ class _Claim(NamedTuple):
     ring: ConfigurationId
     members: tuple[NodeId, ...]
     hears_me: bool
+
+
+class _Told(NamedTuple):
+    """The last that a node said of itself, in a Join or an Announce."""
+
+    time_us: int
+    life: int
+    ring_seq: int
+    earlier: tuple[int, ...]
+    """Its lives before that, as far as they were heard of lately."""
 
 
 class Strangers:
@@ -42,37 +54,47 @@ class Strangers:
         self._checking = False
         self._heard: dict[NodeId, int] = {}
         self._claims: dict[NodeId, _Claim] = {}
-        self._ring_seqs: dict[NodeId, int] = {}
+        self._lingers_us = 10 * announce_us
+        self._told: dict[NodeId, _Told] = {}
 
     def retime(self, announce_us: int, heard_us: int, calm_us: int) -> None:
         """From now on, other times."""
         self._pause_us = announce_us // 8
         self._heard_us = heard_us
         self._calm_us = calm_us
+        self._lingers_us = 10 * announce_us
 
-    def outdated(self, sender: NodeId, ring_seq: int) -> bool:
+    def outdated(self, now_us: int, sender: NodeId, life: int, ring_seq: int) -> bool:
         """Whether a Join or Announce was sent before others of the same node that came earlier.
 
-        A node's ring sequence number never falls (it is on stable storage), so a lower one marks a
-        packet that lingered in the network.
+        Within a life a node's ring sequence number never falls, so a lower one marks a packet that lingered
+        in the network, as an earlier life does. Packets do not linger for long, and neither does what is
+        believed of a node: so nobody is shut out for good because of a packet that was forged.
         """
-        if ring_seq < self._ring_seqs.get(sender, 0):
-            return True
-        if sender in self._ring_seqs or len(self._ring_seqs) < self._limit:
-            self._ring_seqs[sender] = ring_seq
+        known = self._told.get(sender)
+        earlier: tuple[int, ...] = ()
+        if known is not None and now_us - known.time_us <= self._lingers_us:
+            if life in known.earlier or (life == known.life and ring_seq < known.ring_seq):
+                return True
+            earlier = known.earlier
+            if life != known.life:
+                earlier = (known.life, *earlier)[:_MOST_LIVES]
+        if known is not None or len(self._told) < self._limit:
+            self._told[sender] = _Told(now_us, life, ring_seq, earlier)
         return False
 
-    def ring_seq(self, node: NodeId) -> int:
-        """The highest ring sequence number a node has told of."""
-        return self._ring_seqs.get(node, 0)
-
-    def installed(self, ring: ConfigurationId, members: tuple[NodeId, ...]) -> None:
+    def installed(
+        self, now_us: int, ring: ConfigurationId, members: tuple[NodeId, ...], lives: tuple[int, ...]
+    ) -> None:
         """Members are no strangers; and what they sent before they came to this ring is outdated."""
-        self._ring_seqs = {node: seq for node, seq in self._ring_seqs.items() if node in self._heard}
-        for node in members:
+        told = {node: told for node, told in self._told.items() if node in self._heard}
+        for node, life in zip(members, lives, strict=True):
             self._heard.pop(node, None)
             self._claims.pop(node, None)
-            self._ring_seqs[node] = ring.seq
+            known = self._told.get(node)
+            earlier = known.earlier if known is not None and known.life == life else ()
+            told[node] = _Told(now_us, life, ring.seq, earlier)
+        self._told = told
 
     def hear(self, now_us: int, sender: NodeId) -> bool:
         """A stranger spoke for itself. True if it had not been heard of late."""
@@ -85,7 +107,7 @@ class Strangers:
 
     def learn(self, now_us: int, announce: Announce) -> None:
         """A stranger said which ring it is on and whom it hears."""
-        sender, ring, members, heard = announce
+        sender, ring, members, heard, _ = announce
         if sender in self._heard:
             known = self._claims.get(sender)
             since_us = known.since_us if known is not None and known.ring == ring else now_us
@@ -121,12 +143,12 @@ class Strangers:
 
     # --- showing the ring, and asking its members --------------------------------------------------
 
-    def announce(self, now_us: int, ring: Ring) -> Announce | None:
+    def announce(self, now_us: int, ring: Ring, life: int) -> Announce | None:
         """What to tell strangers, unless they were told a moment ago."""
         if self._announced_us is not None and now_us - self._announced_us < self._pause_us:
             return None
         self._announced_us = now_us
-        return Announce(self._me, ring.id, ring.members, self.heard(now_us))
+        return Announce(self._me, ring.id, ring.members, self.heard(now_us), life)
 
     def check(self, now_us: int, ring: Ring, token: Token) -> Set[NodeId]:
         """Ask all members, by the token, with which strangers the ring could merge.
