@@ -33,10 +33,14 @@ from ordercast.core.wire import (
     pack_ring,
     prefix,
 )
+from ordercast.totem.joins import ANNOUNCE as ANNOUNCE
+from ordercast.totem.joins import JOIN as JOIN
+from ordercast.totem.joins import MAX_MEMBERS as MAX_MEMBERS
+from ordercast.totem.joins import Announce as Announce
+from ordercast.totem.joins import Join as Join
+from ordercast.totem.joins import decode_announce, decode_join
 from ordercast.totem.limits import LEAST_DATAGRAM, Limits
 
-MAX_MEMBERS = 1024
-"""Most nodes in any list on the wire; a configuration may allow fewer."""
 MAX_REQUESTS = 4096
 """Most entries in a token's rtr list."""
 MOST_PARTS = 64
@@ -49,7 +53,8 @@ NOBODY = 0
 LONGEST_HOLD_US = 2**32 - 1
 """Most that an entry of `Token.holds` can say; a longer wait is entered as this."""
 
-DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY, PART = range(1, 9)
+DATA, RECOVERED, TOKEN, COMMIT = range(1, 5)
+HURRY, PART = 7, 8
 _NAMES = ("data", "recovered", "token", "commit", "join", "announce", "hurry", "part")
 KIND_NAMES = dict(enumerate(_NAMES, start=DATA))
 
@@ -69,13 +74,11 @@ _ENTRY = struct.Struct("<iqiqqBIII")
 _PART = struct.Struct("<4sqiqHHB")
 PART_HEADER = _PART.size
 _COMMIT_HEAD = struct.Struct("<HH")
-_JOIN_HEAD = struct.Struct("<IIqB")
 _MISSING = struct.Struct("<IQ")
 _FARTHEST = 2**32 - 1
 """Requests on one token are nearer to each other than this, unless somebody forged one."""
 _MAX_FLOW = 2**31
 _RETRANS, _IDLE = 1, 2
-_MERGE, _LEAVE = 1, 2
 
 
 class Data(NamedTuple):
@@ -268,43 +271,6 @@ class Commit(NamedTuple):
         return b"".join((prefix(COMMIT), pack_ring(self.ring), pack_nodes(self.members), head, *lines))
 
 
-class Join(NamedTuple):
-    """The Join message (000 §6.1)."""
-
-    sender: NodeId
-    ring_seq: int
-    proc_set: tuple[NodeId, ...]
-    fail_set: tuple[NodeId, ...]
-    merge: bool = False
-    """The sender's ring has verified every link to the rings it wants to join with."""
-    leave: bool = False
-    """The sender goes, and will answer nothing more."""
-    life: int = 0
-    """32 bits that the sender drew at its start: they tell its lives apart."""
-
-    def encode(self) -> bytes:
-        """For the wire."""
-        flags = _MERGE * self.merge | _LEAVE * self.leave
-        head = _JOIN_HEAD.pack(self.sender, self.life, self.ring_seq, flags)
-        return prefix(JOIN) + head + pack_nodes(self.proc_set) + pack_nodes(self.fail_set)
-
-
-class Announce(NamedTuple):
-    """A ring shows itself to strangers, and says which of them the sender hears."""
-
-    sender: NodeId
-    ring: ConfigurationId
-    members: tuple[NodeId, ...]
-    heard: tuple[NodeId, ...]
-    life: int = 0
-    """As in a `Join`."""
-
-    def encode(self) -> bytes:
-        """For the wire."""
-        head = prefix(ANNOUNCE) + struct.pack("<II", self.sender, self.life) + pack_ring(self.ring)
-        return head + pack_nodes(self.members) + pack_nodes(self.heard)
-
-
 class Hurry(NamedTuple):
     """A member of an idle ring has something to send."""
 
@@ -437,35 +403,6 @@ def _decode_commit(data: bytes) -> Commit:
     return Commit(ring, members, memb_index, tuple(entries), lives)
 
 
-def _decode_join(data: bytes) -> Join:
-    reader = Reader(data)
-    sender = reader.node()
-    life = reader.u32()
-    ring_seq = reader.count()
-    flags = reader.u8()
-    if flags > 3:
-        raise Malformed("unknown flags")
-    proc_set = reader.nodes(MAX_MEMBERS)
-    fail_set = reader.nodes(MAX_MEMBERS)
-    reader.end()
-    if sender not in proc_set or not set(fail_set) <= set(proc_set):
-        raise Malformed("bad join")
-    return Join(sender, ring_seq, proc_set, fail_set, bool(flags & _MERGE), bool(flags & _LEAVE), life)
-
-
-def _decode_announce(data: bytes) -> Announce:
-    reader = Reader(data)
-    sender = reader.node()
-    life = reader.u32()
-    ring = reader.ring()
-    members = reader.nodes(MAX_MEMBERS)
-    heard = reader.nodes(MAX_MEMBERS)
-    reader.end()
-    if sender not in members:
-        raise Malformed("bad announce")
-    return Announce(sender, ring, members, heard, life)
-
-
 def _decode_part(data: bytes) -> Part:
     if len(data) < PART_HEADER:
         raise Malformed("truncated")
@@ -492,8 +429,8 @@ _DECODERS: dict[int, Callable[[bytes], AnyPacket]] = {
     RECOVERED: _decode_recovered,
     TOKEN: decode_token,
     COMMIT: _decode_commit,
-    JOIN: _decode_join,
-    ANNOUNCE: _decode_announce,
+    JOIN: decode_join,
+    ANNOUNCE: decode_announce,
     HURRY: _decode_hurry,
     PART: _decode_part,
 }
