@@ -75,8 +75,8 @@ def _configure_totem(settings: Mapping[str, object], buffer: int, datagram: int)
         # What the smallest socket buffer of a ring holds limits these further.
         "input_buffer": buffer,
         "datagram_size": datagram,
-        "window_size": 4_096,
-        "max_messages": 4_096,
+        "window_size": 2_300,
+        "max_messages": 2_300,
         # The token leaves before the data: three nodes then work at the same time instead of in turn.
         "accelerated_window": 1_024,
     }

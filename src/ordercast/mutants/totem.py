@@ -14,7 +14,7 @@ from ordercast.totem import formation, machine, numbers
 from ordercast.totem.flow import FlowControl
 from ordercast.totem.membership import Gathering
 from ordercast.totem.ordering import Ring
-from ordercast.totem.packets import NOBODY, Commit, Data, Part, Token
+from ordercast.totem.packets import NOBODY, Commit, Data, Token
 from ordercast.totem.recovery import Duty, Exchange
 from ordercast.totem.strangers import Strangers
 
@@ -149,16 +149,6 @@ def _only_the_first_part(right: Any) -> Any:
         return sent, 0
 
     return cut
-
-
-@_mutant("ordering", Ring, "join", "of the parts of a packet only the last that came is kept")
-def _parts_forgotten(right: Any) -> Any:
-    def join(self: Ring, part: Part) -> bytes | None:
-        self._partial.clear()
-        whole: bytes | None = right(self, part)
-        return whole
-
-    return join
 
 
 # --- braking ---------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Largest IP packet that the network carries whole, in bytes, the same at all nodes. Datagrams are
     made to fit."""
 
-    socket_buffer: int = 4 * 1024 * 1024
+    socket_buffer: int = 8 * 1024 * 1024
     """Bytes of receive buffer that the kernel is asked for. It may grant less (Linux: net.core.rmem_max);
     `ordercast status` tells how much it granted."""
 

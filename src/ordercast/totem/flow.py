@@ -9,9 +9,6 @@ from ordercast.totem.config import TotemConfig
 from ordercast.totem.limits import Limits
 from ordercast.totem.packets import Token
 
-LATE_PART = 3
-"""What is sent behind the token takes at most this fraction of the smallest input buffer."""
-
 
 class FlowControl:
     """One node's account with the token's `fcc`, `backlog` and `entitled` fields.
@@ -29,10 +26,11 @@ class FlowControl:
     def __init__(self, config: TotemConfig, members: int, limits: Limits) -> None:
         """`limits` are the smallest that any member has."""
         held = limits.datagrams
-        self.accelerated = min(config.accelerated_window, held // (LATE_PART * members))
-        """Datagrams that may leave behind the token."""
         # Between two visits a member's input buffer takes what the others broadcast in a rotation, and what
-        # they had yet to send behind the token when it was last emptied.
+        # they had yet to send behind the token when it was last emptied. With these parts of the buffer,
+        # each member may send its equal part of the window late, all of it.
+        self.accelerated = min(config.accelerated_window, held // (2 * members - 1))
+        """Datagrams that may leave behind the token."""
         late = (members - 1) * self.accelerated
         self.window = max(members, min(config.window_size, held - late))
         """Datagrams that all members together may broadcast in a rotation."""
