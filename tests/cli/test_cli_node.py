@@ -85,14 +85,14 @@ def test_two_nodes_cannot_share_a_data_directory(tmp_path: Path) -> None:
     with node(tmp_path / "data") as one:
         one.up()
         said = process("node", "--data", tmp_path / "data", "--listen", "127.0.0.1:0")
-        assert said.code == 3
+        assert said.code == 2
         assert "data directory" in said.sentence
 
 
 def test_two_nodes_cannot_share_a_port(tmp_path: Path) -> None:
     with node(tmp_path / "data") as one:
         said = process("node", "--listen", one.address)
-        assert said.code == 3
+        assert said.code == 2
         assert f"error: {one.address} is in use" in said.sentence
 
 

@@ -428,16 +428,12 @@ def test_what_is_wrong_with_one_file_its_copy_makes_up_for(tmp_path: Path, name:
     assert file.read_bytes() == (tmp_path / f"{name.removesuffix('.copy')}.copy").read_bytes()
 
 
-def test_lives_are_numbered_beyond_those_that_others_met_and_up_to_a_bound(tmp_path: Path) -> None:
-    for path, id in ((tmp_path / "mine", None), (tmp_path / "told", 7)):
-        directory = DataDirectory.open(path, id, after=1_900_000_000)
-        assert directory.incarnation == 1_900_000_001
-        directory.close()
-    assert Memory(7, after=1_900_000_000).incarnation == 1_900_000_001
-    directory = DataDirectory.open(tmp_path / "last", after=2**31 - 2)
-    assert directory.incarnation == 2**31 - 1
+def test_lives_are_numbered_up_to_a_bound(tmp_path: Path) -> None:
+    directory = DataDirectory.open(tmp_path)
+    directory.incarnation = 2**31 - 2
+    assert directory.begin_next_life() == 2**31 - 1
     directory.close()
-    assert "lives are numbered up to 2147483647" in refusal(tmp_path / "last")
+    assert "lives are numbered up to 2147483647" in refusal(tmp_path)
 
 
 def test_a_directory_of_another_protocol_is_refused(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from rich.table import Table
 
 from ordercast.cli.member import KeyFile
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse, verdict
-from ordercast.errors import NotThere, NotYet, OrdercastError
+from ordercast.errors import KeyProblem, NotThere, NotYet, OrdercastError
 from ordercast.log import Bounds, Position, Replica
 from ordercast.log.compare import compare
 from ordercast.log.replica import is_address
 from ordercast.log.view import View, spelled
+from ordercast.runtime.keys import Keyring
 
 LOOK_S = 0.2
 """How often --follow asks for more."""
@@ -71,6 +72,11 @@ def log(
     try:
         start = None if begin is None else Position.parse(begin)
     except ValueError as error:
+        refuse(str(error))
+    try:
+        if key is not None:
+            Keyring.load(key)
+    except KeyProblem as error:
         refuse(str(error))
     try:
         if check or repair is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
@@ -58,6 +60,10 @@ Patience = Annotated[
 
 SETTLE_S = 2.0
 """How long a member that was let in waits for the others that it has links to."""
+
+
+class NotStarted(OrdercastError):
+    """A node could not begin: a directory or an address that it was given cannot be used."""
 
 
 class NotReached(OrdercastError):
@@ -174,8 +180,17 @@ def live(main: Coroutine[Any, Any, None], log: str = "error") -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads any more
         raise typer.Exit(Code.OK) from None
-    except (ConfigProblem, KeyProblem) as error:
+    except (ConfigProblem, KeyProblem, NotStarted) as error:
         refuse(str(error))
+    except OSError as error:
+        main.close()
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        refuse(
+            f"this process may have {most} files and sockets open, which are too few for a node: raise the "
+            "limit with `ulimit -n 1024`"
+        )
     except OrdercastError as error:
         fail(str(error))
 

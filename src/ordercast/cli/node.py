@@ -14,6 +14,7 @@ from ordercast.cli.member import (
     ConfigFile,
     Insecure,
     KeyFile,
+    NotStarted,
     OfProtocol,
     Seeds,
     TracedTo,
@@ -21,6 +22,7 @@ from ordercast.cli.member import (
     live,
 )
 from ordercast.cli.screen import Code
+from ordercast.errors import AddressProblem, StorageProblem
 from ordercast.groups.api import Node
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.notices import Notices
@@ -63,7 +65,7 @@ def node(
     """Run a member of a group until SIGINT or SIGTERM; then it leaves with a word to the others.
 
     Options override the configuration. What it says goes to stderr. Exit code 2 if something is wrong with
-    the configuration, 3 if the node ended for another reason than being told to.
+    the configuration, or with a directory or address in it; 3 if the node ended later, without being told to.
     """
     chosen = configured(
         config,
@@ -86,16 +88,23 @@ def node(
 
 
 async def _run(config: NodeConfig) -> None:
+    node = Node(config=config)
     try:
-        async with Node(config=config) as node:
-            watch = asyncio.create_task(_watch(node))
-            try:
-                await node.closed()
-            finally:
-                watch.cancel()
-                LOG.info("stopping: node %d leaves the group", node.id)
+        await node.start()
+    except (AddressProblem, StorageProblem) as error:
+        raise NotStarted(str(error)) from error
+    except asyncio.CancelledError:
+        LOG.info("stopped")
+        return  # it was told to stop before it had begun
+    watch = asyncio.create_task(_watch(node))
+    try:
+        await node.closed()
     except asyncio.CancelledError:
         pass  # that is how it is told to stop
+    finally:
+        watch.cancel()
+        LOG.info("stopping: node %d leaves the group", node.id)
+        await node.stop()
     LOG.info("stopped")
 
 

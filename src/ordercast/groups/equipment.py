@@ -27,16 +27,13 @@ FULL_BUFFERS = 12
 """At least so many full packets fit into the socket's buffer: where it is small, packets are smaller."""
 
 
-async def storage_of(config: NodeConfig, after: int = -1) -> Storage:
-    """Where the node keeps what it must not forget. In a thread: it syncs, and may wait for the clock.
-
-    `after`: an incarnation of the node that others have met; this life's is beyond it.
-    """
+async def storage_of(config: NodeConfig) -> Storage:
+    """Where the node keeps what it must not forget. In a thread: it syncs, and may wait for the clock."""
 
     def open_storage() -> Storage:
         if config.data is None:
-            return Memory(config.id, after=after)
-        return DataDirectory.open(config.data, config.id, protocol=config.protocol, after=after)
+            return Memory(config.id)
+        return DataDirectory.open(config.data, config.id, protocol=config.protocol)
 
     opening = asyncio.get_running_loop().run_in_executor(None, open_storage)
     try:

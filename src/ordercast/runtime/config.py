@@ -35,7 +35,7 @@ ALLOW = (
     "name a group key (key = FILE; `ordercast keygen` makes one), or write insecure = true if you trust "
     "everyone on that network"
 )
-LONGEST_FILE = 1024 * 1024
+LONGEST_FILE = 64 * 1024
 """Bytes of a configuration."""
 LEVELS = ("debug", "info", "warning", "error")
 

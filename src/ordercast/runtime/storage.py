@@ -18,9 +18,8 @@ again under the same identifier. A node that made its identifier up here, at ran
 0, then one more at each start. A node that was *told* its identifier and finds an empty directory cannot
 know whether it is new or lost its disk: its first incarnation comes from the clock, in seconds, and it
 waits for that second to end, so that the next life finds another one. That is beyond all that one start a
-second could have used up; unless the clock was set back, which others of the group notice: they remember the
-incarnations that they met (`ordercast.runtime.links`), and such a node counts on from theirs. Who knows that
-such a node is new says so with `DataDirectory.initialise`, and it neither asks the clock nor waits.
+second could have used up, if the clock is not set back. Who knows that such a node is new says so with
+`DataDirectory.initialise`, and it neither asks the clock nor waits.
 """
 
 from __future__ import annotations
@@ -93,15 +92,11 @@ class Storage(Protocol):
 class Memory:
     """Storage of a node without a directory: it forgets all when its process ends."""
 
-    def __init__(self, id: int | None = None, *, new: bool = False, after: int = _NO_LIFE_YET) -> None:
-        """`new`: no node of the group ever had this `id`; as it is with one made up here.
-
-        The incarnation is beyond `after`, which others are known to have met.
-        """
+    def __init__(self, id: int | None = None, *, new: bool = False) -> None:
+        """`new`: no node of the group ever had this `id`; as it is with one made up here."""
         self.id = _random_id() if id is None else _checked_id(id)
         self._by_the_clock = not new and id is not None
-        first = _incarnation_by_the_clock() if self._by_the_clock else 0
-        self.incarnation = _checked_life(max(first, after + 1))
+        self.incarnation = _incarnation_by_the_clock() if self._by_the_clock else 0
         self.stored: bytes | None = None
         self.crashed = False
 
@@ -159,19 +154,16 @@ class DataDirectory:
             raise
 
     @classmethod
-    def open(
-        cls, path: Path, id: int | None = None, *, protocol: str = "", after: int = _NO_LIFE_YET
-    ) -> DataDirectory:
+    def open(cls, path: Path, id: int | None = None, *, protocol: str = "") -> DataDirectory:
         """Begin a life: take the directory, made if need be, and count the incarnation up, durably.
 
-        A directory keeps the identifier of its node and its protocol: others than those are refused. The
-        incarnation is beyond `after`, which others are known to have met.
+        A directory keeps the identifier of its node and its protocol: others than those are refused.
         """
         if id is not None:
             _checked_id(id)
         directory = cls(path)
         try:
-            directory._begin_life(id, protocol, after)
+            directory._begin_life(id, protocol)
         except BaseException:
             directory._release()
             raise
@@ -261,7 +253,7 @@ class DataDirectory:
 
     # --- lives ----------------------------------------------------------------------------------
 
-    def _begin_life(self, told: int | None, protocol: str, after: int) -> None:
+    def _begin_life(self, told: int | None, protocol: str) -> None:
         found = self._read_identity()
         if found is None:
             if any((self.path / name).exists() for name in ("state", "state.copy")):
@@ -270,8 +262,7 @@ class DataDirectory:
                     "the directory to start as a node that lost its disk."
                 )
             self.id = _random_id() if told is None else told
-            first = 0 if told is None else _incarnation_by_the_clock()
-            self.incarnation = _checked_life(max(first, after + 1))
+            self.incarnation = 0 if told is None else _incarnation_by_the_clock()
         else:
             if told is not None and told != found.id:
                 raise StorageProblem(
@@ -285,8 +276,8 @@ class DataDirectory:
                     "whole group changes over, give each node an empty data directory."
                 )
             self.id = found.id
-            self.incarnation = _checked_life(max(found.incarnation, after) + 1)
-            self.crashed = found.running and found.incarnation == self.incarnation - 1 != _NO_LIFE_YET
+            self.incarnation = _checked_life(found.incarnation + 1)
+            self.crashed = found.running and found.incarnation != _NO_LIFE_YET
             self._read_state()
         self._protocol = protocol or (found.protocol if found is not None else "")
         self._write_identity(_Identity(self.id, self.incarnation, True, self._protocol))

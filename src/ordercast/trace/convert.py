@@ -7,6 +7,7 @@ are in one of them, and a reader that sees both takes the Parquet file.
 from __future__ import annotations
 
 import fcntl
+import os
 import sys
 from collections.abc import Iterable
 from itertools import chain
@@ -53,6 +54,7 @@ def _write(journal: Path, run: str, about: About, blocks: Iterable[list[Row]]) -
 def main(paths: list[str]) -> int:
     """Convert each; the number of those that could not be."""
     failed = 0
+    os.umask(0o077)  # a trace tells what was said, and is its owner's, as the journal was
     for path in map(Path, paths):
         try:
             convert(path)

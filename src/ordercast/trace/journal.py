@@ -97,7 +97,7 @@ class Journal:
         self._wake: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             left = any(path.suffix == JOURNAL for path in self._files())
             self._begin_file()
         except OSError as error:
@@ -159,7 +159,7 @@ class Journal:
             self._path = self._directory / f"{stem}{JOURNAL}"
             if stem not in taken:
                 with contextlib.suppress(FileExistsError):
-                    self._fd = os.open(self._path, flags, 0o644)
+                    self._fd = os.open(self._path, flags, 0o600)
                     break
             self._part += 1
         self._current = self._path

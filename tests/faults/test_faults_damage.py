@@ -1,0 +1,27 @@
+"""Files of one node of a group are damaged: told or repaired, never wrong data, no signal, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROUNDS = os.environ.get("ORDERCAST_NODE_DAMAGES", "8")
+"""Rounds take one to two seconds each; a campaign has 1,000."""
+
+
+def test_a_node_whose_files_are_damaged_gives_no_wrong_data_and_says_what_is_wrong(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("damage_rounds.py")
+    said = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "group"), "--rounds", ROUNDS, "--seed", "5"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr[-3000:] + said.stdout
+    assert "Traceback" not in said.stderr
+    found = json.loads(said.stdout)
+    assert found["failures"] == []
+    assert found["rounds"] == int(ROUNDS)
