@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "threads": frozenset({"core", "errors", "runtime", "groups"}),
     "measure": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
     "demo": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
-    "lab": frozenset({"core", "trace", "audit", "sim", "protocols", "spark"}),
+    "lab": frozenset({"core", "trace", "audit", "sim", "protocols", "spark", "errors"}),
     "streaming": frozenset({"core", "errors", "runtime", "log", "spark"}),
     "cli": frozenset(
         {

@@ -96,7 +96,7 @@ def test_a_changed_configuration_is_checked_again() -> None:
         ),
         ('log = "debug"', "log is 'debug': it is the directory of the ordered log; for how much"),
         ('log = "kept"\nlog_bytes = 5', "log_bytes is 5: choose at least 1,048,576"),
-        ('evict_after = "5s"', "evict_after is '5s': write a number of seconds, as in evict_after = 5.0"),
+        ('evict_after = "5s"', "evict_after is '5s': write a number of seconds, as in evict_after = 10.0"),
         ("evict_after = 0", "evict_after is 0.0: choose at least 0.1 and no upper limit"),
         ("evict_after = nan", "evict_after is nan: choose at least 0.1"),
         ("seed = []", "there is no field seed: did you mean seeds?"),

@@ -18,7 +18,9 @@ from ordercast.totem.config import TotemConfig
 from ordercast.totem.packets import MAX_MEMBERS, MAX_REQUESTS, encode_recovered
 
 FIELDS = TotemConfig.__struct_fields__
-MAY_BE_ZERO = {"hold_us", "consensus_member_us", "accelerated_window", "eager_requests", "packing"}
+MAY_BE_ZERO = {
+    *("hold_us", "consensus_member_us", "accelerated_window", "eager_requests", "packing", "forming_loss_us")
+}
 
 
 def configured(**values: int) -> TotemConfig:

@@ -12,7 +12,8 @@ from rich.markup import escape
 from ordercast.cli.options import Json, ProtocolName
 from ordercast.cli.screen import SAY, Code, answer, blaming, verdict
 from ordercast.errors import ConfigProblem
-from ordercast.groups.equipment import protocol_settings_of
+from ordercast.groups.equipment import protocol_of, protocol_settings_of
+from ordercast.groups.founders import with_founders
 from ordercast.protocols import PROTOCOLS
 from ordercast.runtime.config import NodeConfig, load
 from ordercast.runtime.explain import Explained, annotated, explain
@@ -64,8 +65,13 @@ def _check(file: Path, json: bool) -> None:
 
 
 def used(config: NodeConfig) -> msgspec.Struct:
-    """All settings of the protocol as a node with this configuration uses them on this machine."""
+    """All settings of the protocol as a node with this configuration uses them on this machine.
+
+    But for `founders` where `seeds` or `peers` are given: it follows from their addresses when a node starts.
+    """
     try:
+        if not (config.seeds or config.peers):
+            config = with_founders(config, protocol_of(config), {}, ("127.0.0.1", 0))
         return protocol_settings_of(config, granted_buffer(config.socket_buffer))
     except ConfigProblem as error:
         raise ConfigProblem(f"[{config.protocol}]: {error}") from error

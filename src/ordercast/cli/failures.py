@@ -16,7 +16,6 @@ import typer
 
 from ordercast.cli.screen import ASIDE, Code
 from ordercast.errors import OrdercastError
-from ordercast.lab.grid import GridError, LabError
 from ordercast.sim.crew import WorkerDied
 from ordercast.trace.schema import TraceError
 
@@ -47,7 +46,7 @@ def telling() -> Iterator[None]:
 
 def sentence_of(error: Exception) -> str | None:
     """What went wrong, and what to do; None if it is a defect of ordercast."""
-    if isinstance(error, OrdercastError | TraceError | GridError | LabError | WorkerDied):
+    if isinstance(error, OrdercastError | TraceError | WorkerDied):
         return str(error)
     if isinstance(error, OSError):
         return _of_system(error)

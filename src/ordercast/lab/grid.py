@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ordercast.errors import OrdercastError
 from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.faults import Fault
 from ordercast.sim.network import NetworkConfig, preset
@@ -26,11 +27,11 @@ UNDER_LOAD = "ordercast.lab.under_load"
 """The usual method: a group under load, measured as 002 §1 does."""
 
 
-class GridError(ValueError):
+class GridError(OrdercastError, ValueError):
     """A declaration that cannot be run. The sentence says what to change."""
 
 
-class LabError(Exception):
+class LabError(OrdercastError):
     """The laboratory could not do its work. The sentence says what to do."""
 
 
