@@ -13,6 +13,7 @@ from ordercast.core.identity import Configuration, ConfigurationId, Kind
 from ordercast.runtime import status as status_module
 from ordercast.runtime.driver import Driver
 from ordercast.runtime.links import Peer
+from ordercast.runtime.paths import Measured
 from ordercast.runtime.status import SLOW_US, Counted, Living, Rates, status
 
 
@@ -45,6 +46,9 @@ def a_driver(**given: Any) -> Any:
             "delivered": 0,
             "sent": 0,
             "lag": SimpleNamespace(us=1234.5, stops=2),
+            "paths": SimpleNamespace(
+                round_trip_us=lambda node: 250 if node == 2 else None, measured=Measured(250, 1400)
+            ),
             **given,
         }
     )
@@ -86,6 +90,7 @@ def test_a_node_that_just_began(clock: Clock) -> None:
     assert (document["protocol"], document["role"], document["settled"]) == ("totem", None, True)
 
     assert document["buffers"] == {"asked": 100, "granted": 80}
+    assert document["datagram_bytes"] == 1400
     assert document["offload"] == {"send": True, "receive": False}
     assert (document["lag_us"], document["stops"]) == (1234, 2)
     assert (document["queued_bytes"], document["unread_bytes"]) == (5, 7)
@@ -96,8 +101,14 @@ def test_peers_are_listed_in_order(clock: Clock) -> None:
     late, early = Peer(9, ("10.0.0.9", 1), ("10.0.0.9", 2)), Peer(2, ("::1", 1, 0, 0), ("::1", 2, 0, 0))
     late.heard, early.heard, early.linked = 99.0, 99.5, True
     assert status(a_node(a_driver(), late, early))["peers"] == [
-        {"node": 2, "address": "[::1]:1", "linked": True, "silent_s": 0.5},
-        {"node": 9, "address": "10.0.0.9:1", "linked": False, "silent_s": 1.0},
+        {"node": 2, "address": "[::1]:1", "linked": True, "silent_s": 0.5, "round_trip_us": 250},
+        {
+            "node": 9,
+            "address": "10.0.0.9:1",
+            "linked": False,
+            "silent_s": 1.0,
+            "round_trip_us": None,
+        },
     ]
 
 
