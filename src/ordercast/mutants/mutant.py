@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Mutant:
     attribute: str
     wrong: Callable[[Any], Any]
     """Given the right attribute, the wrong one."""
+    shown_by: int = 0
+    """A seed that shows it, tried first: the hunt need not pass all the harmless ones before it."""
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -37,19 +39,26 @@ class Mutant:
 
 
 Wrong = Callable[[Any], Any]
-Register = Callable[[str, str, Any, str, str], Callable[[Wrong], Wrong]]
+
+
+class Register(Protocol):
+    """Makes the decorator of one mutant."""
+
+    def __call__(
+        self, protocol: str, area: str, place: Any, attribute: str, breaks: str, *, shown_by: int = 0
+    ) -> Callable[[Wrong], Wrong]:
+        """Told is what `Mutant` has, but for its name and the wrong attribute."""
 
 
 def register(mutants: list[Mutant]) -> Register:
-    """A decorator for what makes the wrong attribute out of the right one; its name names the mutant.
+    """A decorator for what makes the wrong attribute out of the right one; its name names the mutant."""
 
-    It is told protocol, area, place and attribute, and what the defect is.
-    """
-
-    def mutant(protocol: str, area: str, place: Any, attribute: str, breaks: str) -> Callable[[Wrong], Wrong]:
+    def mutant(
+        protocol: str, area: str, place: Any, attribute: str, breaks: str, *, shown_by: int = 0
+    ) -> Callable[[Wrong], Wrong]:
         def add(wrong: Wrong) -> Wrong:
             name = wrong.__name__.strip("_").replace("_", "-")
-            mutants.append(Mutant(name, protocol, area, breaks, place, attribute, wrong))
+            mutants.append(Mutant(name, protocol, area, breaks, place, attribute, wrong, shown_by))
             return wrong
 
         return add

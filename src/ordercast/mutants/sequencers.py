@@ -79,7 +79,14 @@ def _placed_twice(right: Any) -> Any:
     return choose
 
 
-@_mutant("pinwheel", "ordering", Order, "choose", "a message is placed although one before it is missing")
+@_mutant(
+    "pinwheel",
+    "ordering",
+    Order,
+    "choose",
+    "a message is placed although one before it is missing",
+    shown_by=40,
+)
 def _placed_past_a_gap(right: Any) -> Any:
     return lambda self, limit: list(self.pending)[: max(0, limit)]
 
@@ -158,7 +165,14 @@ def _null_reuses_a_place(right: Any) -> Any:
     return encode_ack
 
 
-@_mutant("cm", "sequencer", MovingSequencer, "_answer", "who asks for a message is sent the one behind it")
+@_mutant(
+    "cm",
+    "sequencer",
+    MovingSequencer,
+    "_answer",
+    "who asks for a message is sent the one behind it",
+    shown_by=14,
+)
 def _request_answered_wrongly(right: Any) -> Any:
     def answer(self: Any, order: Order, to: NodeId, keys: Iterable[MessageKey], *rest: Any) -> None:
         right(self, order, to, [(node, lsn + 1) for node, lsn in keys], *rest)
@@ -167,7 +181,12 @@ def _request_answered_wrongly(right: Any) -> Any:
 
 
 @_mutant(
-    "pinwheel", "sequencer", MovingSequencer, "_on_msg", "who sends is believed to have all that is here"
+    "pinwheel",
+    "sequencer",
+    MovingSequencer,
+    "_on_msg",
+    "who sends is believed to have all that is here",
+    shown_by=14,
 )
 def _sender_has_everything(right: Any) -> Any:
     def on_msg(self: Any, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> bool:
@@ -189,7 +208,12 @@ def _next_holder_has_everything(right: Any) -> Any:
 
 
 @_mutant(
-    "dtp", "sequencer", MovingSequencer, "_on_silence", "the token stays where there is nothing to place"
+    "dtp",
+    "sequencer",
+    MovingSequencer,
+    "_on_silence",
+    "the token stays where there is nothing to place",
+    shown_by=79,
 )
 def _token_rests(right: Any) -> Any:
     return lambda self, order, effects: None

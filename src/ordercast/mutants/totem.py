@@ -93,7 +93,7 @@ def _gaps_not_requested(right: Any) -> Any:
     return lambda self, token: None
 
 
-@_mutant("ordering", Ring, "answer", "requests are taken off the token and not answered")
+@_mutant("ordering", Ring, "answer", "requests are taken off the token and not answered", shown_by=40)
 def _requests_not_answered(right: Any) -> Any:
     def answer(self: Ring, token: Token) -> list[bytes]:
         right(self, token)
@@ -125,7 +125,13 @@ def _fragments_not_sent_again(right: Any) -> Any:
     return lambda self: None
 
 
-@_mutant("flow control", FlowControl, "settle", "what this node sent last time stays in the token's fcc")
+@_mutant(
+    "flow control",
+    FlowControl,
+    "settle",
+    "what this node sent last time stays in the token's fcc",
+    shown_by=204,
+)
 def _window_never_freed(right: Any) -> Any:
     def settle(self: FlowControl, token: Token, broadcast: int, tbl: int) -> None:
         self._trc = 0
@@ -163,7 +169,13 @@ def _brake_never_let_go(right: Any) -> Any:
     return heed_brake
 
 
-@_mutant("flow control", formation.Formation, "_install", "a brake outlasts its ring in who has seen it")
+@_mutant(
+    "flow control",
+    formation.Formation,
+    "_install",
+    "a brake outlasts its ring in who has seen it",
+    shown_by=144,
+)
 def _brake_outlasts_its_ring(right: Any) -> Any:
     def install(self: Any, now_us: int, exchange: Exchange, effects: list[Effect]) -> None:
         closed = self.outbox.closed
@@ -308,7 +320,13 @@ def _everyone_transitional(right: Any) -> Any:
     return _after_exchange(change)(right)
 
 
-@_mutant("recovery", Exchange, "__init__", "deliver_memb shrinks with the members after a failed recovery")
+@_mutant(
+    "recovery",
+    Exchange,
+    "__init__",
+    "deliver_memb shrinks with the members after a failed recovery",
+    shown_by=169,
+)
 def _deliver_memb_shrinks(right: Any) -> Any:
     def change(exchange: Exchange, duty: Duty, commit: Commit, old: Ring) -> None:
         duty.deliver_memb = frozenset(exchange.trans_memb)
@@ -387,7 +405,13 @@ def _two_tokens(right: Any) -> Any:
     return on_commit
 
 
-@_mutant("recovery", formation.Formation, "_part_with", "with who is believed gone goes what was promised")
+@_mutant(
+    "recovery",
+    formation.Formation,
+    "_part_with",
+    "with who is believed gone goes what was promised",
+    shown_by=142,
+)
 def _promises_gone_with_a_member(right: Any) -> Any:
     def part_with(self: Any, now_us: int, node: NodeId, because: str, effects: list[Effect]) -> Any:
         if because == "member gone":
