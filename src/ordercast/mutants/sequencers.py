@@ -222,14 +222,15 @@ def _token_rests(right: Any) -> Any:
 # --- TOTAL -----------------------------------------------------------------------------------------
 
 
-@_mutant("total", "sequencer", Total, "_on_request", "a request that is sent again is broadcast again")
+@_mutant(
+    "total", "sequencer", Total, "_on_request", "a request that comes when all have it is broadcast again"
+)
 def _request_broadcast_twice(right: Any) -> Any:
-    def on_request(self: Any, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> bool:
-        if self.sequencing and msg.key in order.BUF:
-            order.pending[msg.key] = None
+    def on_request(self: Any, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> str:
+        if self.sequencing and msg.key not in order.BUF:
             order.sequenced[msg.origin] = min(order.sequenced[msg.origin], msg.lsn - 1)
-        news: bool = right(self, order, sender, msg, effects)
-        return news
+        unused: str = right(self, order, sender, msg, effects)
+        return unused
 
     return on_request
 

@@ -14,7 +14,7 @@ from ordercast.totem import formation, machine, numbers
 from ordercast.totem.flow import FlowControl
 from ordercast.totem.membership import Gathering
 from ordercast.totem.ordering import Ring
-from ordercast.totem.packets import NOBODY, Commit, Data, Token
+from ordercast.totem.packets import NOBODY, Commit, Data, Part, Token
 from ordercast.totem.recovery import Duty, Exchange
 from ordercast.totem.strangers import Strangers
 
@@ -148,13 +148,15 @@ def _share_of_nothing(right: Any) -> Any:
     return share
 
 
-@_mutant("ordering", Ring, "_cut", "of a packet that was lost only the first part is sent again")
-def _only_the_first_part(right: Any) -> Any:
-    def cut(self: Ring, seq: int, raw: bytes, wanted: int, most: int) -> tuple[list[bytes], int]:
-        sent, _ = right(self, seq, raw, wanted & 1, most)
-        return sent, 0
+@_mutant(
+    "packing", Ring, "join", "parts of a packet are joined in the order in which they come", shown_by=338
+)
+def _parts_as_they_come(right: Any) -> Any:
+    def join(self: Ring, part: Part) -> bytes | None:
+        kept = self._partial.get(part.seq, {})
+        return None if right(self, part) is None else b"".join(kept.values())
 
-    return cut
+    return join
 
 
 # --- braking ---------------------------------------------------------------------------------------
