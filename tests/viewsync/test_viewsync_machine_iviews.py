@@ -178,6 +178,17 @@ def test_an_external_does_not_take_itself_back() -> None:
     assert shifts(node.timeout("heartbeat")) == []
 
 
+def test_an_external_suspects_nobody_for_keeping_it_waiting() -> None:
+    """It was cut off, and has heard only one of them since: that is no reason to change the view."""
+    node = external()
+    node.orderer.waiting_for = 4
+    node.now_us = node.config.aggressive_us + 1
+    node.hears(1, Heartbeat(OURS, 1, False))
+    assert shifts(node.timeout("heartbeat")) == []
+    node.now_us = node.config.conservative_us + 1
+    assert shifts(node.timeout("heartbeat")) == [("changing", "member suspected")]
+
+
 def test_who_missed_token_lists_is_told_them_one_after_the_other() -> None:
     node = slow()
     first, second = light(1, 2, 3, 4), light(1, 2, 3, turn=2)

@@ -249,12 +249,15 @@ class Membership(Joining):
     def _look_round(self, now_us: int, view: View, effects: list[Effect]) -> None:
         """See whether the view has to change."""
         waited_for = self.orderer.waiting_for
+        # An external may have been cut off from all for longer than the aggressive timeout, and the others
+        # look after each other: it would change the view of a group that lacks nothing.
+        awaited = () if waited_for is None or self.me not in view.core else (waited_for,)
         if self.orderer.cut_off:
             self._quit(effects)
         elif silent := self._detector.passive(now_us):
             because = "token lost" if self.orderer.holder in silent else "member suspected"
             self._start(now_us, True, because, effects)
-        elif waited_for is not None and self._detector.active(now_us, (waited_for,)):
+        elif self._detector.active(now_us, awaited):
             self._start(now_us, not self._can_do_without(view), "member waited for suspected", effects)
         elif self._stalled(now_us, waited_for):
             self._start(now_us, True, "order stalled", effects)
