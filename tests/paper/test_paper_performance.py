@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 import pytest
 from suns import (
@@ -96,7 +97,8 @@ def test_a_lost_token_costs_about_the_token_retransmission_timeout(at_us: int) -
 def test_without_retransmission_a_lost_token_costs_the_token_loss_timeout_and_40_ms(seed: int) -> None:
     """§9: "With the token retransmission mechanism disabled, loss of the token triggers a Token Loss timeout
     and forces a complete reformation of the membership.\""""
-    world = group(REFORMING | {"token_retransmission_us": 99_999}, seed)
+    disabled = {"token_retransmission_us": 99_999, "least_retransmission_us": 99_999}
+    world = group(REFORMING | disabled, seed)
     loss = TokenLoss(world, 1_500_000 + 1_000 * seed)
     world.run_until(2_000_000)
     assert loss.lost_us is not None
@@ -112,9 +114,25 @@ REFORMING: dict[str, object] = {"token_loss_us": 100_000}
 """§9: "with the Token Loss timeout set to 100 milliseconds". All else is as by default."""
 
 
+ROTATION_US = 20_000
+"""The token takes less; and what was forwarded is not sent again as soon as that."""
+
+
+class Reformed(NamedTuple):
+    """When a ring lost a member, and how it went on; in microseconds."""
+
+    crash_us: int
+    lost_us: int
+    """The token went on until then: the last time that anyone received it, copies apart; or the crash."""
+    missed_us: int
+    """The first Token Loss timeout."""
+    installed_us: int
+    """The last of the others had a new ring."""
+
+
 @cache
-def reformed(seed: int) -> tuple[int, int, int]:
-    """When a member crashed, when the first other missed the token, and when the last had a new ring."""
+def reformed(seed: int) -> Reformed:
+    """A member crashes under load: what comes of it."""
     world = group(REFORMING, seed)
     victim = NODES[seed % len(NODES)]
     crash_us = 1_500_000 + 777 * seed
@@ -125,10 +143,14 @@ def reformed(seed: int) -> tuple[int, int, int]:
     assert list(found) == [rest]
     assert len(found[rest]) == len(rest)
     missed_us = min(change.time_us for change in world.changes if change.time_us > crash_us)
+    visits_us = (row[3] for row in world.rows if row[4] == "packet_received" and row[19] == "token")
+    lost_us = max(
+        (at_us for at_us in visits_us if crash_us < at_us < crash_us + ROTATION_US), default=crash_us
+    )
     installed_us = max(found[rest])
     assert first_us(world, "originate", installed_us) - installed_us <= 15_000, "ordering goes on"
     assert audit(world.rows).clean
-    return crash_us, missed_us, installed_us
+    return Reformed(crash_us, lost_us, missed_us, installed_us)
 
 
 CRASHES = range(10)
@@ -139,11 +161,20 @@ def test_a_ring_is_formed_anew_within_40_ms_of_the_token_loss_timeout(seed: int)
     """§9: "The time to form a new ring, generate a new token, recover messages from the old ring, and return
     to normal operation is on average the Token Loss timeout plus 40 milliseconds".
     """
-    _, missed_us, installed_us = reformed(seed)
-    assert installed_us - missed_us <= 40_000
+    once = reformed(seed)
+    assert once.installed_us - once.missed_us <= 40_000
 
 
-def test_a_crash_costs_the_token_loss_timeout_and_at_most_40_ms() -> None:
-    """The same from the crash on: the token goes on for a part of a rotation before it is lost."""
-    took_us = [installed_us - crash_us for crash_us, _, installed_us in map(reformed, CRASHES)]
-    assert max(took_us) <= 140_000
+@pytest.mark.parametrize("seed", CRASHES)
+def test_a_token_lost_by_a_crash_costs_the_token_loss_timeout_and_at_most_40_ms(seed: int) -> None:
+    """The same from the loss of the token on, of which §9 speaks; every time, not only on average."""
+    once = reformed(seed)
+    assert once.missed_us - once.lost_us <= 100_000, "nobody waits longer than the Token Loss timeout"
+    assert once.installed_us - once.lost_us <= 140_000
+
+
+def test_a_crash_costs_the_token_loss_timeout_and_40_ms_on_average() -> None:
+    """The same from the crash on: the token goes on for a part of a rotation before it is lost, which §9 does
+    not count, and which is why a single crash may take longer than the average of which §9 speaks."""
+    took_us = [once.installed_us - once.crash_us for once in map(reformed, CRASHES)]
+    assert sum(took_us) / len(took_us) <= 140_000
