@@ -355,6 +355,41 @@ def test_where_histories_come_together_again_any_replica_serves(parted: tuple[Re
     assert told(rows(two, "8.1/1/0", "16.2/1/0"))[-1] == "16.2/1/0 two's"
 
 
+@pytest.mark.parametrize("there_before", [True, False])
+def test_who_was_away_did_not_split_away_though_it_began_with_a_lower_number(
+    tmp_path: Path, there_before: bool
+) -> None:
+    log = store(tmp_path / "3", 3)
+    if there_before:
+        log.append([installed("8.1", 1, 3, first=True), delivered(1, "before")])
+        log.close()
+        log = store(tmp_path / "3", 3)
+    came = "came back" if there_before else "began"
+    log.append([installed("12.3", 3, first=True)])
+    log.append([transitional("22.3", 3), installed("24.1", 1, 3), delivered(1, "after")])
+    with look(log.path) as replica:
+        for place in ("20.1/1/0", "22.1/1/0", "22.4/1/0"):  # the others', before 24.1
+            with pytest.raises(NotThere, match=rf"was not there when .* {came} with 12\.3/0/0, alone"):
+                replica.after(at(place), 10)
+            with pytest.raises(NotThere):
+                rows(replica, place, "24.1/1/0")
+    log.close()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_who_came_back_and_has_a_history_of_its_own_split_away(tmp_path: Path, alone: bool) -> None:
+    log = store(tmp_path / "3", 3)
+    log.append([installed("8.1", 1, 3, first=True), delivered(1, "before")])
+    log.close()
+    log = store(tmp_path / "3", 3)
+    own = [delivered(1, "its own")] if alone else [transitional("14.3", 3), installed("16.3", 3, 4)]
+    log.append([installed("12.3", 3, first=True), *own])
+    log.append([transitional("22.3", 3), installed("24.1", 1, 3), delivered(1, "after")])
+    with look(log.path) as replica, pytest.raises(SplitAway, match="not to be mixed"):
+        replica.after(at("20.1/1/0"), 10)
+    log.close()
+
+
 @pytest.mark.parametrize(
     ("place", "kind", "sentence"),
     [

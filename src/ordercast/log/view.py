@@ -8,19 +8,18 @@ one that does not fit is looked for once more, since its file may have been repl
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from ordercast.core.identity import ConfigurationId
 from ordercast.errors import Damaged, LogError, NotThere, NotYet, SplitAway, Trimmed, Unreachable
 from ordercast.log.blocks import MESSAGE, Messages, batch_of
 from ordercast.log.disk import OLD_FILE, Found, Missing, follow, survey
 from ordercast.log.position import Position
-from ordercast.log.segment import FORMAT, BadBlock, Block, Meta, read_block
+from ordercast.log.segment import BadBlock, Block, Meta, read_block
+from ordercast.log.snapshot import Snapshot
 
 T = TypeVar("T")
 
@@ -49,56 +48,6 @@ class Piece(NamedTuple):
     end: int
     last: Position
     """The last of the rows."""
-
-
-class Snapshot:
-    """A log as it was at one moment: where its blocks are."""
-
-    def __init__(self, found: Found) -> None:
-        self.found = found
-        self.meta = found.meta or Meta(FORMAT, 0)
-        every = [block for segment in found.segments for block in segment.blocks]
-        trimmed = self.meta.trimmed
-        cut = 0 if trimmed is None else bisect_right(every, trimmed, key=_last)
-        self.blocks = every[cut:]
-        """Those that are kept, in order."""
-        self.changes = [block for block in every if block.head.kind != MESSAGE]
-        """All changes of the configuration that are known, those that were trimmed as well."""
-        opening = found.segments[0].opening if found.segments else None
-        if opening is not None and opening.configuration is not None:
-            self.changes.insert(0, opening.configuration)
-        self.finished = {segment.id for segment in found.segments if segment.finished}
-        self.missing = found.missing()
-
-    @property
-    def oldest(self) -> Position | None:
-        """The first entry that is kept."""
-        return self.blocks[0].first if self.blocks else None
-
-    def place(self, position: Position | None) -> int:
-        """Which block a position is in, or would be in."""
-        if position is None:
-            return 0
-        return max(0, bisect_right(self.blocks, position, key=_first) - 1)
-
-    def hole_after(self, position: Position | None, end: Position | None = None) -> Missing | None:
-        """The first damage that a range from behind `position` up to `end` meets."""
-        for hole in self.missing:
-            if (position is None or hole.last > position) and (end is None or _begins_before(hole, end)):
-                return hole
-        return None
-
-
-def _first(block: Block) -> Position:
-    return block.first
-
-
-def _last(block: Block) -> Position:
-    return block.last
-
-
-def _begins_before(hole: Missing, end: Position) -> bool:
-    return hole.after is None or hole.after < end
 
 
 class View:
@@ -419,7 +368,7 @@ class View:
 
     def _elsewhere(self, snapshot: Snapshot, who: str, place: Position) -> LogError:
         """Why an entry is not here although later ones are: the node was away, or its history split off."""
-        here, before, after = _around(snapshot, place.configuration)
+        here, before, after = snapshot.around(place.configuration)
         if after is None and here is not None:
             return SplitAway(
                 f"{who} was in configuration {place.configuration}, but has no entry {place} in it: that is "
@@ -432,10 +381,13 @@ class View:
                 "then. Ask one that was."
             )
         since = after.first
-        if after.gap:
+        back = snapshot.came_back(after) if here is None or after.gap else None
+        if back is not None:
+            alone = "" if back is after else f", alone, and delivered nothing before {since}"
+            came = "began" if back.before is None else "came back"
             return NotThere(
-                f"{who} was not there when {place} was delivered: it came back with {since}. Ask a replica "
-                "that was there all the time."
+                f"{who} was not there when {place} was delivered: it {came} with {back.first}{alone}. "
+                "Ask a replica that was there all the time."
             )
         came = f"configuration {before.first.configuration}" if before else "somewhere else"
         split = (
@@ -462,18 +414,6 @@ class View:
             "what was delivered in between is not in its log. Read that range from a replica that was there; "
             f"from {place} on this one has everything."
         )
-
-
-def _around(
-    snapshot: Snapshot, configuration: ConfigurationId
-) -> tuple[Block | None, Block | None, Block | None]:
-    """The change to a configuration, the one before it and the one after it, as far as they are known."""
-    place = Position.beginning(configuration)
-    changes = snapshot.changes
-    at = bisect_right(changes, place, key=_first)
-    here = changes[at - 1] if at and changes[at - 1].first == place else None
-    earlier = at - 1 - (here is not None)
-    return here, changes[earlier] if earlier >= 0 else None, changes[at] if at < len(changes) else None
 
 
 def spelled(hole: Missing) -> str:
