@@ -7,7 +7,8 @@ member of that configuration must have it at the same place, unless that member 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,6 +17,7 @@ from ordercast.core.contract import Effect, Event, Machine, Start
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.protocols import protocol
 from ordercast.sim.fuzz import plan, run
+from ordercast.sim.host import Host
 
 Place = tuple[int, int]
 Life = tuple[NodeId, int]
@@ -28,6 +30,8 @@ class Told(NamedTuple):
     delivered: dict[Life, dict[ConfigurationId, list[tuple[Place, Any]]]]
     ended: set[Life]
     final: dict[Life, dict[ConfigurationId, int]]
+    set_back: set[Life]
+    """Lives that found no disk, or not the newest state on it."""
 
 
 class Watched:
@@ -56,6 +60,23 @@ class Watched:
         return getattr(self._machine, name)
 
 
+@contextmanager
+def watched_disks() -> Iterator[set[Life]]:
+    """Lives of simulated computers that do not find on the disk what was written last."""
+    set_back: set[Life] = set()
+    find_disk = Host.find_disk
+
+    def watched(host: Host, kept: bool, writes_ago: int) -> None:
+        newest = host.disk
+        find_disk(host, kept, writes_ago)
+        if host.disk != newest:
+            set_back.add((host.node, host.incarnation + 1))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Host, "find_disk", watched)
+        yield set_back
+
+
 def lived(name: str, seed: int) -> Told:
     """A fuzzed run."""
     chosen = protocol(name)
@@ -70,9 +91,10 @@ def lived(name: str, seed: int) -> Told:
         return one
 
     watched = chosen._replace(make=make)
-    result, world = run(watched, plan(watched, seed, (3, 5)))
+    with watched_disks() as set_back:
+        result, world = run(watched, plan(watched, seed, (3, 5)))
     assert result.failed is None, result
-    told = Told({}, defaultdict(lambda: defaultdict(list)), set(), final)
+    told = Told({}, defaultdict(lambda: defaultdict(list)), set(), final, set_back)
     for row in world.rows:
         life, event = (row[0], row[1]), row[4]
         here = None if row[5] is None or row[6] is None else ConfigurationId(row[5], row[6])
@@ -108,13 +130,22 @@ def check(told: Told) -> int:
     return count
 
 
-def positions_rise(told: Told) -> None:
+def positions_rise(told: Told) -> int:
+    """Whether positions rise over all lives that found the disk of the one before; how many did.
+
+    The number of a life that finds no disk, or an old state on it, may be lower: its log is refused then.
+    """
+    count = 0
     for node in {life[0] for life in told.delivered}:
         seen: list[tuple[ConfigurationId, Place]] = []
         for life in sorted(life for life in told.delivered if life[0] == node):
+            if life in told.set_back:
+                seen = []
+            count += bool(seen)
             for configuration, entries in told.delivered[life].items():
                 seen += [(configuration, (0, 0)), *((configuration, place) for place, _ in entries)]
-        assert seen == sorted(set(seen)), f"positions of {node} do not rise"
+            assert seen == sorted(set(seen)), f"positions of {node} do not rise"
+    return count
 
 
 @pytest.mark.parametrize("name", ["totem", "total", "cm", "rbp", "irbp", "pinwheel", "dtp"])
@@ -122,5 +153,4 @@ def test_what_is_final_is_with_every_member_that_does_not_fail(name: str) -> Non
     seeds = range(8) if name == "totem" else range(2)
     runs = [lived(name, seed) for seed in seeds]
     assert sum(map(check, runs)) > 200
-    for told in runs:
-        positions_rise(told)
+    assert sum(map(positions_rise, runs)) > 1
