@@ -336,6 +336,37 @@ def test_so_does_what_may_have_been_decided() -> None:
     assert halts(node.timeout("change", after_us=STUCK * node.config.conservative_us + 1)) == ["cut off"]
 
 
+@pytest.mark.parametrize(
+    ("join", "reasons"),
+    [
+        (Join(OURS, FIRST.seq + 7, ghost=True), ["cut off"]),
+        (Join(OURS, FIRST.seq, ghost=True), []),
+        (Join(YOUNGER, FIRST.seq + 7, ghost=True), []),
+    ],
+    ids=["a later view", "this view", "a view of another group"],
+)
+def test_so_do_votes_that_a_majority_has_in_a_later_view_only(join: Join, reasons: list[str]) -> None:
+    """They were told of a view that never was, and vote in that: nothing can be decided in this one."""
+    node = member(2)
+    node.is_told_gone(1)
+    ended = []
+    step_us = node.config.conservative_us // 4
+    for _ in range(4 * STUCK + 2):
+        for other in (1, 3):
+            node.hears(other, join, view_id=NO_VIEW, incarnation=1)
+        if not node.machine.halted:
+            ended += halts(node.timeout("change", after_us=step_us))
+    assert ended == reasons
+
+
+def test_one_vote_in_a_later_view_is_missed_by_nobody() -> None:
+    node = member(2)
+    node.is_told_gone(1)
+    for _ in range(4 * STUCK + 2):
+        node.hears(1, Join(OURS, FIRST.seq + 7, ghost=True), view_id=NO_VIEW, incarnation=1)
+        assert halts(node.timeout("change", after_us=node.config.conservative_us // 4)) == []
+
+
 # --- those who are behind ----------------------------------------------------------------------------------
 
 

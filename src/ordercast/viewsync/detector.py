@@ -22,7 +22,7 @@ class Detector:
         self._heard: dict[NodeId, int] = {}
         self._gone: set[NodeId] = set()
         self._elsewhere: dict[NodeId, int] = {}
-        """When one that is watched was last heard in another group."""
+        """When one that is watched was last heard in another group, or with a vote in a later view."""
 
     def watch(self, now_us: int, nodes: Iterable[NodeId]) -> None:
         """Watch these from now on, as if they had just been heard."""
@@ -42,12 +42,12 @@ class Detector:
             self._gone.add(node)
 
     def elsewhere(self, now_us: int, node: NodeId) -> None:
-        """It was heard in another group."""
+        """It was heard in another group, or with a vote in a later view of this one."""
         if node in self._heard:
             self._elsewhere[node] = now_us
 
     def away(self, now_us: int) -> list[NodeId]:
-        """Who was heard in another group lately."""
+        """Who was heard there lately."""
         since_us = now_us - self._conservative_us
         return [node for node, heard_us in self._elsewhere.items() if heard_us >= since_us]
 

@@ -111,6 +111,8 @@ class Joining(Standing):
         if self.view is None or (join.ghost and join.group < self.group):
             effects.append(Drop("has a vote in an older group"))
             return
+        if join.group == self.group and join.last > self.view.id.seq:
+            self._detector.elsewhere(now_us, node)  # its vote is in that view
         known = self._lives.get(node)
         if known == life:
             self._remind(head, 0, effects)

@@ -138,9 +138,10 @@ class Standing:
         return active + [node for node in self._detector.passive(now_us) if node not in active]
 
     def _deserted(self, now_us: int) -> bool:
-        """Whether too few are left for another view of this group: the others were heard in other groups.
+        """Whether too few are left to agree on what follows this view: the others were heard elsewhere.
 
-        Who is in another group has given up its vote in this one, or never knew that it had one.
+        Who is in another group has given up its vote in this one, or never knew that it had one. Who was in
+        a later view of this group votes in that one; if nobody else knows it, there never was such a view.
         """
         view = self.view or self._past
         if view is None:
