@@ -178,3 +178,19 @@ def test_a_crash_costs_the_token_loss_timeout_and_40_ms_on_average() -> None:
     not count, and which is why a single crash may take longer than the average of which §9 speaks."""
     took_us = [once.installed_us - once.crash_us for once in map(reformed, CRASHES)]
     assert sum(took_us) / len(took_us) <= 140_000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_crash_soon_after_others_costs_no_more_than_they(seed: int) -> None:
+    """Tokens that were sent again in vain, to who had crashed, are no reason to wait longer for the next."""
+    world = group(REFORMING, seed)
+    first_crash_us = 1_500_000 + 777 * seed
+    crash_us = first_crash_us + 250_000
+    for victim in (3, 4, 5):
+        world.at(first_crash_us, lambda victim=victim: world.crash(victim))  # type: ignore[misc]
+    world.at(crash_us, lambda: world.crash(1 + seed % 2))
+    world.run_until(2_500_000)
+    assert list(installs(world, first_crash_us)) == [(1, 2), (2 - seed % 2,)]
+    missed_us = min(change.time_us for change in world.changes if change.time_us > crash_us)
+    assert missed_us - crash_us <= 100_000 + ROTATION_US
+    assert audit(world.rows).clean

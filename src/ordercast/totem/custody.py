@@ -38,6 +38,8 @@ class Custody:
         self._delay_us = 0
         """How long the token waited, or will wait, for a sign before it is sent again."""
         self._lossy_visits = 0
+        self._resent = False
+        """The token that was forwarded last was sent again."""
         self._sent: tuple[NodeId, bytes] | None = None
         self._held: Token | None = None
         self._idle_visits = 0
@@ -64,6 +66,7 @@ class Custody:
         self, now_us: int, to: NodeId, raw: bytes, loss: SetTimer, hold_us: int, effects: list[Effect]
     ) -> None:
         self._sent = (to, raw)
+        self._resent = False
         self._sign.begin(now_us, held=hold_us > 0)
         self._delay_us = self._sign.timeout_us
         timer = SetTimer(TOKEN_RETRANSMISSION, hold_us + self._delay_us)
@@ -114,15 +117,24 @@ class Custody:
     def moved(self, now_us: int, effects: list[Effect]) -> None:
         """There is a sign that the token went on: no need to send it again."""
         if self._sent is not None:
-            self._sent = None
-            self._sign.came(now_us)
+            self._signed(now_us)
             effects.append(_MOVED)
 
     def returned(self, now_us: int) -> None:
         """The token is here again. Its timer is set anew when it leaves, or stopped if it is held."""
         if self._sent is not None:
-            self._sent = None
-            self._sign.came(now_us)
+            self._signed(now_us)
+
+    def _signed(self, now_us: int) -> None:
+        """The token went on. If only when it was sent again, the network loses packets.
+
+        A token that never goes on does not tell that: its receiver may have failed, and the next failure
+        is to be found as soon as this one.
+        """
+        self._sent = None
+        self._sign.came(now_us)
+        if self._resent:
+            self._lossy_visits = LOSSY_VISITS
 
     @property
     def awaiting_sign(self) -> bool:
@@ -133,7 +145,7 @@ class Custody:
         """Token Retransmission timeout expired: the next time it takes twice as long, up to a bound."""
         if self._sent is not None:
             self._sign.ambiguous()
-            self._lossy_visits = LOSSY_VISITS
+            self._resent = True
             slowest_us = max(self._sign.timeout_us, self._loss_timer.delay_us // MOST_TRIES)
             self._delay_us = min(2 * self._delay_us, slowest_us)
             effects += (Unicast(*self._sent), SetTimer(TOKEN_RETRANSMISSION, self._delay_us))
