@@ -49,7 +49,9 @@ def _delivered_at_once(right: Any) -> Any:
 # --- the order of a view ---------------------------------------------------------------------------
 
 
-@_mutant("pinwheel", "ordering", Order, "rank", "the slowest member does not count for what is stable")
+@_mutant(
+    "pinwheel", "ordering", Order, "rank", "the slowest member does not count for what is stable", shown_by=14
+)
 def _stable_one_short(right: Any) -> Any:
     def rank(self: Order) -> list[int]:
         ranks: list[int] = right(self)
@@ -59,7 +61,7 @@ def _stable_one_short(right: Any) -> Any:
     return rank
 
 
-@_mutant("cm", "ordering", Order, "discard", "messages are discarded when they are delivered")
+@_mutant("cm", "ordering", Order, "discard", "messages are discarded when they are delivered", shown_by=14)
 def _discarded_when_delivered_here(right: Any) -> Any:
     def discard(self: Order, effects: list[Effect]) -> None:
         self.rank()
@@ -100,7 +102,12 @@ def _fragments_left_behind(right: Any) -> Any:
 
 
 @_mutant(
-    "pinwheel", "settling", settling, "_delivered", "what was delivered is delivered again when the view ends"
+    "pinwheel",
+    "settling",
+    settling,
+    "_delivered",
+    "what was delivered is delivered again when the view ends",
+    shown_by=5,
 )
 def _delivered_again(right: Any) -> Any:
     return lambda order: dict(order.floors)
@@ -198,7 +205,14 @@ def _sender_has_everything(right: Any) -> Any:
     return on_msg
 
 
-@_mutant("dtp", "sequencer", MovingSequencer, "_pass_token", "the next holder is believed to have everything")
+@_mutant(
+    "dtp",
+    "sequencer",
+    MovingSequencer,
+    "_pass_token",
+    "the next holder is believed to have everything",
+    shown_by=14,
+)
 def _next_holder_has_everything(right: Any) -> Any:
     def pass_token(self: Any, order: Order, keys: list[MessageKey], effects: list[Effect]) -> None:
         right(self, order, keys, effects)
@@ -213,7 +227,7 @@ def _next_holder_has_everything(right: Any) -> Any:
     MovingSequencer,
     "_on_silence",
     "the token stays where there is nothing to place",
-    shown_by=79,
+    shown_by=132,
 )
 def _token_rests(right: Any) -> Any:
     return lambda self, order, effects: None

@@ -88,7 +88,7 @@ def _discarded_when_delivered(right: Any) -> Any:
     return discard
 
 
-@_mutant("ordering", Ring, "request", "missing messages are never asked for")
+@_mutant("ordering", Ring, "request", "missing messages are never asked for", shown_by=40)
 def _gaps_not_requested(right: Any) -> Any:
     return lambda self, token: None
 
@@ -360,7 +360,7 @@ def _retrans_flg_never_set(right: Any) -> Any:
     return update
 
 
-@_mutant("recovery", Ring, "deliver_rest", "behind a gap everyone's messages are delivered")
+@_mutant("recovery", Ring, "deliver_rest", "behind a gap everyone's messages are delivered", shown_by=41)
 def _everything_behind_a_gap(right: Any) -> Any:
     return lambda self, deliver_memb, effects: right(self, frozenset(self.members), effects)
 

@@ -115,7 +115,12 @@ def _excluded_and_alive(right: Any) -> Any:
 
 
 @_mutant(
-    "pinwheel", "view change", Standing, "joiners", "who asks to be let in is let in as a life it never had"
+    "pinwheel",
+    "view change",
+    Standing,
+    "joiners",
+    "who asks to be let in is let in as a life it never had",
+    shown_by=9,
 )
 def _joiner_of_another_life(right: Any) -> Any:
     def joiners(self: Standing, now_us: int) -> dict[NodeId, Joiner]:
@@ -160,7 +165,12 @@ def _fetched_another(right: Any) -> Any:
 
 
 @_mutant(
-    "pinwheel", "persistence", joining, "recall", "a later life does not know of the view it has a vote in"
+    "pinwheel",
+    "persistence",
+    joining,
+    "recall",
+    "a later life does not know of the view it has a vote in",
+    shown_by=13,
 )
 def _view_not_recalled(right: Any) -> Any:
     def recall(me: NodeId, data: bytes | None) -> Stored:
@@ -173,7 +183,12 @@ def _view_not_recalled(right: Any) -> Any:
 
 
 @_mutant(
-    "rbp", "reformation", Reformation, "on_collect", "the Sequence test is dropped: an older list is joined"
+    "rbp",
+    "reformation",
+    Reformation,
+    "on_collect",
+    "the Sequence test is dropped: an older list is joined",
+    shown_by=19,
 )
 def _sequence_test_dropped(right: Any) -> Any:
     def on_collect(
