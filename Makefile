@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COVERED := src/ordercast/core src/ordercast/totem
 TRACED := tests/core tests/totem
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 NOTHING_CHOSEN := $(if $(ARGS),|| test $$? -eq 5)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
