@@ -76,6 +76,10 @@ def test_what_was_recorded_of_a_dead_member_does_not_stand_in_its_way(tmp_path: 
     with started(tmp_path, sealed, 2) as (group, (one, two)):
         heard = [datagram for datagram in recorded(one, 3.0) if datagram.source in (port(two), port(two) + 1)]
         assert any(datagram.data.startswith(GREETING) for datagram in heard)
+        if (
+            not sealed
+        ):  # whoever can repeat packets of an unsealed group speaks for its members: docs/security.md
+            heard = [datagram for datagram in heard if datagram.data.startswith(GREETING)]
         two.kill()
         enough = threading.Event()
         forger = Forger()
