@@ -111,3 +111,18 @@ def test_a_command_loads_no_more_than_it_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, "config"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_how_many_found_a_group_is_not_told_before_the_addresses_are_known(tmp_path: Path) -> None:
+    file = tmp_path / "group.toml"
+    peers = 'peers = ["127.0.0.1:4801", "127.0.0.1:4802"]\n'
+    file.write_text('protocol = "total"\n' + peers)
+    assert (
+        ordercast("config", "--check", file, "--json").document["config"]["protocol_settings"]["founders"]
+        is None
+    )
+    file.write_text('protocol = "total"\n' + peers + "[total]\nfounders = 2\n")
+    assert (
+        ordercast("config", "--check", file, "--json").document["config"]["protocol_settings"]["founders"]
+        == 2
+    )

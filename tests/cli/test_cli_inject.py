@@ -11,7 +11,7 @@ def test_what_was_injected_is_told_to_programs() -> None:
     (told,) = said.document["protocols"]
     assert told["protocol"] == "cm"
     assert told["count"] >= 300
-    assert told["injured"] == told["apart"] == told["replays"] == []
+    assert told["failures"] == told["apart"] == told["replays"] == []
     assert sum(told["states"].values()) == told["count"]
 
 

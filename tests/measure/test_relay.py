@@ -8,7 +8,7 @@ import pytest
 
 from ordercast.measure import netns
 from ordercast.measure.bench import Plan, measure
-from ordercast.measure.relay import Luck, Weather
+from ordercast.measure.relay import ImpairedPath, Impairments
 
 
 @pytest.mark.parametrize(
@@ -20,47 +20,47 @@ from ordercast.measure.relay import Luck, Weather
         ({"path_mtu": 100}, "path_mtu is 100: every network carries 576"),
     ],
 )
-def test_weather_that_cannot_be_is_refused(settings: dict[str, float], sentence: str) -> None:
+def test_impairments_that_cannot_be_are_refused(settings: dict[str, float], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        Weather(**settings)  # type: ignore[arg-type]
+        Impairments(**settings)  # type: ignore[arg-type]
 
 
-def test_weather_needs_namespaces() -> None:
+def test_impairments_need_namespaces() -> None:
     with pytest.raises(ValueError, match="add --netns"):
-        Plan(weather=Weather(loss=0.1))
+        Plan(impairments=Impairments(loss=0.1))
 
 
 @pytest.mark.parametrize("burst", [1.0, 5.0])
 def test_so_many_frames_are_lost_and_so_many_in_a_row(burst: float) -> None:
-    luck = Luck(Weather(loss=0.2, burst=burst), "seed")
-    fates = "".join("x" if luck.lost() else "." for _ in range(50_000))
+    path = ImpairedPath(Impairments(loss=0.2, burst=burst), "seed")
+    fates = "".join("x" if path.lost() else "." for _ in range(50_000))
     assert fates.count("x") / len(fates) == pytest.approx(0.2, abs=0.03)
     runs = [run for run in fates.split(".") if run]
     assert sum(map(len, runs)) / len(runs) == pytest.approx(max(1.25, burst), rel=0.2)
 
 
 def test_frames_are_delayed_duplicated_and_overtaken() -> None:
-    luck = Luck(Weather(delay_ms=10, jitter_ms=5, duplicate=0.1, reorder=0.1), "seed")
-    delays = [luck.delays_ms() for _ in range(5_000)]
+    path = ImpairedPath(Impairments(delay_ms=10, jitter_ms=5, duplicate=0.1, reorder=0.1), "seed")
+    delays = [path.delays_ms() for _ in range(5_000)]
     assert sum(len(each) == 2 for each in delays) / 5_000 == pytest.approx(0.1, abs=0.03)
     assert sum(each[0] > 15 for each in delays) / 5_000 == pytest.approx(0.1, abs=0.03)
     assert min(each[0] for each in delays) >= 10
 
 
-WEATHERS = {
-    "20% lost": Weather(loss=0.2),
-    "10% lost in bursts, repeated, reordered": Weather(loss=0.1, burst=4, duplicate=0.05, reorder=0.05),
-    "75 ms one way": Weather(delay_ms=75),
-    "a path of 1,300 bytes": Weather(path_mtu=1_300),
+NETWORKS = {
+    "20% lost": Impairments(loss=0.2),
+    "10% lost in bursts, repeated, reordered": Impairments(loss=0.1, burst=4, duplicate=0.05, reorder=0.05),
+    "75 ms one way": Impairments(delay_ms=75),
+    "a path of 1,300 bytes": Impairments(path_mtu=1_300),
 }
 
 
 @pytest.mark.skipif(netns.missing() is not None, reason=netns.missing() or "")
-@pytest.mark.parametrize("weather", WEATHERS.values(), ids=WEATHERS)
-def test_a_group_orders_in_any_weather(weather: Weather) -> None:
+@pytest.mark.parametrize("impairments", NETWORKS.values(), ids=NETWORKS)
+def test_a_group_orders_over_impaired_networks(impairments: Impairments) -> None:
     """All deliver everything in one order, and nobody is excluded because data is lost, slow or large."""
     begun = time.monotonic()
-    result = measure(Plan(nodes=3, size=3_000, rate=100.0, seconds=1.0, netns=True, weather=weather))
+    result = measure(Plan(nodes=3, size=3_000, rate=100.0, seconds=1.0, netns=True, impairments=impairments))
     print(f"{time.monotonic() - begun:.1f} s, {result.delivered_per_s:.0f}/s, {result.configurations}")
     assert result.agreement.equal
     assert result.lost == 0 or result.split  # a machine with much else to do may lose sight of a node

@@ -24,7 +24,7 @@ PACKETS = int(os.environ.get("ORDERCAST_INJECTIONS", "2000"))
 def test_no_machine_raises_because_of_a_packet(name: str) -> None:
     states: set[str] = set()
     for found in campaign(PROTOCOLS[name], FIRST_SEED, (2, 5), PACKETS):
-        assert not found.injured, found.injured
+        assert not found.failures, found.failures
         states |= found.states.keys()
     assert len(states) >= 2, states
 
@@ -44,18 +44,18 @@ def test_a_machine_that_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None
         right(self, now_us, token, *rest)
 
     monkeypatch.setattr(TotemMachine, "_on_token", careless)
-    injured = next(found.injured[0] for found in campaign(TOTEM, 0, (3, 4), 20_000) if found.injured)
-    assert injured.what == "ValueError: nobody sends as much"
-    assert injured.event.startswith("packet 4f430103")
-    again = inject(TOTEM, injured.seed, (3, 4))
-    assert again.injured == [injured], "the seed alone shows it again"
+    failure = next(found.failures[0] for found in campaign(TOTEM, 0, (3, 4), 20_000) if found.failures)
+    assert failure.what == "ValueError: nobody sends as much"
+    assert failure.event.startswith("packet 4f430103")
+    again = inject(TOTEM, failure.seed, (3, 4))
+    assert again.failures == [failure], "the seed alone shows it again"
 
 
 def test_a_machine_that_wants_the_impossible_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ordercast.totem.formation.within_reach", lambda number, known: True, raising=False)
     monkeypatch.setattr(Join, "encode", lambda self: b"OC\x01\x05" + bytes(70_000))
     found = inject(TOTEM, 1, (3, 3))
-    assert found.injured[0].what == f"{Insane.__name__}: a packet of 70004 bytes is to be sent"
+    assert found.failures[0].what == f"{Insane.__name__}: a packet of 70004 bytes is to be sent"
 
 
 def test_what_is_retained_is_all_that_can_be_reached() -> None:

@@ -13,7 +13,7 @@ from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProtocolName, Settings
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
 from ordercast.measure.bench import MOST_NODES, Plan, Result, WorkerFailed, measure
 from ordercast.measure.netns import NoNamespaces
-from ordercast.measure.relay import Weather
+from ordercast.measure.relay import Impairments
 from ordercast.protocols import protocol as protocol_called
 from ordercast.runtime.config import NodeConfig
 
@@ -87,7 +87,7 @@ def bench(
             kill_one=kill_one,
             stop_one=stop_one,
             netns=netns,
-            weather=Weather(
+            impairments=Impairments(
                 loss=loss,
                 burst=burst,
                 delay_ms=delay_ms,

@@ -50,8 +50,10 @@ def _check(file: Path, json: bool) -> None:
     try:
         found = load(file)
         found.place()
-        told = {**msgspec.to_builtins(found, enc_hook=str), "protocol_settings": used(found)}
-        told = msgspec.to_builtins(told)
+        settings = msgspec.to_builtins(used(found))
+        if (found.seeds or found.peers) and "founders" in settings.keys() - found.protocol_settings.keys():
+            settings["founders"] = None  # follows from the addresses of seeds or peers when the node starts
+        told = {**msgspec.to_builtins(found, enc_hook=str), "protocol_settings": settings}
     except ConfigProblem as error:
         problem = str(error)
         if not problem.startswith(str(file)):

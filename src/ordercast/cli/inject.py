@@ -14,7 +14,7 @@ from ordercast.cli.options import NODES, Json, NodeRange, Seed
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
 from ordercast.protocols import PROTOCOLS
 from ordercast.protocols import protocol as protocol_called
-from ordercast.sim.injection import Injections, Injured, campaign
+from ordercast.sim.injection import Failure, Injections, campaign
 
 ALL = "all"
 MOST_SHOWN = 10
@@ -51,8 +51,8 @@ def inject(
                 for found in campaign(each, seed, between, count):
                     total.add(found)
                     bar.step(found.count)
-                    for injured in found.injured[: MOST_SHOWN - len(total.injured) + 1]:
-                        bar.say(_line(each.name, injured))
+                    for failure in found.failures[: MOST_SHOWN - len(total.failures) + 1]:
+                        bar.say(_line(each.name, failure))
     except KeyboardInterrupt:
         whole = False
     wall_s = time.perf_counter() - began
@@ -63,7 +63,7 @@ def inject(
     if not whole:
         ASIDE.print(f"interrupted after {sum(total.count for total in totals.values()):,} packets")
         raise typer.Exit(Code.INTERRUPTED)
-    failed = any(total.injured or total.apart for total in totals.values())
+    failed = any(total.failures or total.apart for total in totals.values())
     raise typer.Exit(Code.FAILED if failed else Code.OK)
 
 
@@ -72,17 +72,17 @@ def _again(protocol: str, seed: int, nodes: str) -> str:
 
 
 def _document(total: Injections, nodes: str) -> dict[str, Any]:
-    seeds = sorted({injured.seed for injured in total.injured} | set(total.apart))
+    seeds = sorted({failure.seed for failure in total.failures} | set(total.apart))
     return {
         **msgspec.to_builtins(total),
         "replays": [_again(total.protocol, seed, nodes) for seed in seeds],
     }
 
 
-def _line(protocol: str, injured: Injured) -> str:
+def _line(protocol: str, failure: Failure) -> str:
     return (
-        f"[bold red]✗[/] {protocol}, seed {injured.seed}, {injured.state or 'afterwards'}: "
-        f"[bright_black]{escape(injured.what)} {escape(injured.where)}[/]"
+        f"[bold red]✗[/] {protocol}, seed {failure.seed}, {failure.state or 'afterwards'}: "
+        f"[bright_black]{escape(failure.what)} {escape(failure.where)}[/]"
     )
 
 
@@ -103,14 +103,14 @@ def _show(totals: list[Injections], nodes: str, wall_s: float) -> None:
                 }
             )
         )
-        for injured in total.injured[:MOST_SHOWN]:
-            SAY.print(_line(total.protocol, injured))
-            SAY.print(f"  {_again(total.protocol, injured.seed, nodes)}", soft_wrap=True)
+        for failure in total.failures[:MOST_SHOWN]:
+            SAY.print(_line(total.protocol, failure))
+            SAY.print(f"  {_again(total.protocol, failure.seed, nodes)}", soft_wrap=True)
         for seed in total.apart[:MOST_SHOWN]:
             SAY.print(f"[bold red]✗[/] {total.protocol}, seed {seed}: did not come together again")
             SAY.print(f"  {_again(total.protocol, seed, nodes)}", soft_wrap=True)
     every = sum(total.count for total in totals)
-    raised = sum(len(total.injured) for total in totals)
+    raised = sum(len(total.failures) for total in totals)
     apart = sum(len(total.apart) for total in totals)
     said = f"{every:,} wrong packets in {wall_s:.1f} s: "
     if raised or apart:

@@ -63,7 +63,7 @@ class Stop(NamedTuple):
 
 
 class Brake(NamedTuple):
-    """The application at this node does not keep up: while on, nobody in the group sends anything new.
+    """The disk that this node's log is on does not keep up: while on, nobody in the group sends anything new.
 
     What was sent before still arrives, is retransmitted and delivered; what is submitted waits. The brake
     is of one life and one node: a new life starts without it, and the group forgets the brake of a node

@@ -15,7 +15,7 @@ from ordercast.runtime.connections import Connections
 from ordercast.runtime.keys import Keyring
 
 if TYPE_CHECKING:
-    from ordercast.groups.log_care import LogCare
+    from ordercast.groups.log_scrubber import LogScrubber
     from ordercast.groups.producing import Producing
     from ordercast.log.feed import Feed, Final
     from ordercast.log.service import Service
@@ -35,8 +35,8 @@ class Keeping:
             )
         self._store: Store | None = None
         self._service: Service | None = None
-        self._care: LogCare | None = None
-        self._caring: asyncio.Task[None] | None = None
+        self._scrubber: LogScrubber | None = None
+        self._scrubbing: asyncio.Task[None] | None = None
         self.feed: Feed | None = None
         """What is told of everything that is delivered; None without a log."""
 
@@ -49,7 +49,7 @@ class Keeping:
         """Take the directory. In a thread: it syncs."""
         config = self._config
         if config.log is not None:
-            from ordercast.groups.log_care import read_mark
+            from ordercast.groups.log_scrubber import read_mark
             from ordercast.log.store import Store
 
             commits = 0 if self._mark is None else read_mark(self._mark, config.log)
@@ -105,24 +105,24 @@ class Keeping:
             producing.remember(self._store.notes(), self.feed.note)
             producing.kept = self.feed.kept
             await self._service.start(*self._place)
-            self._look_after(self._store, self._service, keyring, hosts)
+            self._start_scrubber(self._store, self._service, keyring, hosts)
 
-    def _look_after(
+    def _start_scrubber(
         self,
         store: Store,
         service: Service,
         keyring: Callable[[], Keyring | None],
         hosts: Callable[[], Sequence[str]],
     ) -> None:
-        from ordercast.groups.log_care import LogCare
+        from ordercast.groups.log_scrubber import LogScrubber
 
         def others() -> Sequence[str]:
             if self._config.log_repair or self._config.log_listen is None:
                 return self._config.log_repair
             return [format_address(host, self._place[1]) for host in hosts()]
 
-        self._care = LogCare(store, self._mark, others, keyring, lambda: service.damage_met)
-        self._caring = asyncio.create_task(self._care.run(), name="ordercast-log-care")
+        self._scrubber = LogScrubber(store, self._mark, others, keyring, lambda: service.damage_met)
+        self._scrubbing = asyncio.create_task(self._scrubber.run(), name="ordercast-log-scrubber")
 
     def rekeyed(self) -> None:
         """The keys of the group have changed."""
@@ -136,10 +136,10 @@ class Keeping:
 
     async def close(self) -> None:
         """Write what is final, and let go of everything."""
-        caring, self._caring = self._caring, None
-        if caring is not None:
-            caring.cancel()
-            await asyncio.gather(caring, return_exceptions=True)
+        scrubbing, self._scrubbing = self._scrubbing, None
+        if scrubbing is not None:
+            scrubbing.cancel()
+            await asyncio.gather(scrubbing, return_exceptions=True)
         service, self._service = self._service, None
         if service is not None:
             await service.close()
@@ -148,8 +148,8 @@ class Keeping:
             try:
                 await feed.close()
             finally:
-                if self._care is not None:
-                    self._care.note()
+                if self._scrubber is not None:
+                    self._scrubber.note()
         elif self._store is not None:
             self._store.close()
         self._store = None
@@ -175,7 +175,7 @@ class Keeping:
             "clients": 0 if service is None else service.connections,
             "drops": {} if service is None else dict(sorted(service.drops.items())),
             "braking": self.braking,
-            "damaged": [] if self._care is None else self._care.damaged,
+            "damaged": [] if self._scrubber is None else self._scrubber.damaged,
         }
 
 

@@ -22,7 +22,7 @@ from ordercast.errors import OrdercastError
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
 from ordercast.measure.netns import Namespaces
 from ordercast.measure.order import Agreement, Chapter, compare
-from ordercast.measure.relay import Weather
+from ordercast.measure.relay import Impairments
 from ordercast.runtime.config import DEFAULT_PORT
 from ordercast.runtime.keys import create
 
@@ -61,8 +61,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Stop the process of the last node halfway (SIGSTOP), and let it go on at the end."""
     netns: bool = False
     """Each node in its own network namespace; else all on loopback."""
-    weather: Weather = Weather()
-    """What the network between the namespaces does to datagrams; fair on loopback."""
+    impairments: Impairments = Impairments()
+    """What the network between the namespaces does to datagrams; nothing on loopback."""
     uvloop: bool | None = None
     """Whether to run in uvloop; None: if it is installed."""
     protocol: str = "totem"
@@ -78,7 +78,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("one node alone cannot miss another: take at least 2 nodes")
         if self.stop_one and self.kill_one:
             raise ValueError("a process is killed, or stopped: choose one of the two")
-        if not self.weather.fair and not self.netns:
+        if not self.impairments.none and not self.netns:
             raise ValueError("a network that loses or delays is one of namespaces: add --netns")
         if not 0.1 <= self.seconds <= 86_400:
             raise ValueError(f"{self.seconds:g} seconds: measure for 0.1 to 86,400")
@@ -156,7 +156,7 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> Result:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ordercast-bench-")))
         network = stack.enter_context(Namespaces(plan.nodes)) if plan.netns else None
         if network is not None:
-            network.weather(plan.weather)
+            network.impair(plan.impairments)
         crew = Crew(plan, work, network)
         stack.callback(crew.end)
         return _conduct(plan, crew, tell)

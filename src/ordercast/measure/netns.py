@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from ordercast.errors import OrdercastError
-from ordercast.measure.relay import Weather
+from ordercast.measure.relay import Impairments
 
 MOST_NODES = 250
 INSTEAD = "leave --netns out to measure on loopback"
@@ -103,7 +103,7 @@ class Namespaces:
     def lose(self, share: float, nodes: Collection[int] | None = None) -> None:
         """From now on this share of the packets to these nodes (else: to all) is lost; 0 loses none.
 
-        Each packet and each receiver has its own luck: cables that lose do not carry many packets as one.
+        Loss is drawn for each packet and receiver: cables that lose do not carry many packets as one.
         """
         if not 0 <= share <= 1:
             raise ValueError(f"a share of {share}: it is between 0 and 1, 0.05 for 5%")
@@ -137,16 +137,16 @@ class Namespaces:
         """All reach all again."""
         self.split(self.nodes)
 
-    def weather(self, weather: Weather, seed: int = 1) -> None:
+    def impair(self, impairments: Impairments, seed: int = 1) -> None:
         """From now on a relay stands between the nodes, and does that to what passes; a split ends it."""
         self._stop_relay()
-        if weather.fair:
+        if impairments.none:
             self.heal()
             return
         for node in self.nodes:  # a relay sees the datagrams themselves, not many of them as one
             _ip(self.name(node), "link set v0 gso_max_segs 1")
         _ip(self._hub, *(f"link set p{node} nomaster" for node in self.nodes))
-        told = [msgspec.json.encode(weather).decode(), str(seed), *(f"p{node}" for node in self.nodes)]
+        told = [msgspec.json.encode(impairments).decode(), str(seed), *(f"p{node}" for node in self.nodes)]
         command = ["ip", "netns", "exec", self._hub, sys.executable, "-m", "ordercast.measure.relay", *told]
         self._relay = subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0)
         self._processes.append(self._relay)

@@ -1,7 +1,7 @@
 """A relay between network namespaces that loses, delays, repeats and reorders what passes, as ``netem`` does.
 
 It stands where else a bridge stands, as a process of its own in the hub's namespace: every frame that comes
-in by a node's cable goes out by that of its receiver, or of all others, if `Weather` lets it.
+in by a node's cable goes out by that of its receiver, or of all others, if `Impairments` lets it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ MOST_WAITING = 100_000
 """Frames that are on their way at a time; more are lost, as on a full line."""
 
 
-class Weather(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to frames between nodes; each frame and each receiver has its own luck."""
+class Impairments(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to frames between nodes; drawn anew for each frame and each receiver."""
 
     loss: float = 0.0
     """Share of the frames that are lost."""
@@ -63,22 +63,22 @@ class Weather(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"path_mtu is {self.path_mtu}: every network carries 576; 0 is no limit")
 
     @property
-    def fair(self) -> bool:
+    def none(self) -> bool:
         """Whether nothing happens to any frame."""
-        return self == Weather()
+        return self == Impairments()
 
 
-class Luck:
+class ImpairedPath:
     """What happens to the frames to one node."""
 
-    def __init__(self, weather: Weather, seed: str) -> None:
-        self._weather = weather
+    def __init__(self, impairments: Impairments, seed: str) -> None:
+        self._impairments = impairments
         self._random = random.Random(seed)
         self._losing = False
 
     def lost(self) -> bool:
         """Whether the next frame is lost. Bursts begin and end at random (Gilbert's model)."""
-        loss, burst = self._weather.loss, self._weather.burst
+        loss, burst = self._impairments.loss, self._impairments.burst
         if not loss:
             return False
         if burst == 1 or loss == 1:
@@ -90,20 +90,20 @@ class Luck:
 
     def delays_ms(self) -> list[float]:
         """How long the frame takes, and its copy if there is one."""
-        weather, chance = self._weather, self._random.random
-        delay = weather.delay_ms + weather.jitter_ms * chance()
-        if weather.reorder and chance() < weather.reorder:
-            delay += max(1.0, LATE_FACTOR * weather.delay_ms * chance())
-        return [delay, delay] if weather.duplicate and chance() < weather.duplicate else [delay]
+        impairments, chance = self._impairments, self._random.random
+        delay = impairments.delay_ms + impairments.jitter_ms * chance()
+        if impairments.reorder and chance() < impairments.reorder:
+            delay += max(1.0, LATE_FACTOR * impairments.delay_ms * chance())
+        return [delay, delay] if impairments.duplicate and chance() < impairments.duplicate else [delay]
 
 
 class Relay:
     """The frames between some interfaces of this namespace."""
 
-    def __init__(self, interfaces: list[str], weather: Weather, seed: int) -> None:
-        self._weather = weather
+    def __init__(self, interfaces: list[str], impairments: Impairments, seed: int) -> None:
+        self._impairments = impairments
         self._ports = [_port(name) for name in interfaces]
-        self._luck = [Luck(weather, f"{seed}/{name}") for name in interfaces]
+        self._paths = [ImpairedPath(impairments, f"{seed}/{name}") for name in interfaces]
         self._homes: dict[bytes, int] = {}
         """Behind which port a hardware address was last seen."""
         self._waiting: list[tuple[float, int, int, bytes]] = []
@@ -142,13 +142,13 @@ class Relay:
         home = self._homes.get(to)
         chosen = range(len(self._ports)) if to[0] & 1 or home is None else (home,)
         ip = kind in IP_KINDS
-        mtu = self._weather.path_mtu
+        mtu = self._impairments.path_mtu
         if ip and mtu and len(frame) - VNET_HEADER - FRAME_HEADER > mtu:
             return
         for other in chosen:
-            if other == number or (ip and self._luck[other].lost()):
+            if other == number or (ip and self._paths[other].lost()):
                 continue
-            for delay_ms in self._luck[other].delays_ms() if ip else (self._weather.delay_ms,):
+            for delay_ms in self._paths[other].delays_ms() if ip else (self._impairments.delay_ms,):
                 if delay_ms <= 0:
                     self._send(other, frame)
                 elif len(self._waiting) < MOST_WAITING:
@@ -180,9 +180,9 @@ def _port(interface: str) -> socket.socket:
 
 
 def main() -> None:
-    """``python -m ordercast.measure.relay WEATHER SEED INTERFACE...``; says ``ready`` when frames pass."""
-    weather = msgspec.json.decode(sys.argv[1], type=Weather)
-    relay = Relay(sys.argv[3:], weather, int(sys.argv[2]))
+    """``python -m ordercast.measure.relay SETTINGS SEED INTERFACE...``; prints ``ready`` when frames pass."""
+    impairments = msgspec.json.decode(sys.argv[1], type=Impairments)
+    relay = Relay(sys.argv[3:], impairments, int(sys.argv[2]))
     print("ready", flush=True)
     relay.run()
 

@@ -50,7 +50,7 @@ DRIZZLE = 0.05
 """Loss that a group has to stand without falling apart over and over; some seeds let it rain for a while."""
 DRIZZLE_US = 800_000
 MOST_INSTALLED = 11
-"""Regular configurations that a node may install in that time: by bad luck some, not one after the other."""
+"""Regular configurations that a node may install in that time: some by chance, not one after another."""
 
 
 class Cuts(msgspec.Struct, frozen=True, kw_only=True):

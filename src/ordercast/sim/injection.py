@@ -80,7 +80,7 @@ class Insane(Exception):
     """A machine did not raise, but wants something that no driver can do."""
 
 
-class Injured(msgspec.Struct, frozen=True, kw_only=True):
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """A machine that did not stand a packet."""
 
     seed: int
@@ -105,7 +105,7 @@ class Injections(msgspec.Struct, kw_only=True):
     """Lives that ended because of one."""
     apart: list[int] = []
     """Seeds whose group did not come together again afterwards."""
-    injured: list[Injured] = []
+    failures: list[Failure] = []
     states: dict[str, int] = {}
     """Injections by the state that the machine was in."""
     reasons: dict[str, int] = {}
@@ -121,7 +121,7 @@ class Injections(msgspec.Struct, kw_only=True):
         self.dropped += other.dropped
         self.halted += other.halted
         self.apart = [*self.apart, *other.apart]
-        self.injured = [*self.injured, *other.injured]
+        self.failures = [*self.failures, *other.failures]
         self.states = dict(Counter(self.states) + Counter(other.states))
         self.reasons = dict(Counter(self.reasons) + Counter(other.reasons))
         self.most_retained = max(self.most_retained, other.most_retained)
@@ -169,7 +169,7 @@ class Siege:
     @property
     def over(self) -> bool:
         """Whether there are enough."""
-        return self.found.count >= MOST_PACKETS or bool(self.found.injured)
+        return self.found.count >= MOST_PACKETS or bool(self.found.failures)
 
     def run(self) -> None:
         """Faults and wrong packets, then calm; where the group got any, it has to come together again."""
@@ -188,7 +188,7 @@ class Siege:
         except Runaway:
             if not self.over:
                 raise
-        except InjuredError:
+        except MachineFailed:
             pass
 
     def _advance(self, world: World, until_us: int) -> None:
@@ -238,8 +238,8 @@ class Siege:
 
     def _finding(self, error: Exception, event: Event, state: str) -> NoReturn:
         """A machine did not stand it: that is told, and ends the run."""
-        self.found.injured = [*self.found.injured, _injured(self.case.seed, error, event, state)]
-        raise InjuredError from error
+        self.found.failures = [*self.found.failures, _failure(self.case.seed, error, event, state)]
+        raise MachineFailed from error
 
     def wants_copy(self) -> bool:
         """Whether a machine is to be copied now."""
@@ -297,7 +297,7 @@ class Siege:
             self._finding(Insane(f"the machine holds on to {size:,} bytes"), Packet(b"", subject.node), "")
 
 
-class InjuredError(Exception):
+class MachineFailed(Exception):
     """A machine did not stand it: this run is over."""
 
 
@@ -414,8 +414,8 @@ class Besieged(Subject):
         return getattr(self.machine, name)
 
 
-def _injured(seed: int, error: Exception, event: Event, state: str) -> Injured:
-    return Injured(
+def _failure(seed: int, error: Exception, event: Event, state: str) -> Failure:
+    return Failure(
         seed=seed,
         what=f"{type(error).__name__}: {error}"[:300],
         where=_where(error),

@@ -32,7 +32,8 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The token is never sent again sooner than this."""
 
     forming_loss_us: int = 0
-    """The same while a ring is being formed: how slow its members are is not known yet. 0: no longer."""
+    """How long the token may stay away while a ring is being formed, when nobody knows yet how slow its
+    members are; 0: as long as on a formed ring (`token_loss_us`)."""
 
     join_us: int = 1_500
     """How often a Join is repeated while a ring is being formed (000 §6.2.1)."""

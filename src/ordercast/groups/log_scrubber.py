@@ -8,7 +8,6 @@ orders, writes its log, and serves what is whole.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -61,14 +60,13 @@ def read_mark(path: Path, log: Path) -> int:
 def write_mark(path: Path, log: Path, commits: int) -> None:
     """Note how many commits the log has had."""
     new = path.with_name(f"{path.name}.new")
-    with contextlib.suppress(OSError):  # the data directory itself tells of a disk that fails
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(fd, "wb") as file:
-            file.write(msgspec.json.encode(Mark(str(log.resolve()), commits)) + b"\n")
-        os.replace(new, path)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(msgspec.json.encode(Mark(str(log.resolve()), commits)) + b"\n")
+    os.replace(new, path)
 
 
-class LogCare:
+class LogScrubber:
     """Looks after the log of a running node."""
 
     def __init__(
@@ -85,6 +83,7 @@ class LogCare:
         self._others = others
         self._keyring = keyring
         self._met = met
+        self._mark_refused = False
         self.damaged: list[str] = []
         """Ranges that could not be repaired yet, in words."""
 
@@ -113,9 +112,21 @@ class LogCare:
             await asyncio.sleep(LOOK_S)
 
     def note(self) -> None:
-        """Note how many commits there were."""
-        if self._mark is not None:
+        """Note how many commits there were; a disk that refuses is told of once, until it takes it again."""
+        if self._mark is None:
+            return
+        try:
             write_mark(self._mark, self._store.path, self._store.commits)
+        except OSError as error:
+            if not self._mark_refused:
+                LOG.warning(
+                    "%s cannot be written (%s): an old copy of the log would not be noticed",
+                    self._mark,
+                    error,
+                )
+            self._mark_refused = True
+        else:
+            self._mark_refused = False
 
     def _head_is_damaged(self) -> bool:
         """Whether it still cannot be read at a second look: the first may have met a write."""
