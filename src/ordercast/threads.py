@@ -17,12 +17,13 @@ import threading
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from ordercast.core.identity import Configuration, NodeId
 from ordercast.errors import NodeClosed
 from ordercast.groups import api
 from ordercast.groups.events import Delivery, Message
+from ordercast.groups.settings import NodeSettings
 
 T = TypeVar("T")
 
@@ -192,7 +193,7 @@ async def _next(entries: AsyncIterator[T]) -> T | None:
 class Node:
     """One node. See `ordercast.Node`, which takes the same arguments."""
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **given: Unpack[NodeSettings]) -> None:
         self._node = api.Node(**given)
         self._loop: _Loop | None = None
 

@@ -24,7 +24,8 @@ from ordercast import (
     Rejoined,
 )
 from ordercast.groups import member as member_module
-from ordercast.groups.member import Member
+from ordercast.groups import next_life as next_life_module
+from ordercast.groups.next_life import NextLife
 from ordercast.trace.reader import read_runs
 
 __all__ = ["frail"]
@@ -205,7 +206,7 @@ def test_who_sends_between_two_lives_waits_for_the_next(monkeypatch: pytest.Monk
             member = two._member
             assert member is not None
             gate = asyncio.Event()
-            monkeypatch.setattr(Member, "_revive", _behind(gate, Member._revive))
+            monkeypatch.setattr(NextLife, "_revive", _behind(gate, NextLife._revive))
             reader, group = await one.join("g"), await two.join("g")
             await group.send(b"unsent")
             await until(lambda: not member.driver.live)
@@ -228,9 +229,9 @@ def test_who_sends_between_two_lives_waits_for_the_next(monkeypatch: pytest.Monk
 
 
 def _behind(gate: asyncio.Event, revive: Any) -> Any:
-    async def waiting(member: Member) -> None:
+    async def waiting(next_life: NextLife) -> None:
         await gate.wait()
-        await revive(member)
+        await revive(next_life)
 
     return waiting
 
@@ -268,26 +269,25 @@ def test_a_slow_group_is_told_of_in_the_new_life_too() -> None:
 
 
 def test_lives_that_are_short_follow_each_other_more_and_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_module, "REVIVE_S", 0.001)
-    monkeypatch.setattr(member_module, "MOST_REVIVE_S", 0.003)
+    monkeypatch.setattr(next_life_module, "REVIVE_S", 0.001)
+    monkeypatch.setattr(next_life_module, "MOST_REVIVE_S", 0.003)
 
     async def main() -> None:
         async with frail_nodes() as (_, two):
-            member = two._member
-            assert member is not None
-            member._revive_s = 0.001
+            lives = two._running._next_life
+            lives._revive_s = 0.001
             waits = []
             group = await two.join("g", receive=False)
             for _ in range(3):
                 lost = await group.send(b"unsent", receipt=True)
                 with pytest.raises(Excluded):
                     await lost
-                waits.append(member._revive_s)
+                waits.append(lives._revive_s)
                 await until(lambda: two.status()["settled"])
             assert waits == [0.002, 0.003, 0.003]
-            member._born -= member_module.LASTING_S
+            lives._born -= next_life_module.LASTING_S
             await group.send(b"unsent")
-            await until(lambda: member._revive_s == 0.001)
+            await until(lambda: lives._revive_s == 0.001)
 
     run(main)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from group_nodes import make_node, payloads, read, ring, run, together, until
 
-from ordercast import Configuration, DuplicateNode, Kind, Message, NodeClosed, StorageProblem
+from ordercast import Configuration, DuplicateNode, Kind, Message, Node, NodeClosed, StorageProblem
 from ordercast.groups import member as member_module
 from ordercast.runtime import keys
 
@@ -67,7 +67,7 @@ def test_a_disk_that_fails_ends_the_node_with_a_word(
             def full(data: bytes) -> None:
                 raise StorageProblem("the disk is full: make room")
 
-            one._running._storage.persist = full  # type: ignore[method-assign]
+            one._running.storage.persist = full  # type: ignore[method-assign]
             async with make_node(seeds=[one.address]) as two:
                 with pytest.raises(StorageProblem, match="disk is full"):
                     await one.closed()
@@ -205,3 +205,35 @@ def test_cancelling_a_sender_that_waits_sends_nothing() -> None:
             assert len(await read(its, sent)) == sent
 
     run(main)
+
+
+@pytest.mark.parametrize("politely", [True, False])
+def test_a_node_that_leaves_with_a_word_is_no_cause_for_a_warning(
+    politely: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ordercast")
+    two: list[Node] = []
+
+    def told() -> list[logging.LogRecord]:
+        said = (
+            record for record in caplog.records if record.getMessage().startswith(f"node {two[0].id} at ")
+        )
+        return [record for record in said if "gone" in record.getMessage()]
+
+    async def main() -> None:
+        async with make_node() as one:
+            two.append(make_node(seeds=[one.address]))
+            await two[0].start()
+            await one.wait_for(2)
+            group = await one.join("g")
+            if politely:
+                await two[0].stop()
+            else:
+                two[0]._running.driver.end(None)
+            await until(lambda: one.members == (one.id,))
+            await until(lambda: bool(told()))
+            await group.send(b"x")
+            await two[0].stop()
+
+    run(main)
+    assert {record.levelno for record in told()} == {logging.INFO if politely else logging.WARNING}

@@ -239,7 +239,7 @@ def test_a_node_that_was_not_started_or_has_stopped() -> None:
 
 def test_fields_that_are_none() -> None:
     with pytest.raises(ConfigProblem, match="did you mean"):
-        Node(seed=["127.0.0.1:4801"])
+        Node(seed=["127.0.0.1:4801"])  # type: ignore[call-arg]
     with pytest.raises(ConfigProblem, match="write host and port"):
         Node(seeds=["127.0.0.1"])
     with pytest.raises(ConfigProblem):

@@ -36,7 +36,7 @@ from ordercast.core.contract import (
     Unicast,
 )
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
-from ordercast.errors import NodeClosed, OrdercastError, StorageProblem
+from ordercast.errors import NodeClosed, StorageProblem
 from ordercast.runtime import driver as driver_module
 from ordercast.runtime.config import NodeConfig, Place
 from ordercast.runtime.driver import BUFFERS_A_TURN, USELESS_A_TURN, Driver
@@ -146,6 +146,9 @@ class Told:
     def halted(self, reason: str) -> bool:
         self.log.append(("halted", reason))
         return self.revives
+
+    def failed(self, event: Event, error: Exception) -> None:
+        self.log.append(("failed", event.data if isinstance(event, Packet) else event, error))
 
     def ended(self, error: BaseException | None) -> None:
         assert not self.over
@@ -364,22 +367,64 @@ def test_the_rest_of_a_train_is_not_for_the_dead() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("error", [ValueError("a defect"), NodeClosed("it left")], ids=["defect", "known"])
-def test_what_a_machine_raises_ends_the_node(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_machine_tells_a_user_ends_the_node() -> None:
     async def main() -> None:
         async with pair() as (one, two):
 
             def answer(event: Event) -> Sequence[Effect]:
-                raise error
+                raise NodeClosed("it left")
 
             one.script.answer = answer
             two.carry_out(Multicast(b"x"))
             await until(lambda: one.driver.ended)
-            assert one.log == [("ended", type(error).__name__)]
+            assert one.log == [("ended", "NodeClosed")]
 
     run(main)
-    critical = [record for record in caplog.records if record.levelname == "CRITICAL"]
-    assert bool(critical) == (not isinstance(error, OrdercastError))
+
+
+@pytest.mark.parametrize("token", [False, True], ids=["data", "token"])
+def test_a_machine_that_raises_on_a_packet_ends_its_life_and_not_the_node(token: bool) -> None:
+    async def main() -> None:
+        async with pair() as (one, two):
+            error = ValueError("a defect")
+
+            def answer(event: Event) -> Sequence[Effect]:
+                raise error
+
+            one.carry_out(SetTimer("ghost", 20_000))
+            one.script.answer = answer
+            two.carry_out(Unicast(1, b"x") if token else Multicast(b"x"))
+            await until(lambda: not one.driver.live)
+            assert one.log == [("failed", b"x", error)]
+            assert (one.driver.state, one.driver.drops["machine failed"]) == ("crashed", 1)
+            heard = len(one.script.events)
+            two.carry_out(Multicast(b"y"))
+            await until(lambda: one.driver.drops["not started yet"] > 0)
+            await asyncio.sleep(0.03)
+            assert len(one.script.events) == heard, "the life is over: no packet, no timer"
+            assert not one.driver.ended
+            one.script.answer = lambda event: ()
+            one.driver.start_again(one.script, 1, None)
+            two.carry_out(Multicast(b"z"))
+            await until(lambda: one.packets[-1:] == [b"z"])
+
+    run(main)
+
+
+def test_a_machine_that_cannot_begin_ends_the_node(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with pair() as (one, _):
+
+            def answer(event: Event) -> Sequence[Effect]:
+                raise ValueError("a defect")
+
+            one.driver.crash("for a test")
+            one.script.answer = answer
+            one.driver.start_again(one.script, 1, None)
+            assert one.log == [("ended", "ValueError")]
+
+    run(main)
+    assert [record.levelname for record in caplog.records if record.levelname == "CRITICAL"] == ["CRITICAL"]
 
 
 def test_to_nobody() -> None:

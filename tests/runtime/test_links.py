@@ -23,9 +23,8 @@ from ordercast.runtime.links import (
     MOST_TOLD,
     SILENT_S,
     Links,
-    Peer,
-    spell,
 )
+from ordercast.runtime.peers import Peer, spell
 from ordercast.runtime.seal import Channel, Refused, Seal
 from ordercast.runtime.udp import Address
 
@@ -510,7 +509,8 @@ def test_a_node_that_says_nothing_of_a_protocol_runs_totem() -> None:
     net = Net()
     one = Host(net, 1, 100)
     whole = msgspec.msgpack.decode(greeting_of(2)[HEADER.size :])
-    assert whole.pop() == "totem"
+    *whole, protocol, leaving = whole
+    assert (protocol, leaving) == ("totem", False)
     one.links.on_greeting(header(challenge(one, at(200))) + msgspec.msgpack.encode(whole), at(200))
     assert one.targets == [2]
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self, Unpack, overload
 
 from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.errors import ConfigProblem, MessageTooLarge, NodeClosed
@@ -19,6 +19,7 @@ from ordercast.groups.events import Delivery, Message
 from ordercast.groups.inbox import Inbox
 from ordercast.groups.member import Member
 from ordercast.groups.session import Session
+from ordercast.groups.settings import MoreSettings
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.keys import PREFIX, Keyring
 
@@ -250,7 +251,7 @@ class Node:
         protocol: str | None = None,
         settings: Mapping[str, Any] | None = None,
         config: NodeConfig | None = None,
-        **more: Any,
+        **more: Unpack[MoreSettings],
     ) -> None:
         """All is optional: a node without seeds is the first of its group.
 

@@ -1,5 +1,5 @@
 """A node from its start to its end: storage, keys, sockets, links, machine and groups, put together and taken
-apart; and put to work again where the machine ended its own life."""
+apart. `ordercast.groups.next_life` puts it to work again where its machine ended its own life, or failed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ordercast.core.contract import Event
 from ordercast.core.identity import Batch, Configuration, Kind, NodeId
-from ordercast.errors import Excluded, KeyProblem, NodeClosed
+from ordercast.errors import KeyProblem, NodeClosed
 from ordercast.groups.envelope import describe
 from ordercast.groups.equipment import journal_of, machine_of, protocol_of, stamp_of, storage_of
 from ordercast.groups.founders import who_begins, with_founders
 from ordercast.groups.keeping import Keeping
+from ordercast.groups.next_life import NextLife
 from ordercast.groups.producers import GUARANTEE
 from ordercast.groups.producing import Producing
 from ordercast.groups.send_gate import SendGate
@@ -24,10 +26,10 @@ from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import Connections, allowance
 from ordercast.runtime.control import SOCKET, Control
 from ordercast.runtime.driver import Driver
-from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.keys import Keyring
-from ordercast.runtime.links import Links, spell
+from ordercast.runtime.links import Links
 from ordercast.runtime.paths import RoundTrip
+from ordercast.runtime.peers import spell
 from ordercast.runtime.seal import Cipher, Seal, new_session
 from ordercast.runtime.status import Rates, status
 from ordercast.runtime.storage import Storage
@@ -50,11 +52,6 @@ LOOK_S = 1.0
 """How often a node looks after its key file, its rates and its reader."""
 PATIENCE_S = 5.0
 """A node that has not been let into a group for so long says so."""
-REVIVE_S, MOST_REVIVE_S = 0.1, 5.0
-"""How long after its machine has halted a node begins another life; twice as long from one such life to the
-next, where they are short, up to a bound."""
-LASTING_S = 30.0
-"""A life that lasted so long was not short."""
 _LEAVING = "the node is leaving: it takes no more messages; make a new Node for another life"
 
 
@@ -86,9 +83,7 @@ class Member:
         self._control: Control | None = None
         self._metrics: Metrics | None = None
         self._journal: Journal | None = None
-        self._reviving: asyncio.Task[None] | None = None
-        self._revive_s = REVIVE_S
-        self._born = 0.0
+        self._next_life = NextLife(self)
         self.rates = Rates()
         self.started = time.monotonic()
 
@@ -97,7 +92,7 @@ class Member:
     async def start(self) -> None:
         """Bind, greet, start the machine, wait for the first configuration that the others share."""
         storage = await storage_of(self.config)
-        self._storage = storage
+        self.storage = storage
         self.id, self.incarnation = storage.id, storage.incarnation
         try:
             await self._assemble(storage)
@@ -137,8 +132,8 @@ class Member:
 
     def _equip(self, wires: Wires, storage: Storage, seal: Seal | None) -> None:
         config, protocol = self.config, self.protocol
-        self._buffer = wires.data.granted
-        machine = machine_of(config, self.id, self._buffer)
+        self.buffer = wires.data.granted
+        machine = machine_of(config, self.id, self.buffer)
         self.address = spell(wires.token.address)
         rows: list[Any] = []
         self._journal = journal_of(config, self.id, self.incarnation)
@@ -164,7 +159,7 @@ class Member:
             token_on_unicast=protocol.token_on_unicast,
             round_trip=RoundTrip(config.profile),
         )
-        self.log.begin(lambda: self.driver.machine.final, self._apply_brake, self.driver.leave_at_once)
+        self.log.begin(lambda: self.driver.machine.final, self.apply_brake, self.driver.leave_at_once)
         if recorder is not None:
             recorder.begin_life(self.driver.now_us(), self.incarnation, crashed=storage.crashed)
         self.links = Links(
@@ -183,7 +178,7 @@ class Member:
     async def _begin(self, storage: Storage) -> None:
         self.driver.listen(self.links)
         await self._greet()
-        self._born = time.monotonic()
+        self._next_life.born()
         self.driver.start(self.incarnation, storage.stored)
         self.largest = self.driver.machine.room
         self._watch = asyncio.create_task(self._look_after(), name="ordercast")
@@ -257,8 +252,7 @@ class Member:
     async def _take_apart(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
-        if self._reviving is not None:
-            await self._reviving
+        await self._next_life.wait()
         if self._control is not None:
             await self._control.close()
         if self._metrics is not None:
@@ -269,43 +263,25 @@ class Member:
         try:
             await self.log.close()
         finally:
-            self._storage.close(halted=self.driver.halted)
+            self.storage.close(halted=self.driver.halted)
 
     # --- another life ---------------------------------------------------------------------------
 
     def halted(self, reason: str) -> bool:
         """The machine ended its life, and nobody had told it to; whether another one is going to begin."""
-        if not self.protocol.revives:
-            return False
-        LOG.warning("the group went on without this node (%s): it comes back as another life", reason)
-        lost = Excluded(
-            f"the group went on without this node ({reason}) before this was delivered here; others may have "
-            "delivered it: send it again, if twice does no harm"
-        )
-        self.session.life_over(lost.with_traceback(None))
-        self.log.life_over()
-        short = time.monotonic() - self._born < LASTING_S
-        self._revive_s = min(2 * self._revive_s, MOST_REVIVE_S) if short else REVIVE_S
-        self._reviving = asyncio.create_task(self._revive(), name="ordercast-revive")
-        return True
+        if self.protocol.revives:
+            self._next_life.halted(reason)
+        return self.protocol.revives
 
-    async def _revive(self) -> None:
-        """Begin the next life: the same sockets and links, a new incarnation and a new machine."""
-        with EndingOnError(self.driver.end):
-            await asyncio.sleep(self._revive_s)
-            if self.driver.ended:
-                return
-            self.incarnation = await asyncio.to_thread(self._storage.begin_next_life)
-            if self.driver.ended:
-                return
-            machine = machine_of(self.config, self.id, self._buffer)
-            self.gate.begin_life()
-            self._born = time.monotonic()
-            self.session.begin_life(self.incarnation)
-            LOG.info("node %d begins life %d", self.id, self.incarnation)
-            self.driver.start_again(machine, self.incarnation, self._storage.stored)
-            self._apply_brake()
-            self.gate.open_one()
+    def failed(self, event: Event, error: Exception) -> None:
+        """The machine raised: its life is over, and another one is going to begin."""
+        self._next_life.failed(event, error)
+
+    def begin_life(self, incarnation: int) -> None:
+        """What the next life needs beside a machine."""
+        self.incarnation = incarnation
+        self.gate.begin_life()
+        self.session.begin_life(incarnation)
 
     # --- what the driver tells ------------------------------------------------------------------
 
@@ -355,7 +331,7 @@ class Member:
 
     # --- slow disks -----------------------------------------------------------------------------
 
-    def _apply_brake(self) -> None:
+    def apply_brake(self) -> None:
         """Hold everybody up while the log is not written as fast as messages come."""
         self.driver.brake(self.log.braking)
 

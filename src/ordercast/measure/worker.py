@@ -68,7 +68,7 @@ class Worker:
             key=None if job.key is None else Path(job.key),
             insecure=job.key is None,
             protocol=job.protocol,
-            protocol_settings=job.settings,
+            settings=job.settings,
         )
         async with node:
             say(Ready(node.address, 1))

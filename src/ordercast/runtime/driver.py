@@ -22,7 +22,6 @@ from ordercast.core.contract import (
     Drop,
     Effect,
     Event,
-    Gone,
     Halt,
     Install,
     Machine,
@@ -45,7 +44,7 @@ from ordercast.runtime.attention import Attention, PacedReader
 from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.greetings import GREETING_MAGIC
 from ordercast.runtime.health import STOPPED_US, Lag
-from ordercast.runtime.links import Links, Peer, spell
+from ordercast.runtime.links import Links
 from ordercast.runtime.outgoing import Outgoing
 from ordercast.runtime.paths import RoundTrip
 from ordercast.runtime.seal import Channel as Purpose
@@ -227,7 +226,9 @@ class Driver(Sender):
         while self.live and (run := self._outgoing.take(self.machine.room)) is not None:
             payloads, guarantee = run
             now = self.now_us()
-            effects = self._handle(now, Submit(payloads, guarantee))
+            effects = self._ask(now, Submit(payloads, guarantee))
+            if not self.live:
+                return
             if self._recorder is not None:
                 self._recorder.submit(now, payloads, guarantee, self.sent - self._sent_before + 1)
             self.sent += len(payloads)
@@ -304,7 +305,11 @@ class Driver(Sender):
         useless = bool(joined or joiner.bad)  # unless some can be opened; parts of packets may be of use
         packets = self._opened(peer, joiner, joined, Purpose.DATA, None)
         for packet in packets:
-            effects = handle(now, Packet(packet, peer.node))
+            try:
+                effects = handle(now, Packet(packet, peer.node))
+            except Exception as error:  # noqa: BLE001 - a defect of the machine, whatever it is
+                self._end_failed(Packet(packet, peer.node), error)
+                return True
             if effects:
                 self._carry_out(now, effects)
                 if not self.live:
@@ -362,7 +367,7 @@ class Driver(Sender):
                 return True
             now = self.now_us()
             self._came(now)
-            self._carry_out(now, self._handle(now, Packet(packet, peer.node, held_us)))
+            self._carry_out(now, self._ask(now, Packet(packet, peer.node, held_us)))
         return bool(packets)
 
     # --- effects --------------------------------------------------------------------------------
@@ -370,8 +375,16 @@ class Driver(Sender):
     def _event(self, event: Event) -> None:
         with self._guard:
             now = self.now_us()
-            self._carry_out(now, self._handle(now, event))
+            self._carry_out(now, self._ask(now, event))
             self._flush()
+
+    def _ask(self, now: int, event: Event) -> Sequence[Effect]:
+        """What the machine answers to an event; nothing if it raises, which ends its life."""
+        try:
+            return self._handle(now, event)
+        except Exception as error:  # noqa: BLE001 - a defect of the machine, whatever it is
+            self._end_failed(event, error)
+            return ()
 
     def _carry_out(self, now: int, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -426,18 +439,37 @@ class Driver(Sender):
 
     def _on_halt(self, reason: str) -> None:
         """The machine ended its life. Where it was not told to, there may be another."""
-        self.live = False
-        self._handle = _not_started
-        self.state, self.because = "halted", reason
-        self._timers.close()
-        self._out.clear()
-        self._outgoing = Outgoing()
+        self._end_life("halted", reason)
         if self._stopping or not self._sink.halted(reason):
             LOG.info("halted: %s", reason)
             self._end_halted()
 
+    def _end_failed(self, event: Event, error: Exception) -> None:
+        """The machine raised: its life is over as after a crash; while it begins or goes, so is the node."""
+        if isinstance(error, OrdercastError) or isinstance(event, Start) or self._stopping:
+            raise error
+        self._flush()  # what earlier events answered was carried out up to here
+        self.crash(f"{type(error).__name__} on a {type(event).__name__}")
+        self.drop("machine failed")
+        self._sink.failed(event, error)
+
+    def crash(self, because: str) -> None:
+        """End the machine's life without a word to the others; whoever does so begins the next one."""
+        if self._recorder is not None:
+            self._recorder.crash(self.now_us())
+        self._end_life("crashed", because)
+
+    def _end_life(self, state: str, because: str) -> None:
+        self.live = False
+        self._handle = _not_started
+        self.state, self.because = state, because
+        self._timers.close()
+        self._out.clear()
+        self._outgoing = Outgoing()
+
     def _end_halted(self) -> None:
         self.halted = True
+        self._links.part()
         self.end(None)
 
     # --- timers ---------------------------------------------------------------------------------
@@ -457,17 +489,10 @@ class Driver(Sender):
             for _ in range(len(self._timers)):
                 if not self.live or (name := self._timers.take_due(now)) is None:
                     break
-                self._carry_out(now, self._handle(now, Timer(name)))
+                self._carry_out(now, self._ask(now, Timer(name)))
             self._flush()
             if not self.ended:
                 self._timers.rearm(now)
-
-    # --- links ----------------------------------------------------------------------------------
-
-    def _on_gone(self, peer: Peer) -> None:
-        LOG.warning("node %d at %s is gone: nobody listens there any more", peer.node, spell(peer.token))
-        self._links.part_with(peer)
-        self._event(Gone(peer.node))
 
 
 def _not_started(now: int, event: Event) -> Sequence[Effect]:

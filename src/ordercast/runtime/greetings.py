@@ -61,6 +61,8 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True):
     """Why the receiver is not wanted; empty otherwise."""
     protocol: str = "totem"
     """What orders the sender's messages: nodes with another have nothing to say to each other."""
+    leaving: bool = False
+    """The sender's process is about to end, as it was told to."""
 
 
 def sound(greeting: Greeting) -> bool:

@@ -19,13 +19,12 @@ from __future__ import annotations
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
 
 import msgspec
 
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import UNREADABLE
-from ordercast.errors import DuplicateNode, OrdercastError, OtherProtocol
+from ordercast.errors import DuplicateNode, OtherProtocol
 from ordercast.runtime.connections import source_of
 from ordercast.runtime.greetings import (
     CHALLENGE,
@@ -39,8 +38,8 @@ from ordercast.runtime.greetings import (
     new_tag,
     sound,
 )
-from ordercast.runtime.seal import UNKNOWN_KEY, Opener, Refused, Seal
-from ordercast.runtime.segments import Joiner
+from ordercast.runtime.peers import Peer, Post, spell
+from ordercast.runtime.seal import UNKNOWN_KEY, Refused, Seal
 from ordercast.runtime.udp import Address
 
 GREET_S = 0.5
@@ -61,72 +60,6 @@ STRANGERS_PER_S = 1000.0
 """And of all hosts that are not known."""
 MOST_TOLD = 16
 """Peers named in a greeting, so that it fits a datagram; with more of them, each greeting names others."""
-
-
-class Peer:
-    """A node there is, or was, a link to."""
-
-    __slots__ = (
-        "addresses",
-        "challenge",
-        "data",
-        "data_joiner",
-        "heard",
-        "incarnation",
-        "key_id",
-        "linked",
-        "node",
-        "opener",
-        "proved",
-        "session",
-        "token",
-        "token_joiner",
-    )
-
-    def __init__(self, node: NodeId, token: Address, data: Address, sealed: bool = False) -> None:
-        self.node = node
-        self.token = token
-        """Where its tokens and greetings go to, and come from."""
-        self.data = data
-        """The same for everything else."""
-        self.addresses = list(dict.fromkeys((token, data)))
-        """Where it was heard from: a machine with several addresses may use them all."""
-        self.incarnation = 0
-        self.session = b""
-        self.challenge = b""
-        """Its latest for this node."""
-        self.opener: Opener | None = None
-        """Opens what this life of the peer seals; None where nothing is sealed."""
-        self.key_id = 0
-        """The group key that its latest greeting was sealed with."""
-        self.proved = 0.0
-        """When its latest greeting came. Others may be able to send in its name, but not that."""
-        self.token_joiner = Joiner(checked=not sealed)
-        self.data_joiner = Joiner(checked=not sealed)
-        self.linked = False
-        self.heard = 0.0
-
-
-class Post(Protocol):
-    """What links need of the driver."""
-
-    def post(self, packet: bytes, to: Address) -> None:
-        """Send a greeting."""
-
-    def linked(self, peer: Peer) -> None:
-        """A link was made, or made again by a new life of the peer."""
-
-    def silent(self, peer: Peer) -> None:
-        """A peer has not been heard for long."""
-
-    def refused(self, reason: OrdercastError) -> None:
-        """Others say that this node is not wanted."""
-
-    def drop(self, reason: str) -> None:
-        """A datagram was not used."""
-
-    def warn(self, sentence: str) -> None:
-        """Something a person should know."""
 
 
 class Links:
@@ -176,6 +109,7 @@ class Links:
         self._rounds = 0
         self._greetings = 0
         self._told = 0
+        self._leaving = False
 
     # --- addresses ------------------------------------------------------------------------------
 
@@ -235,6 +169,12 @@ class Links:
                 else:
                     self._send(address, None)
 
+    def part(self) -> None:
+        """Tell all that this node goes: that nobody listens here any more will be no cause for concern."""
+        self._leaving = True
+        for peer in self.targets:
+            self._send(peer.token, peer)
+
     def _send(
         self, to: Address, peer: Peer | None, echo: bytes = b"", refusal: str = "", ask: bool = False
     ) -> None:
@@ -260,6 +200,7 @@ class Links:
             peers=self._tell() if peer is not None else [],
             refusal=refusal,
             protocol=self._protocol,
+            leaving=self._leaving,
         )
         body = msgspec.msgpack.encode(greeting)
         header = HEADER.pack(GREETING_MAGIC, GREETING, tag, echo)
@@ -368,6 +309,7 @@ class Links:
             peer = self._meet(greeting, source, peer)
         peer.challenge, peer.key_id = greeting.challenge, key_id
         peer.heard = peer.proved = self._clock()
+        peer.leaving = greeting.leaving
         fresh = not peer.linked
         if fresh:
             self._link(peer)
@@ -492,9 +434,3 @@ def _is_address(host: str, six: bool) -> bool:
     except ValueError:
         return False
     return found.version == (6 if six else 4) and not found.is_multicast and not found.is_unspecified
-
-
-def spell(address: Address) -> str:
-    """An address as people write it."""
-    host, port = address[0], address[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

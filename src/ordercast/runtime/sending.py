@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ordercast.core.contract import Distance, Event
+from ordercast.core.contract import Distance, Event, Gone
 from ordercast.core.identity import NodeId
 from ordercast.errors import OrdercastError
-from ordercast.runtime.links import Links, Peer, spell
+from ordercast.runtime.links import Links
 from ordercast.runtime.paths import PATH_MAGIC, Measured, Paths, RoundTrip
+from ordercast.runtime.peers import Peer, spell
 from ordercast.runtime.seal import OVERHEAD, Refused, Seal
 from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.segments import HEADER_SIZE, Cutter, Joiner, Train
@@ -199,7 +200,18 @@ class Sender:
 
     def silent(self, peer: Peer) -> None:
         """A peer has not been heard for long."""
-        LOG.warning("node %d at %s is silent", peer.node, spell(peer.token))
+        self._tell_of(peer, "is silent")
+
+    def _on_gone(self, peer: Peer) -> None:
+        """Its process has ended."""
+        self._tell_of(peer, "is gone: nobody listens there any more")
+        self._links.part_with(peer)
+        self._event(Gone(peer.node))
+
+    def _tell_of(self, peer: Peer, what: str) -> None:
+        """Who has left with a word is no cause for concern."""
+        level = logging.INFO if peer.leaving else logging.WARNING
+        LOG.log(level, "node %d at %s %s", peer.node, spell(peer.token), what)
 
     def refused(self, reason: OrdercastError) -> None:
         """Others say that this node is not wanted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ordercast.core.contract import Event
 from ordercast.core.identity import Batch, Configuration
 
 
@@ -21,6 +22,9 @@ class Sink(Protocol):
 
     def halted(self, reason: str) -> bool:
         """The machine ended its life, and nobody had told it to; whether another one is going to begin."""
+
+    def failed(self, event: Event, error: Exception) -> None:
+        """The machine raised on an event, and its life is over: begin another one."""
 
     def ended(self, error: BaseException | None) -> None:
         """The node's life is over; None if it left of its own accord."""

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from ordercast.runtime.ending import EndingOnError
-from ordercast.runtime.links import GREET_S, Links, Peer
+from ordercast.runtime.links import GREET_S, Links
 from ordercast.runtime.paths import Paths
+from ordercast.runtime.peers import Peer
 from ordercast.runtime.probes import Probes
 
 ACTIVE_US = 50_000

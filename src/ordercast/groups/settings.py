@@ -1,0 +1,53 @@
+"""What a `Node` can be told by name, for the type checker: a name that is none is found before it runs.
+
+`NodeConfig` says what each of them means, and checks it; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.keys import Keyring
+
+
+class MoreSettings(TypedDict, total=False):
+    """Fields of `NodeConfig` that few need."""
+
+    multicast: str | None
+    interface: str | None
+    cipher: Literal["aes-gcm", "chacha20-poly1305"]
+    profile: Literal["auto", "lan", "wan"]
+    trace_rows: int
+    trace_files: int
+    metrics: str | None
+    log_listen: str | None
+    log_bytes: int
+    log_age: float | None
+    log_sync: bool
+    log_repair: tuple[str, ...]
+    log_level: Literal["debug", "info", "warning", "error"]
+    send_buffer: int
+    receive_buffer: int
+    evict_after: float
+    mtu: int
+    socket_buffer: int
+
+
+class NodeSettings(MoreSettings, total=False):
+    """All that a `Node` takes."""
+
+    seeds: Sequence[str]
+    peers: Sequence[str] | None
+    listen: str | None
+    id: int | None
+    key: str | bytes | Path | Keyring | None
+    data: str | Path | None
+    trace: str | Path | None
+    log: str | Path | None
+    insecure: bool
+    protocol: str | None
+    settings: Mapping[str, Any] | None
+    config: NodeConfig | None

@@ -1,0 +1,86 @@
+"""What a node knows of another that it has a link to, or had; and whom links tell of it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ordercast.core.identity import NodeId
+from ordercast.errors import OrdercastError
+from ordercast.runtime.seal import Opener
+from ordercast.runtime.segments import Joiner
+from ordercast.runtime.udp import Address
+
+
+class Peer:
+    """A node there is, or was, a link to."""
+
+    __slots__ = (
+        "addresses",
+        "challenge",
+        "data",
+        "data_joiner",
+        "heard",
+        "incarnation",
+        "key_id",
+        "leaving",
+        "linked",
+        "node",
+        "opener",
+        "proved",
+        "session",
+        "token",
+        "token_joiner",
+    )
+
+    def __init__(self, node: NodeId, token: Address, data: Address, sealed: bool = False) -> None:
+        self.node = node
+        self.token = token
+        """Where its tokens and greetings go to, and come from."""
+        self.data = data
+        """The same for everything else."""
+        self.addresses = list(dict.fromkeys((token, data)))
+        """Where it was heard from: a machine with several addresses may use them all."""
+        self.incarnation = 0
+        self.session = b""
+        self.challenge = b""
+        """Its latest for this node."""
+        self.opener: Opener | None = None
+        """Opens what this life of the peer seals; None where nothing is sealed."""
+        self.key_id = 0
+        """The group key that its latest greeting was sealed with."""
+        self.proved = 0.0
+        """When its latest greeting came. Others may be able to send in its name, but not that."""
+        self.token_joiner = Joiner(checked=not sealed)
+        self.data_joiner = Joiner(checked=not sealed)
+        self.linked = False
+        self.leaving = False
+        """It has said that it goes."""
+        self.heard = 0.0
+
+
+class Post(Protocol):
+    """What links need of the driver."""
+
+    def post(self, packet: bytes, to: Address) -> None:
+        """Send a greeting."""
+
+    def linked(self, peer: Peer) -> None:
+        """A link was made, or made again by a new life of the peer."""
+
+    def silent(self, peer: Peer) -> None:
+        """A peer has not been heard for long."""
+
+    def refused(self, reason: OrdercastError) -> None:
+        """Others say that this node is not wanted."""
+
+    def drop(self, reason: str) -> None:
+        """A datagram was not used."""
+
+    def warn(self, sentence: str) -> None:
+        """Something a person should know."""
+
+
+def spell(address: Address) -> str:
+    """An address as people write it."""
+    host, port = address[0], address[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
