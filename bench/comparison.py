@@ -25,9 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 import ordercast
+from ordercast.catalogue import lab_protocol
 from ordercast.measure import netns
 from ordercast.measure.bench import Plan, WorkerFailed, measure
-from ordercast.protocols import protocol
 
 ASIDE = Console(stderr=True, highlight=False)
 PACED_SIZE, PACED_RATE = 1024, 1000.0
@@ -262,7 +262,7 @@ def _sizes(text: str) -> list[int]:
 
 def _names(text: str) -> list[str]:
     try:
-        return [protocol(name).name for name in text.split(",")]
+        return [lab_protocol(name).name for name in text.split(",")]
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ordercast.audit.properties import audit
-from ordercast.protocols import TOTEM
+from ordercast.catalogue import LAB_TOTEM
 from ordercast.sim.network import preset
 from ordercast.sim.workload import Workload, drive
 from ordercast.sim.world import World
@@ -49,7 +49,7 @@ def loop_us(iterations: int = 300_000) -> float:
 def measure(network: str, load: Workload, until_us: int) -> dict[str, float]:
     """One run: microseconds a reception, by part, and the ratio to the loop."""
     before_us = loop_us()
-    world = World(TOTEM.make({}), (1, 2, 3, 4, 5), preset(network), seed=7)
+    world = World(LAB_TOTEM.make({}), (1, 2, 3, 4, 5), preset(network), seed=7)
     drive(world, load)
     marks = [time.process_time()]
     world.start()

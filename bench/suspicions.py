@@ -19,14 +19,14 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from ordercast.catalogue import lab_protocol
 from ordercast.core.identity import NodeId
-from ordercast.protocols import protocol
 from ordercast.sim.faults import At, Pause, Resume, schedule
 from ordercast.sim.network import preset
 from ordercast.sim.workload import Workload, drive
 from ordercast.trace.schema import Row
 
-PROTOCOLS = {"rbp": "RBP", "cm": "view change alone", "irbp": "iRBP"}
+LAB_PROTOCOLS = {"rbp": "RBP", "cm": "view change alone", "irbp": "iRBP"}
 NODES = (1, 2, 3, 4, 5)
 AGGRESSIVE_US, CONSERVATIVE_US = 60_000, 400_000
 PAUSES_MS = (30, 80, 150, 250, 350, 600)
@@ -48,7 +48,7 @@ def run(name: str, node: NodeId, pause_ms: int, seed: int) -> Outcome:
         "conservative_us": CONSERVATIVE_US,
         "silence_us": 10_000,
     }
-    world = protocol(name).world(settings, NODES, preset("lan"), seed)
+    world = lab_protocol(name).world(settings, NODES, preset("lan"), seed)
     at_us = PAUSE_AT_US + 1_700 * seed
     schedule(world, [At(at_us, Pause(node)), At(at_us + pause_ms * 1_000, Resume(node))])
     drive(world, Workload(rate=400.0, size=200, start_us=300_000))
@@ -73,7 +73,7 @@ def longest_gap(rows: Iterable[Row], paused: NodeId, since_us: int) -> int:
 def measure(seeds: int) -> list[dict[str, float | str | int]]:
     """All runs, summed up by protocol and length of the pause."""
     rows: list[dict[str, float | str | int]] = []
-    for name in PROTOCOLS:
+    for name in LAB_PROTOCOLS:
         for pause_ms in PAUSES_MS:
             outcomes = [run(name, NODES[seed % len(NODES)], pause_ms, seed) for seed in range(seeds)]
             rows.append(
@@ -103,12 +103,12 @@ def main() -> None:
         return
     table = Table(title=f"One of {len(NODES)} members paused once, {options.seeds} runs each")
     table.add_column("paused for")
-    for title in PROTOCOLS.values():
+    for title in LAB_PROTOCOLS.values():
         table.add_column(f"{title}: outage (worst)", justify="right")
         table.add_column("killed", justify="right")
     for pause_ms in PAUSES_MS:
         cells: list[str] = []
-        for name in PROTOCOLS:
+        for name in LAB_PROTOCOLS:
             row = next(row for row in rows if (row["protocol"], row["pause_ms"]) == (name, pause_ms))
             cells += [f"{row['outage_ms']:.0f} ms ({row['worst_outage_ms']:.0f})", str(row["killed"])]
         table.add_row(f"{pause_ms} ms", *cells)

@@ -9,18 +9,21 @@ from typing import Any, ClassVar
 import pytest
 
 from ordercast.audit.properties import PROMISES
+from ordercast.catalogue import LAB_PROTOCOLS, LabProtocol, sequenced_in_lab
 from ordercast.core.contract import Drop, Install, Packet, Start, Submit
 from ordercast.core.identity import Guarantee
-from ordercast.protocols import PROTOCOLS, TOTEM, Protocol, protocol, sequenced
+from ordercast.core.protocol import LAN, Buffers
+from ordercast.protocols import PROTOCOLS, protocol
 from ordercast.sequencers.cm import Cm
 from ordercast.sequencers.packets import MSG
 from ordercast.sim.fuzz import plan, run
 from ordercast.sim.network import Lan
 from ordercast.viewsync.header import NO_VIEW, header
 from ordercast.viewsync.machine import GroupMachine
+from ordercast.viewsync.protocol import sequenced
 
-FAMILY = [each for each in PROTOCOLS.values() if each is not TOTEM]
-ALL = pytest.mark.parametrize("each", PROTOCOLS.values(), ids=list(PROTOCOLS))
+FAMILY = [each for each in LAB_PROTOCOLS.values() if each.product.primary_partition]
+ALL = pytest.mark.parametrize("each", LAB_PROTOCOLS.values(), ids=list(LAB_PROTOCOLS))
 OF_THE_FAMILY = pytest.mark.parametrize("each", FAMILY, ids=[each.name for each in FAMILY])
 
 
@@ -34,18 +37,24 @@ def test_they_are_found_by_name_and_totem_is_the_first() -> None:
 
 
 @ALL
-def test_each_says_what_it_is(each: Protocol) -> None:
-    assert each.summary.endswith(".")
-    assert all(each.about), "every word of the comparison"
-    assert each.settled in each.states
-    assert each.checks is PROMISES[each.promises]
+def test_each_says_what_it_is(each: LabProtocol) -> None:
+    product = each.product
+    assert product.summary.endswith(".")
+    assert all(product.about), "every word of the comparison"
+    assert product.settled in product.states
+    assert each.checks is PROMISES[product.promises]
 
 
 @ALL
-def test_wrong_settings_are_refused_with_those_there_are(each: Protocol) -> None:
-    fields = each.settings.__struct_fields__
+def test_wrong_settings_are_refused_with_those_there_are(each: LabProtocol) -> None:
+    product = each.product
+    fields = product.settings.__struct_fields__
+
+    def configure(settings: Mapping[str, object]) -> object:
+        return product.configure(settings, LAN, Buffers(4 * 2**20, 1_400))
+
     for wrong in ({"speed": 1}, {"packet_size": "large"}, {"packet_size": 1}):
-        for make in (each.make, lambda settings: each.configure(settings, 4 * 2**20, 1_400)):
+        for make in (each.make, configure):
             with pytest.raises(ValueError, match=rf"{each.name}: .*; its settings are {', '.join(fields)}"):
                 make(wrong)
 
@@ -54,7 +63,7 @@ def test_wrong_settings_are_refused_with_those_there_are(each: Protocol) -> None
 @pytest.mark.parametrize(
     "lan", [Lan(base_us=1, tail_us=0), Lan(base_us=1_000, tail_us=1_500)], ids=["quick", "slow"]
 )
-def test_settings_that_are_drawn_are_right_whatever_the_network(each: Protocol, lan: Lan) -> None:
+def test_settings_that_are_drawn_are_right_whatever_the_network(each: LabProtocol, lan: Lan) -> None:
     seen: dict[str, set[object]] = {}
     for seed in range(200):
         drawn = each.draw_settings(random.Random(seed), 5, lan)
@@ -66,14 +75,15 @@ def test_settings_that_are_drawn_are_right_whatever_the_network(each: Protocol, 
 
 @ALL
 @pytest.mark.parametrize("buffer", [65_536, 212_992, 4 * 2**20, 2**30])
-def test_a_machine_for_a_real_node_can_be_started(each: Protocol, buffer: int) -> None:
-    machine = each.build(each.configure({"packet_size": 60_000}, buffer, 1_400), 3)
+def test_a_machine_for_a_real_node_can_be_started(each: LabProtocol, buffer: int) -> None:
+    config = each.product.configure({"packet_size": 60_000}, LAN, Buffers(buffer, 1_400))
+    machine = each.product.build(config, 3)
     machine.handle(1_000_000, Start(0, None, 0))
     assert machine.room > 0
 
 
 @OF_THE_FAMILY
-def test_more_than_half_of_the_nodes_of_a_simulation_have_to_agree_to_begin(each: Protocol) -> None:
+def test_more_than_half_of_the_nodes_of_a_simulation_have_to_agree_to_begin(each: LabProtocol) -> None:
     made: list[object] = []
 
     def make(settings: Mapping[str, object]) -> Any:
@@ -87,7 +97,7 @@ def test_more_than_half_of_the_nodes_of_a_simulation_have_to_agree_to_begin(each
 
 
 @OF_THE_FAMILY
-def test_three_nodes_form_a_view_and_order_messages_of_every_guarantee(each: Protocol) -> None:
+def test_three_nodes_form_a_view_and_order_messages_of_every_guarantee(each: LabProtocol) -> None:
     world = each.world({}, (1, 2, 3), Lan(), 1)
     world.start()
     world.run_until(1_000_000)
@@ -105,7 +115,7 @@ def test_three_nodes_form_a_view_and_order_messages_of_every_guarantee(each: Pro
 
 
 @OF_THE_FAMILY
-def test_packets_have_names(each: Protocol) -> None:
+def test_packets_have_names(each: LabProtocol) -> None:
     world = each.world({}, (1, 2, 3), Lan(), 1, packets=True)
     world.start()
     world.run_until(500_000)
@@ -114,12 +124,12 @@ def test_packets_have_names(each: Protocol) -> None:
     names = {row[19] for row in world.rows if row[4] == "packet_sent"}
     assert None not in names
     assert len(names) > 4
-    assert each.kind_of(b"garbage") is None
-    assert each.kind_of(header(63, NO_VIEW, 1, 0)) is None
+    assert each.product.kind_of(b"garbage") is None
+    assert each.product.kind_of(header(63, NO_VIEW, 1, 0)) is None
 
 
 @OF_THE_FAMILY
-def test_the_first_seeds_keep_every_property(each: Protocol) -> None:
+def test_the_first_seeds_keep_every_property(each: LabProtocol) -> None:
     for seed in range(3):
         result, _ = run(each, plan(each, seed, (3, 4)))
         assert result.failed is None, result.sentences
@@ -139,9 +149,10 @@ class Newcomer(Cm):
 
 
 def test_a_protocol_is_an_orderer_and_a_line() -> None:
-    newcomer = sequenced(Newcomer, window=3, retry_us=7_000)
-    assert (newcomer.name, newcomer.summary) == ("newcomer", "CM under another name.")
-    assert newcomer.kind_of(header(MSG, NO_VIEW, 1, 0)) == "hello"
+    product = sequenced(Newcomer, window=3, retry_us=7_000)
+    newcomer = sequenced_in_lab(product)
+    assert (newcomer.name, product.summary) == ("newcomer", "CM under another name.")
+    assert product.kind_of(header(MSG, NO_VIEW, 1, 0)) == "hello"
     machine = newcomer.make({"retry_us": 8_000})(1)
     assert isinstance(machine, GroupMachine)
     config = machine.config
@@ -151,7 +162,7 @@ def test_a_protocol_is_an_orderer_and_a_line() -> None:
 
 
 def test_a_machine_is_made_anew_for_each_life() -> None:
-    factory = sequenced(Newcomer).make({})
+    factory = sequenced_in_lab(sequenced(Newcomer)).make({})
     one, two = factory(1), factory(1)
     effects = one.handle(0, Start(0, None, 0))
     assert not any(isinstance(effect, Install) for effect in effects), "nobody is in a view at once"

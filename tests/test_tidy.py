@@ -30,7 +30,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "audit": frozenset({"core", "trace", "spark"}),
     "draw": frozenset({"core", "trace"}),
     "sim": frozenset({"core", "trace", "audit"}),  # the fuzzer judges its runs with the auditor
-    "protocols": frozenset({"core", "audit", "sim", *MACHINES}),  # the list of them
+    "protocols": frozenset({"core", *MACHINES}),  # the list of them, for a node
+    "catalogue": frozenset({"core", "audit", "sim", "protocols", *MACHINES}),  # and for the laboratory
     "mutants": frozenset({"core", *MACHINES}),
     "errors": frozenset(),
     "runtime": frozenset({"core", "trace", "errors"}),  # drives any machine: it is handed one
@@ -39,17 +40,23 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "threads": frozenset({"core", "errors", "runtime", "groups"}),
     "measure": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
     "demo": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
-    "lab": frozenset({"core", "trace", "audit", "sim", "protocols", "spark", "errors"}),
+    "lab": frozenset({"core", "trace", "audit", "sim", "protocols", "catalogue", "spark", "errors"}),
     "streaming": frozenset({"core", "errors", "runtime", "log", "spark"}),
     "cli": frozenset(
         {
             *("spark", "log", "lab", "streaming"),
             *("core", "trace", "audit", "draw", "sim", "protocols", "mutants", "errors", "runtime"),
+            "catalogue",
             *("groups", "threads", "measure", "demo", *MACHINES),
         }
     ),
 }
 """Package by package, the others of ours that it may import; a new package is added here on purpose."""
+
+LABORATORY = frozenset({"audit", "catalogue", "demo", "draw", "lab", "measure", "mutants", "sim"})
+"""Packages that a node never loads, nor do those that it loads: they are for who studies the protocols."""
+PRODUCT = ("", "core", *MACHINES, "protocols", "runtime", "groups", "threads", "log", "errors")
+"""Packages of which a node, or a program that uses the library, is made; the empty one is `ordercast`."""
 
 IMPURE = frozenset({"time", "socket", "asyncio", "random", "os", "threading"})
 """What `core` and the machines never import: the driver holds clock, sockets, threads and chance."""
@@ -123,6 +130,22 @@ def imports_point_one_way(module: Module) -> Iterator[str]:
             continue
         if parts[1] not in allowed | {module.package}:
             yield f"imports {name}, which {module.package or 'the package itself'} must not know"
+
+
+def the_product_reaches_no_laboratory(everything: list[Module]) -> Iterator[str]:
+    """However many modules are between: what a node loads at any time never loads what studies it."""
+    known = {module.name.removesuffix(".__init__"): module for module in everything}
+    reached = {name: name for name, module in known.items() if module.package in PRODUCT}
+    waiting = list(reached)
+    while waiting:
+        name = waiting.pop()
+        for found, type_only in known[name].imports():
+            if found in known and found not in reached and not type_only:
+                reached[found] = f"{reached[name]} -> {found}"
+                waiting.append(found)
+    for name, way in reached.items():
+        if known[name].package in LABORATORY:
+            yield way
 
 
 def machines_are_pure(module: Module) -> Iterator[str]:
@@ -203,6 +226,21 @@ def test_the_code_keeps_the_rule(rule: Rule) -> None:
     assert len(everything) > 5, "the source was not found"
     problems = [f"{module.name}: {problem}" for module in everything for problem in rule(module)]
     assert not problems, "\n".join([rule.__doc__ or "", *problems])
+
+
+def test_the_product_reaches_no_laboratory() -> None:
+    assert not list(the_product_reaches_no_laboratory(modules()))
+
+
+def test_a_way_from_the_product_to_the_laboratory_is_seen() -> None:
+    chain = {
+        "groups.member": "from ordercast.trace.recorder import Recorder",
+        "trace.recorder": "def f():\n    from ordercast.spark import session",
+        "spark.session": "from ordercast.sim import world",
+        "sim.world": "",
+    }
+    found = list(the_product_reaches_no_laboratory([Module(f"ordercast.{a}", b) for a, b in chain.items()]))
+    assert found == [" -> ".join(f"ordercast.{name}" for name in chain)]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import cast
 
 import pyarrow.parquet as pq
 
-from ordercast.protocols import PROTOCOLS, protocol
+from ordercast.catalogue import LAB_PROTOCOLS, lab_protocol
 from ordercast.sim.fuzz import plan, run
 from ordercast.trace.schema import ABOUT, SCHEMA, Row
 from ordercast.trace.writer import record_batch
@@ -407,16 +407,16 @@ def a_crash_in_the_middle(rng: Random, rows: list[Row]) -> list[Row] | None:
 
 
 def right_runs(
-    seeds: Sequence[int], protocols: Sequence[str] = tuple(PROTOCOLS)
+    seeds: Sequence[int], protocols: Sequence[str] = tuple(LAB_PROTOCOLS)
 ) -> Iterator[tuple[str, str, list[Row]]]:
     """Name, set of promises and rows of fuzzed runs, of some hundred to some thousand rows."""
     for name in protocols:
-        which = protocol(name)
+        which = lab_protocol(name)
         for seed in seeds:
             _, world = run(which, plan(which, seed, (3, 5)))
             # Every second step is free, for rows that are put in between.
             rows = [edited(row, step=2 * row[2]) for row in world.rows]
-            yield f"{name}-{seed}", which.promises, rows
+            yield f"{name}-{seed}", which.product.promises, rows
 
 
 def broken(rng: Random, rows: list[Row], plant: Plant) -> list[Row] | None:

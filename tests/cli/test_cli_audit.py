@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 from cli_parts import Said, ordercast, process
 
+from ordercast.catalogue import LAB_TOTEM
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.protocols import TOTEM
 from ordercast.sim.fuzz import plan, run
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
@@ -16,7 +16,7 @@ from ordercast.trace.writer import TraceWriter
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    return run(TOTEM, plan(TOTEM, 3, (2, 3)))[1].rows
+    return run(LAB_TOTEM, plan(LAB_TOTEM, 3, (2, 3)))[1].rows
 
 
 def written(directory: Path, rows: list[Row], about: dict[str, str] | None = None) -> Path:
@@ -145,7 +145,7 @@ def test_a_trace_of_the_sequencer_family_is_judged_by_view_synchrony(
     assert "judged by what is promised as view-synchrony" in audited(directory).out
 
 
-@pytest.mark.parametrize("about", [{}, TOTEM.heading])
+@pytest.mark.parametrize("about", [{}, LAB_TOTEM.heading])
 def test_a_trace_of_totem_is_judged_by_extended_virtual_synchrony(
     tmp_path: Path, rows: list[Row], about: dict[str, str]
 ) -> None:
@@ -155,7 +155,7 @@ def test_a_trace_of_totem_is_judged_by_extended_virtual_synchrony(
 
 
 def test_what_is_asked_for_goes_before_what_the_trace_says(tmp_path: Path, rows: list[Row]) -> None:
-    directory = written(tmp_path, rows, TOTEM.heading)
+    directory = written(tmp_path, rows, LAB_TOTEM.heading)
     said = audited(directory, "--promises", "view-synchrony", "--json")
     assert said.code == 1
     assert said.document["promises"] == "view-synchrony"
@@ -178,7 +178,7 @@ def test_a_promise_that_nobody_knows_is_refused(tmp_path: Path, rows: list[Row])
 
 
 def test_runs_of_two_families_are_each_judged_by_their_own(tmp_path: Path, rows: list[Row]) -> None:
-    written(tmp_path, rows, TOTEM.heading)
+    written(tmp_path, rows, LAB_TOTEM.heading)
     with TraceWriter(tmp_path, "views", {"promises": "view-synchrony"}) as writer:
         writer.write(views())
     said = audited(tmp_path, "--json")

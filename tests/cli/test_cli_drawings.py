@@ -89,13 +89,13 @@ def test_the_drawing_of_a_page_is_made_from_a_run_that_goes_as_it_should(run: Pa
 
 
 def test_every_protocol_has_a_page_with_its_drawing() -> None:
-    from ordercast.protocols import PROTOCOLS
+    from ordercast.catalogue import LAB_PROTOCOLS
 
-    for name in PROTOCOLS:
+    for name in LAB_PROTOCOLS:
         page = (DOCS / "protocols" / f"{name}.md").read_text(encoding="utf-8")
         assert f"../img/protocols/{name}.svg" in page
         for heading in ("## How it works", "## What it promises", "## What it costs", "## When to choose it"):
             assert heading in page, f"{name}.md has no {heading!r}"
         assert f"sim run --protocol {name}" in page
     index = (DOCS / "protocols" / "README.md").read_text(encoding="utf-8")
-    assert all(f"({name}.md)" in index for name in PROTOCOLS)
+    assert all(f"({name}.md)" in index for name in LAB_PROTOCOLS)

@@ -8,6 +8,7 @@ import pytest
 from cli_nodes import free_address, node, started
 from cli_parts import ordercast
 
+from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.cli.coverage import coverage_table
 from ordercast.protocols import PROTOCOLS
 from ordercast.runtime.config import load
@@ -67,7 +68,7 @@ def test_a_campaign_and_a_replay_of_one_of_its_seeds(protocol: str) -> None:
     said = ordercast("sim", "fuzz", "--protocol", protocol, "--seeds", "0:2", "--nodes", "3:4", "--jobs", 1)
     assert said.code == 0, said.out
     assert "2 runs: no violation, and all converged" in said.out
-    for hit in PROTOCOLS[protocol].hits:
+    for hit in LAB_PROTOCOLS[protocol].hits:
         assert f"  {hit} " in said.out
     again = ordercast("sim", "replay", "--protocol", protocol, "--seed", 1, "--nodes", "3:4", "--json")
     assert (again.code, again.document["property"]) == (0, None)
@@ -165,10 +166,10 @@ def test_a_configuration_to_start_from(protocol: str, tmp_path: Path) -> None:
 
 def test_settings_of_the_protocol_are_checked(tmp_path: Path) -> None:
     file = tmp_path / "ring.toml"
-    file.write_text('protocol = "dtp"\n[dtp]\nheartbeat_us = 90_000\n')
+    file.write_text('protocol = "dtp"\n[dtp]\nheartbeat_us = 900_000\n')
     said = ordercast("config", "--check", file)
     assert said.code == 1
-    assert "heartbeat_us (90000) must be smaller than aggressive_us (60000)" in said.out
+    assert "heartbeat_us (900000) must be smaller than aggressive_us (800000)" in said.out
 
 
 def test_every_protocols_settings_are_told_to_programs() -> None:

@@ -21,7 +21,7 @@ from garbage import flipped, segment
 from group import Cluster, Member
 from wire import DATAGRAM, Datagram, Ear, Forger
 
-from ordercast.protocols import PROTOCOLS
+from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.runtime.greetings import GREETING_MAGIC
 from ordercast.runtime.segments import HEADER, HEADER_SIZE
 from ordercast.sim.mutation import Mutator
@@ -53,7 +53,7 @@ class Tap:
         self._chance = random.Random(seed)
         self._ports = {_port(member): member.node for member in members}
         nodes = [member.node for member in members]
-        self._mutator = Mutator(self._chance, PROTOCOLS[protocol].rewrite, nodes)
+        self._mutator = Mutator(self._chance, LAB_PROTOCOLS[protocol].rewrite, nodes)
         self._base = {node: port for port, node in self._ports.items()}
         self._greetings: list[Datagram] = []
         self._ear = Ear()
@@ -179,7 +179,7 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--keep", type=Path, help="directory for the members' logs")
     given = asked.parse_args()
-    for protocol in PROTOCOLS if given.protocol == "all" else [given.protocol]:
+    for protocol in LAB_PROTOCOLS if given.protocol == "all" else [given.protocol]:
         directory = given.keep or Path(tempfile.mkdtemp(prefix="ordercast-injection-"))
         (directory / protocol).mkdir(parents=True)
         outcome = attack(directory / protocol, protocol, given.count, given.seed)

@@ -30,9 +30,8 @@ from ordercast.core.contract import (
     Unicast,
 )
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.core.protocol import LAN, About, Protocol
 from ordercast.protocols import PROTOCOLS
-from ordercast.sim.protocol import About, Protocol
-from ordercast.sim.world import MachineFactory
 
 HEAD = struct.Struct("<BIQQQ")
 WORDS = tuple(Guarantee)
@@ -110,36 +109,17 @@ class Frail:
             yield Halt("excluded")
 
 
-def _settings(settings: Mapping[str, object]) -> FrailSettings:
-    try:
-        return msgspec.convert(dict(settings), FrailSettings)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"frail: {error}") from error
-
-
-def _make(settings: Mapping[str, object]) -> MachineFactory:
-    found = _settings(settings)
-
-    def make(node: NodeId) -> Frail:
-        return Frail(node, found.nodes)
-
-    return make
-
-
 FRAIL = Protocol(
     name="frail",
     summary="For tests.",
     about=About("the first node", "2", "at once", "at once", "nobody", "never"),
-    make=_make,
-    configure=lambda settings, buffer, datagram: _settings(settings),
     build=lambda config, node: Frail(node, config.nodes),
     settings=FrailSettings,
+    profiles={LAN: {}},
     states=("member",),
     settled="member",
-    draw_settings=lambda stream, nodes, lan: {"nodes": range(1, nodes + 1)},
-    kind_of=lambda data: None,
+    kinds={},
     promises="nothing",
-    checks={},
     revives=True,
     levels=True,
     token_on_unicast=False,

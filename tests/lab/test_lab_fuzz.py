@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ordercast.catalogue import lab_protocol
 from ordercast.lab import fuzzing
 from ordercast.lab.experiment import Sizes, experiment
 from ordercast.lab.fuzzing import BLOCK, blocks, campaign, conduct
@@ -14,7 +15,6 @@ from ordercast.lab.grid import GridError
 from ordercast.lab.laboratory import Laboratory, sized
 from ordercast.lab.runner import do_task
 from ordercast.lab.store import Task
-from ordercast.protocols import protocol
 from ordercast.sim.campaign import Campaign, Run, Totals, run_seed
 from ordercast.sim.fuzz import Result
 
@@ -33,7 +33,7 @@ def test_a_block_adds_up_to_what_the_fuzzer_finds() -> None:
     (run,) = blocks("totem", range(3), (2, 3))
     totals = Totals()
     for seed in range(3):
-        totals.add(run_seed(Campaign(protocol="totem", nodes=(2, 3), seeds=range(3)), protocol, seed))
+        totals.add(run_seed(Campaign(protocol="totem", nodes=(2, 3), seeds=range(3)), lab_protocol, seed))
     figures = conduct(run).figures
     assert (figures["runs"], figures["events"], figures["rows"]) == (3, totals.events, totals.rows)
     assert {name.removeprefix("coverage/") for name in figures if name.startswith("coverage/")} == set(

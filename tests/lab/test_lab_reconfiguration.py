@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from made_frames import made, verdict
 
+from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.lab import reconfiguration
 from ordercast.lab.experiment import experiment
 from ordercast.lab.grid import Run, checked
 from ordercast.lab.reconfiguration import FIRST, HEAL, OTHER, SPARCS, SUNS, USUAL, Story, conduct, grid
-from ordercast.protocols import PROTOCOLS
 from ordercast.trace.schema import Row
 
 
@@ -23,7 +23,7 @@ def test_the_experiment_is_in_the_list() -> None:
 def test_every_run_of_the_grid_can_be_run(quick: bool) -> None:
     runs = grid(quick)
     assert len(checked(runs)) == len(runs)
-    assert {run.protocol for run in runs} == set(PROTOCOLS)
+    assert {run.protocol for run in runs} == set(LAB_PROTOCOLS)
     assert {run.labels["event"] for run in runs} == {FIRST, OTHER, HEAL}
 
 
@@ -108,7 +108,9 @@ def test_after_a_heal_the_end_of_a_life_is_noticing() -> None:
 def results(**changes: Any) -> list[dict[str, Any]]:
     """Results as the papers have them, but for some."""
     usual = {"detected_us": 100_000, "installed_us": 105_000, "resumed_us": 110_000, "silence_us": 110_000}
-    points = [(USUAL, protocol, event, 5, 100) for protocol in PROTOCOLS for event in (FIRST, OTHER, HEAL)]
+    points = [
+        (USUAL, protocol, event, 5, 100) for protocol in LAB_PROTOCOLS for event in (FIRST, OTHER, HEAL)
+    ]
     points += [(SUNS, "totem", FIRST, 5, 100), (SPARCS, "totem", FIRST, 8, 45)]
     own = {
         "rbp": {"installed_us": 190_000, "resumed_us": 200_000},

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from made_frames import made, verdict
 
+from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.lab import totem, totem_density, totem_latency
 from ordercast.lab.experiment import Experiment, experiment
 from ordercast.lab.grid import checked
 from ordercast.lab.totem import ALL, EIGHT, FIVE, ONE, PACKED, SINGLE
 from ordercast.lab.totem_density import BUCKET_US, LOSSES, MESSAGES, Arrivals, Histogram, modelled
-from ordercast.protocols import PROTOCOLS
 
 EXPERIMENTS = (totem.EXPERIMENT, totem_latency.EXPERIMENT, totem_density.EXPERIMENT)
 
@@ -39,7 +39,7 @@ def test_the_quick_grids_are_small() -> None:
 
 
 def test_without_packing_is_a_setting_of_the_protocol() -> None:
-    assert "packing" in PROTOCOLS["totem"].settings.__struct_fields__
+    assert "packing" in LAB_PROTOCOLS["totem"].product.settings.__struct_fields__
     packing = {run.labels["how"]: run.settings["packing"] for run in totem.grid(False)}
     assert packing == {ALL: False, ONE: False, PACKED: True, SINGLE: False}
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ordercast.catalogue import lab_protocol
 from ordercast.core.contract import Effect, Event, Machine, Start
 from ordercast.core.identity import ConfigurationId, NodeId
-from ordercast.protocols import protocol
 from ordercast.sim.fuzz import plan, run
 from ordercast.sim.host import Host
 
@@ -79,7 +79,7 @@ def watched_disks() -> Iterator[set[Life]]:
 
 def lived(name: str, seed: int) -> Told:
     """A fuzzed run."""
-    chosen = protocol(name)
+    chosen = lab_protocol(name)
     final: dict[Life, dict[ConfigurationId, int]] = defaultdict(dict)
 
     def make(settings: Mapping[str, object]) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ordercast.catalogue import LAB_PROTOCOLS, lab_protocol
 from ordercast.mutants import MUTANTS, Mutant
-from ordercast.protocols import PROTOCOLS, protocol
 from ordercast.sim.fuzz import plan, run
 
 SEEDS = 500
@@ -23,7 +23,7 @@ def test_the_mutant_is_caught(name: str) -> None:
 
 def shows(mutant: Mutant, seed: int) -> bool:
     """Whether a seed fails with the mutant, and not without it as well."""
-    of = protocol(mutant.protocol)
+    of = lab_protocol(mutant.protocol)
     case = plan(of, seed, NODES)
     with mutant.planted():
         failed = run(of, case)[0].failed
@@ -35,14 +35,14 @@ def test_there_are_mutants_of_every_area() -> None:
     assert areas == {"ordering", "packing", "flow control", "membership", "recovery", "persistence"}
     family = [mutant for mutant in MUTANTS.values() if mutant.protocol != "totem"]
     assert len(family) >= 20
-    assert {mutant.protocol for mutant in family} == PROTOCOLS.keys() - {"totem"}
+    assert {mutant.protocol for mutant in family} == LAB_PROTOCOLS.keys() - {"totem"}
 
 
 @pytest.mark.parametrize(
-    ("name", "seed"), [(name, seed) for name in PROTOCOLS for seed in range(EACH.get(name, 25))]
+    ("name", "seed"), [(name, seed) for name in LAB_PROTOCOLS for seed in range(EACH.get(name, 25))]
 )
 def test_the_protocol_as_it_is_keeps_every_property(name: str, seed: int) -> None:
-    of = protocol(name)
+    of = lab_protocol(name)
     result, _ = run(of, plan(of, seed, NODES))
     assert result.failed is None, result.sentences
     assert result.converged

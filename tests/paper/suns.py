@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from ordercast.catalogue import LAB_TOTEM
 from ordercast.core.identity import NodeId
-from ordercast.protocols import TOTEM
 from ordercast.sim.experiment import Experiment, Figures, conduct
 from ordercast.sim.network import preset
 from ordercast.sim.workload import Workload, drive
@@ -23,18 +23,21 @@ MESSAGE = 1024
 """Bytes, as in 000 §9."""
 
 
+KIND_OF = LAB_TOTEM.product.kind_of
+
+
 @cache
 def measured(rate: float, safe: float = 0.0, seed: int = 1) -> Figures:
     """Ten seconds of Poisson arrivals at so many messages a second in all."""
     load = Workload(rate=rate, size=MESSAGE, safe=safe)
-    return conduct(TOTEM, Experiment(nodes=5, seconds=10, network=ETHERNET, workload=load, seed=seed))
+    return conduct(LAB_TOTEM, Experiment(nodes=5, seconds=10, network=ETHERNET, workload=load, seed=seed))
 
 
 @cache
 def saturated(seed: int = 1) -> Figures:
     """Five seconds in which every node has always more to send."""
     load = Workload(arrivals="saturating", size=MESSAGE)
-    return conduct(TOTEM, Experiment(nodes=5, seconds=5, network=ETHERNET, workload=load, seed=seed))
+    return conduct(LAB_TOTEM, Experiment(nodes=5, seconds=5, network=ETHERNET, workload=load, seed=seed))
 
 
 def rotation_us(figures: Figures) -> float:
@@ -55,7 +58,7 @@ def latency_us(figures: Figures, guarantee: str) -> float:
 
 def group(settings: Mapping[str, object], seed: int, rate: float = 400.0) -> World:
     """The five under moderate load from 1 s on, ready to be run."""
-    world = World(TOTEM.make(settings), NODES, ETHERNET, seed, packets=True, kind_of=TOTEM.kind_of)
+    world = World(LAB_TOTEM.make(settings), NODES, ETHERNET, seed, packets=True, kind_of=KIND_OF)
     drive(world, Workload(rate=rate, size=MESSAGE, safe=0.2, start_us=1_000_000))
     world.at(0, world.start)
     return world
@@ -73,7 +76,7 @@ class TokenLoss:
         world.network.unicast = self  # type: ignore[method-assign]
 
     def __call__(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
-        if self.lost_us is None and now_us >= self._at_us and TOTEM.kind_of(data) == "token":
+        if self.lost_us is None and now_us >= self._at_us and KIND_OF(data) == "token":
             self.lost_us, self.to = now_us, to
         else:
             self._unicast(now_us, source, to, data)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.protocols import PROTOCOLS
+from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.sim.faults import At, Pause, Resume, schedule
 from ordercast.sim.network import Lan
 from ordercast.sim.scenario import parse, run
@@ -35,7 +35,7 @@ def test_a_step_of_communication_is_two_messages(protocol: str) -> None:
     While there is always something to number, that is: nobody passes the token without.
     """
     settings = {"batch": 1, "window": 1, "founders": 4}
-    world = PROTOCOLS[protocol].world(settings, (1, 2, 3, 4), Lan(tail_us=0), 1, packets=True)
+    world = LAB_PROTOCOLS[protocol].world(settings, (1, 2, 3, 4), Lan(tail_us=0), 1, packets=True)
     drive(world, Workload(arrivals="saturating", size=1_000, start_us=200_000, stop_us=250_000))
     world.start()
     world.run_until(240_000)
@@ -49,14 +49,14 @@ def test_a_step_of_communication_is_two_messages(protocol: str) -> None:
 def test_a_sequencer_that_is_cut_off_delivers_nothing_that_the_others_do_not(protocol: str) -> None:
     """004 §4.2, Fig. 26: agreed waits for a majority, in all of them."""
     text = told("rbp_fig_26_partition", protocol).replace("expect p sends ack\n", "")
-    report = run(parse(text), PROTOCOLS)
+    report = run(parse(text), LAB_PROTOCOLS)
     assert report.ok, str(report)
 
 
 @pytest.mark.parametrize("protocol", [name for name in FAMILY if name != "irbp"])
 def test_unless_it_is_asked_to_deliver_at_once(protocol: str) -> None:
     """004 §4.2: "Unreliable deliver such provided by RMP" leaves the others without the message."""
-    report = run(parse(told("rbp_fig_26_unreliable", protocol)), PROTOCOLS)
+    report = run(parse(told("rbp_fig_26_unreliable", protocol)), LAB_PROTOCOLS)
     assert report.ok, str(report)
 
 
@@ -65,7 +65,7 @@ def test_irbp_does_not_deliver_at_once_whatever_is_asked() -> None:
     text = told("rbp_fig_26_unreliable", "irbp").replace(
         "expect p delivers m in pqrs", "expect p never delivers m"
     )
-    report = run(parse(text), PROTOCOLS)
+    report = run(parse(text), LAB_PROTOCOLS)
     assert report.ok, str(report)
 
 
@@ -81,7 +81,7 @@ def test_what_somebody_knows_of_the_order_survives_who_made_it(figure: str, prot
     text = told(figure, protocol)
     if protocol == "irbp":
         text = text.replace("at 600ms", "at 900ms").replace("until 1s", "until 1.2s")
-    report = run(parse(text), PROTOCOLS)
+    report = run(parse(text), LAB_PROTOCOLS)
     assert report.ok, str(report)
 
 
@@ -93,7 +93,7 @@ AGGRESSIVE_US, CONSERVATIVE_US = 60_000, 400_000
 def paused(protocol: str, pause_us: int, seed: int) -> World:
     """Five members under load, of which one stands still for a while."""
     settings = {"aggressive_us": AGGRESSIVE_US, "conservative_us": CONSERVATIVE_US, "silence_us": 10_000}
-    world = PROTOCOLS[protocol].world(settings, (1, 2, 3, 4, 5), Lan(), seed)
+    world = LAB_PROTOCOLS[protocol].world(settings, (1, 2, 3, 4, 5), Lan(), seed)
     node = 1 + seed % 5
     schedule(world, [At(600_000, Pause(node)), At(600_000 + pause_us, Resume(node))])
     drive(world, Workload(rate=200.0, size=200, start_us=300_000))

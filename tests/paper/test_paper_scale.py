@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ordercast.audit.properties import Expectation, audit
+from ordercast.catalogue import LAB_TOTEM
 from ordercast.core.identity import Guarantee, NodeId
-from ordercast.protocols import TOTEM
 from ordercast.sim.network import preset
 from ordercast.sim.workload import Workload, drive
 from ordercast.sim.world import World
@@ -32,7 +32,7 @@ def deliveries(world: World) -> list[tuple[NodeId, int]]:
 def test_a_ring_of_forty_forms_orders_and_survives_the_loss_of_fifteen() -> None:
     """000 §6: "every processor installs some configuration with an agreed membership" in bounded time."""
     assert len(LOST) == 15
-    world = World(TOTEM.make({}), EVERYONE, preset("lan", {"loss": 0.001}), seed=5)
+    world = World(LAB_TOTEM.make({}), EVERYONE, preset("lan", {"loss": 0.001}), seed=5)
     drive(world, Workload(rate=300, size=200, safe=0.3, start_us=500_000, stop_us=2_500_000))
     world.at(0, world.start)
     world.run_until(500_000)
@@ -55,7 +55,7 @@ SIXTEEN_MIB = 16 * 1024 * 1024
 @pytest.mark.parametrize("guarantee", [Guarantee.AGREED, Guarantee.SAFE])
 def test_a_message_of_16_mib_arrives_whole_on_a_network_that_loses_5_percent(guarantee: Guarantee) -> None:
     """000 §5: messages may be lost, and are retransmitted; the world compares what arrives byte by byte."""
-    world = World(TOTEM.make({}), (1, 2, 3), preset("lan", {"loss": 0.05}), seed=3)
+    world = World(LAB_TOTEM.make({}), (1, 2, 3), preset("lan", {"loss": 0.05}), seed=3)
     world.at(0, world.start)
     world.at(500_000, lambda: world.submit(2, SIXTEEN_MIB, guarantee))
     world.run_until(5_000_000)
@@ -67,7 +67,7 @@ def test_a_message_of_16_mib_arrives_whole_on_a_network_that_loses_5_percent(gua
 
 def test_a_large_message_that_a_ring_did_not_outlive_arrives_on_the_next() -> None:
     """A message of many fragments is originated by its last: if the ring ends before, it is sent anew."""
-    world = World(TOTEM.make({}), (1, 2, 3, 4), preset("lan", {"loss": 0.05}), seed=3)
+    world = World(LAB_TOTEM.make({}), (1, 2, 3, 4), preset("lan", {"loss": 0.05}), seed=3)
     world.at(0, world.start)
     world.at(500_000, lambda: world.submit(2, SIXTEEN_MIB, Guarantee.SAFE))
     world.at(1_000_000, lambda: world.crash(4))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from toy_protocol import toy
+from toy_protocol import PRODUCT, toy
 from toy_sequencer import Sequencer
 
 from ordercast.core.contract import Effect
 from ordercast.core.identity import NodeId
 from ordercast.sim.network import Lan
-from ordercast.sim.protocol import Protocol
+from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.world import MachineFactory
 
 
@@ -39,9 +39,9 @@ def settings(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:
     return {"nodes": nodes}
 
 
-PROTOCOL = toy(name="careless", make=make, draw_settings=settings, survives_amnesia=True)
+PROTOCOL = toy(PRODUCT._replace(name="careless", survives_amnesia=True), make=make, draw_settings=settings)
 
 
-def find(name: str) -> Protocol:
+def find(name: str) -> LabProtocol:
     assert name == "careless"
     return PROTOCOL

@@ -86,9 +86,9 @@ def test_a_protocol_without_a_token_has_no_rotation() -> None:
 
 
 def test_rotations_are_averaged_over_the_time_under_load() -> None:
-    from ordercast.protocols import TOTEM
+    from ordercast.catalogue import LAB_TOTEM
 
-    figures = conduct(TOTEM, toy_run())
+    figures = conduct(LAB_TOTEM, toy_run())
     rotation = figures.rotation_us
     assert rotation is not None
     assert 0 < rotation["mean"] <= rotation["max"]

@@ -7,9 +7,9 @@ import pytest
 from careless import PROTOCOL
 from toy_protocol import FRAGILE, Fragile, toy
 
+from ordercast.catalogue import LAB_TOTEM
 from ordercast.core.contract import Effect, Event, Install
 from ordercast.mutants import MUTANTS
-from ordercast.protocols import TOTEM
 from ordercast.sim.campaign import Totals, explore
 from ordercast.sim.faults import (
     IT,
@@ -174,11 +174,11 @@ def test_what_happened_is_counted() -> None:
 
 
 def test_totem_keeps_every_property_on_the_first_seeds() -> None:
-    from ordercast.protocols import protocol
+    from ordercast.catalogue import lab_protocol
     from ordercast.sim.campaign import Campaign
 
     totals = Totals()
-    for done in explore(Campaign(protocol="totem", nodes=(2, 5), seeds=range(8)), protocol):
+    for done in explore(Campaign(protocol="totem", nodes=(2, 5), seeds=range(8)), lab_protocol):
         totals.add(done)
     assert not totals.failures
 
@@ -186,7 +186,7 @@ def test_totem_keeps_every_property_on_the_first_seeds() -> None:
 def test_a_group_that_falls_apart_at_every_loss_is_noticed() -> None:
     """Without retransmission a ring is formed anew for each packet that is lost; in the end it converges."""
     with MUTANTS["requests-not-answered"].planted():
-        assert any(run(TOTEM, plan(TOTEM, seed, (2, 7)))[0].failed for seed in range(60))
+        assert any(run(LAB_TOTEM, plan(LAB_TOTEM, seed, (2, 7)))[0].failed for seed in range(60))
 
 
 # --- primary partitions and lives that end by themselves ----------------------------------------
@@ -226,7 +226,7 @@ def test_with_one_the_group_has_to_go_on() -> None:
 
 
 def test_where_any_part_goes_on_a_majority_means_nothing() -> None:
-    anywhere = FRAGILE._replace(primary_partition=False, make=toy().make)
+    anywhere = toy(FRAGILE.product._replace(primary_partition=False))
     result, _ = run(anywhere, case(At(1_000, Crash(1)), At(2_000, Crash(3))))
     assert result.failed == "live-membership"
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
-from toy_protocol import FRAGILE, toy
+from toy_protocol import FRAGILE, PRODUCT, toy
 from toy_sequencer import Sequencer, sequencers
 
 from ordercast.audit.explain import Violation
@@ -12,6 +13,7 @@ from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sim.expect import Delivers, Installs, Membership
 from ordercast.sim.faults import At, Clog, Crash, Partition, Send, When
 from ordercast.sim.network import Lan
+from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.scenario import Report, ScenarioError, parse, run
 from ordercast.sim.world import MachineFactory
 
@@ -30,6 +32,10 @@ at 10ms heal
 when r enters quiet +1ms crash it
 until 200ms
 """
+
+
+def named(name: str, **changes: Any) -> LabProtocol:
+    return toy(PRODUCT._replace(name=name), **changes)
 
 
 def play(expectations: str, violations: Sequence[Violation] = ()) -> Report:
@@ -107,7 +113,10 @@ def test_clean_asks_for_what_the_protocol_promises() -> None:
     def objection(history: History) -> list[Violation]:
         return [Violation("objection", (), (), (), "there is one.")]
 
-    both = {"easy": toy(name="easy"), "strict": toy(name="strict", checks={"objection": objection})}
+    both = {
+        "easy": named("easy"),
+        "strict": named("strict", checks={"objection": objection}),
+    }
     story = "nodes p q r\nprotocol {}\nuntil 1ms\nexpect clean"
     assert run(parse(story.format("easy")), both).ok
     assert not run(parse(story.format("strict")), both).ok
@@ -117,7 +126,10 @@ def test_the_first_protocol_runs_where_none_is_named() -> None:
     def refused(settings: Mapping[str, object]) -> MachineFactory:
         raise ValueError("there is no setting room")
 
-    both = {"first": toy(name="first"), "second": toy(name="second", make=refused)}
+    both = {
+        "first": named("first"),
+        "second": named("second", make=refused),
+    }
     assert run(parse("nodes p q r\nuntil 1ms\nexpect p ends in pqr"), both).ok
     with pytest.raises(ScenarioError, match="no setting room"):
         run(parse("nodes p q r\nprotocol second\nuntil 1ms"), both)

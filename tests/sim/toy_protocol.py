@@ -10,7 +10,8 @@ from toy_sequencer import Sequencer, kind_of, sequencers
 
 from ordercast.core.contract import Effect, Event, Gone, Halt
 from ordercast.core.identity import NodeId
-from ordercast.sim.protocol import About, Protocol
+from ordercast.core.protocol import SIM, About, Protocol
+from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.world import MachineFactory
 
 
@@ -21,22 +22,28 @@ class ToySettings(msgspec.Struct, forbid_unknown_fields=True):
     """How many there are."""
 
 
-def toy(**changes: Any) -> Protocol:
+PRODUCT = Protocol(
+    name="toy",
+    summary="The node with the smallest identifier numbers messages.",
+    about=About("the first node", "2", "at once", "at once", "nobody", "never"),
+    settings=ToySettings,
+    profiles={SIM: {}},
+    build=lambda config, node: Sequencer(node, (1, 2, 3)),
+    states=("starting", "running", "quiet"),
+    settled="running",
+    kinds={},
+    promises="nothing",
+)
+
+
+def toy(product: Protocol = PRODUCT, **changes: Any) -> LabProtocol:
     """The toy sequencer, of which nothing is asked; but for these fields."""
-    plain = Protocol(
-        name="toy",
-        summary="The node with the smallest identifier numbers messages.",
-        about=About("the first node", "2", "at once", "at once", "nobody", "never"),
+    plain = LabProtocol(
+        product,
         make=lambda settings: sequencers((1, 2, 3)),
-        configure=lambda settings, buffer, datagram: ToySettings(),
-        build=lambda config, node: Sequencer(node, (1, 2, 3)),
-        settings=ToySettings,
-        states=("starting", "running", "quiet"),
-        settled="running",
         draw_settings=lambda stream, nodes, lan: {},
-        kind_of=kind_of,
-        promises="nothing",
         checks={},
+        kind_of=kind_of,
     )
     return plain._replace(**changes)
 
@@ -65,12 +72,9 @@ def _fragile(settings: Mapping[str, object]) -> MachineFactory:
 
 
 FRAGILE = toy(
-    name="fragile",
+    PRODUCT._replace(name="fragile", revives=True, primary_partition=True, levels=True),
     make=_fragile,
     draw_settings=lambda stream, nodes, lan: {"nodes": nodes},
-    revives=True,
-    primary_partition=True,
-    levels=True,
     hits=("sequencer lost", "next sequencer lost", "simple member lost", "wrong suspicion", "nothing heard"),
 )
 """Machines that halt by themselves and come back, in a group that has one view only: of all nodes."""

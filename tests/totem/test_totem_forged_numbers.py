@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ordercast.catalogue import LAB_TOTEM
 from ordercast.core.contract import Packet
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.wire import MAX_COUNT
-from ordercast.protocols import TOTEM
 from ordercast.sim.network import Lan
 from ordercast.sim.world import World
 from ordercast.totem.packets import Announce, Commit, Entry, Join
@@ -48,7 +48,7 @@ def together(world: World) -> bool:
 def test_a_group_is_whole_again_after_numbers_that_somebody_forged(
     number: int, victims: tuple[NodeId, ...]
 ) -> None:
-    world = TOTEM.world({}, NODES, Lan(), seed=number % 1_000)
+    world = LAB_TOTEM.world({}, NODES, Lan(), seed=number % 1_000)
     world.start()
     world.run_until(SECONDS // 5)
     assert together(world)

@@ -8,26 +8,28 @@ from pathlib import Path
 import pytest
 from lowest import Lowest
 
-from ordercast.protocols import PROTOCOLS, sequenced
+from ordercast.catalogue import LAB_PROTOCOLS, sequenced_in_lab
 from ordercast.sim.fuzz import plan, run
 from ordercast.sim.scenario import parse
 from ordercast.sim.scenario import run as play
+from ordercast.viewsync.protocol import sequenced
 
 HERE = Path(__file__).parent
 DOC = HERE.parent.parent / "docs" / "adding-a-protocol.md"
 
-TOY = sequenced(Lowest, token=False, ordered="the lowest member", hops="3", choose="to read how it is done")
+TOY = sequenced(Lowest, ordered="the lowest member", hops="3", choose="to read how it is done")
+LAB_TOY = sequenced_in_lab(TOY, hits=())
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_toy_keeps_what_the_family_promises_in_fuzzed_runs(seed: int) -> None:
-    result, _ = run(TOY, plan(TOY, seed, (2, 6)))
+    result, _ = run(LAB_TOY, plan(LAB_TOY, seed, (2, 6)))
     assert result.failed is None, f"seed {seed}: {result.failed}\n" + "\n".join(result.sentences)
 
 
 def test_the_toy_runs_in_scenarios() -> None:
     text = (HERE / "lowest_of_five.txt").read_text(encoding="utf-8")
-    report = play(parse(text), {**PROTOCOLS, TOY.name: TOY})
+    report = play(parse(text), {**LAB_PROTOCOLS, LAB_TOY.name: LAB_TOY})
     assert report.ok, str(report)
 
 

@@ -11,7 +11,7 @@ import pytest
 @pytest.mark.parametrize(
     "module",
     [
-        "ordercast.protocols",
+        "ordercast.catalogue",
         "ordercast.audit.properties",
         "ordercast.runtime.storage",
         "ordercast.trace.journal",

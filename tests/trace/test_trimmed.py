@@ -8,8 +8,8 @@ from collections import defaultdict
 import pytest
 
 from ordercast.audit.properties import audit
+from ordercast.catalogue import LAB_TOTEM
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.protocols import TOTEM
 from ordercast.sim.fuzz import plan, run
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
@@ -90,7 +90,7 @@ def test_nodes_with_nothing_in_common_leave_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_run_with_faults_cut_anywhere_is_as_clean_as_the_whole(seed: int) -> None:
-    _, world = run(TOTEM, plan(TOTEM, seed, (3, 6)))
+    _, world = run(LAB_TOTEM, plan(LAB_TOTEM, seed, (3, 6)))
     by_node: defaultdict[int, list[Row]] = defaultdict(list)
     for row in world.rows:
         by_node[row[0]].append(row)

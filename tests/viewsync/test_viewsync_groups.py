@@ -7,9 +7,9 @@ import random
 import pytest
 
 from ordercast.audit.properties import audit
+from ordercast.catalogue import lab_protocol
 from ordercast.core.contract import Packet
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
-from ordercast.protocols import protocol
 from ordercast.sim.network import Lan
 from ordercast.sim.world import World
 from ordercast.viewsync.header import header
@@ -21,7 +21,7 @@ SECOND = 1_000_000
 
 
 def world(name: str = "cm", nodes: int = 3, **settings: object) -> World:
-    return protocol(name).world(settings, tuple(range(1, nodes + 1)), Lan(), 1)
+    return lab_protocol(name).world(settings, tuple(range(1, nodes + 1)), Lan(), 1)
 
 
 def up_and_running(name: str = "cm", nodes: int = 3, **settings: object) -> World:
@@ -51,7 +51,7 @@ def machine(made: World, node: NodeId) -> GroupMachine:
 
 
 def properties_kept(made: World, name: str = "cm") -> None:
-    report = audit(made.rows, None, protocol(name).checks)
+    report = audit(made.rows, None, lab_protocol(name).checks)
     assert not report.violations, [str(violation) for violation in report.violations[:3]]
 
 

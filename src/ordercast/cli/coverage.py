@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from rich.table import Table
 
-from ordercast.protocols import PROTOCOLS
+from ordercast.catalogue import LAB_PROTOCOLS
 
 GROUPS = ("nodes", "kinds of failure", "configurations", "changes of state")
 _ARROW = " -> "
 FAILED_RECOVERY = "recovery that failed"
 
 
-_HITS = frozenset(hit for protocol in PROTOCOLS.values() for hit in protocol.hits)
+_HITS = frozenset(hit for protocol in LAB_PROTOCOLS.values() for hit in protocol.hits)
 
 
 def with_sums(coverage: Mapping[str, int]) -> dict[str, int]:

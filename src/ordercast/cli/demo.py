@@ -9,6 +9,8 @@ import typer
 from rich.markup import escape
 
 from ordercast.audit.properties import audit
+from ordercast.catalogue import LabProtocol
+from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.audit import show_violations, verdict_of
 from ordercast.cli.options import ProtocolName
@@ -16,8 +18,6 @@ from ordercast.cli.screen import SAY, Code, blaming, counting, refuse
 from ordercast.draw import svg
 from ordercast.draw.spacetime import tell
 from ordercast.draw.terminal import Drawing
-from ordercast.protocols import Protocol
-from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.experiment import WARM_UP_US, Experiment, conduct
 from ordercast.sim.network import preset
 from ordercast.sim.notes import notes
@@ -90,7 +90,7 @@ def demo(
     raise typer.Exit(Code.OK if report.clean else Code.FAILED)
 
 
-def _simulate(protocol: Protocol, experiment: Experiment, directory: Path) -> list[Path]:
+def _simulate(protocol: LabProtocol, experiment: Experiment, directory: Path) -> list[Path]:
     """Run it and write its trace; answers with the files."""
     with (
         TraceWriter(directory, "demo", protocol.heading) as writer,

@@ -8,7 +8,7 @@ from ordercast.core.identity import MessageId, NodeId
 from ordercast.core.wire import Malformed
 from ordercast.draw.ladder import Flight, Mark
 from ordercast.sequencers import packets as orderers
-from ordercast.sim.protocol import Protocol
+from ordercast.sim.protocol import LabProtocol
 from ordercast.totem import packets as totem
 from ordercast.trace.schema import Row
 from ordercast.viewsync.header import FIRST_ORDER_KIND, read_header
@@ -25,11 +25,11 @@ class Seen(str):
     data: bytes
 
 
-def watched(protocol: Protocol) -> Protocol:
+def watched(protocol: LabProtocol) -> LabProtocol:
     """The same protocol; the traces of its packets remember them."""
 
     def kind_of(data: bytes) -> str:
-        seen = Seen(protocol.kind_of(data) or "packet")
+        seen = Seen(protocol.product.kind_of(data) or "packet")
         seen.data = data
         return seen
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.coverage import coverage_table, with_sums
 from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, ProtocolName, SeedRange, TraceDirectory
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
-from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.campaign import Campaign, Failure, Totals, explore, failure_of
 from ordercast.sim.shrink import MOST_RUNS, shrink
 

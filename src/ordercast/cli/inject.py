@@ -9,11 +9,11 @@ import msgspec
 import typer
 from rich.markup import escape
 
+from ordercast.catalogue import LAB_PROTOCOLS
+from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import NODES, Json, NodeRange, Seed
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
-from ordercast.protocols import PROTOCOLS
-from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.injection import Failure, Injections, campaign
 
 ALL = "all"
@@ -38,7 +38,7 @@ def inject(
     seed; each finding names the seed that shows it again. Exit code 1 if there is any.
     """
     with blaming("--protocol"):
-        chosen = list(PROTOCOLS.values()) if protocol == ALL else [protocol_called(protocol)]
+        chosen = list(LAB_PROTOCOLS.values()) if protocol == ALL else [protocol_called(protocol)]
     with blaming("--nodes"):
         between = options.nodes(nodes)
     began = time.perf_counter()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from rich.table import Table
 
+from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, SeedRange
 from ordercast.cli.screen import SAY, Code, answer, blaming, counting, verdict
-from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.campaign import Campaign, Failure, first_failure
 from ordercast.sim.crew import each
 

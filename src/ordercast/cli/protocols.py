@@ -6,9 +6,10 @@ from typing import Any
 
 from rich.table import Table
 
+from ordercast.catalogue import LAB_PROTOCOLS, LabProtocol
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, answer
-from ordercast.protocols import PROTOCOLS, Protocol
+from ordercast.protocols import PROTOCOLS
 
 
 def protocols(json: Json = False) -> None:
@@ -18,7 +19,7 @@ def protocols(json: Json = False) -> None:
     the API. All nodes of a group run the same.
     """
     if json:
-        answer({"protocols": [_document(each) for each in PROTOCOLS.values()]})
+        answer({"protocols": [_document(each) for each in LAB_PROTOCOLS.values()]})
         return
     SAY.print(_ordering())
     SAY.print()
@@ -53,13 +54,14 @@ def _promises() -> Table:
     return table
 
 
-def _document(protocol: Protocol) -> dict[str, Any]:
+def _document(known: LabProtocol) -> dict[str, Any]:
+    protocol = known.product
     return {
         "name": protocol.name,
         "summary": protocol.summary,
         **protocol.about._asdict(),
         "promises": protocol.promises,
-        "properties": list(protocol.checks),
+        "properties": list(known.checks),
         "levels": protocol.levels,
         "primary_partition": protocol.primary_partition,
         "revives": protocol.revives,

@@ -9,13 +9,13 @@ import msgspec
 import typer
 from rich.markup import escape
 
+from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import NODES, Json, NodeRange, Packets, ProtocolName, Seed, TraceDirectory
 from ordercast.cli.screen import SAY, Code, answer, blaming, facts, verdict
 from ordercast.draw import svg as svg_drawing
 from ordercast.draw.spacetime import Note, tell
 from ordercast.draw.terminal import Drawing
-from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.campaign import Campaign, trace_name
 from ordercast.sim.faults import time_text
 from ordercast.sim.fuzz import Case, Cuts, Result, is_ending, plan

@@ -12,12 +12,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.audit import show_violations, verdict_of
 from ordercast.cli.options import Json, Packets, ProtocolName, Seed, Settings, TraceDirectory
 from ordercast.cli.screen import SAY, Code, answer, blaming, counting, facts, verdict
 from ordercast.draw.words import duration
-from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.campaign import trace_name
 from ordercast.sim.experiment import MOST_AUDITED, WARM_UP_US, Experiment, Figures, check_size, conduct
 from ordercast.sim.faults import Fault
@@ -83,7 +83,7 @@ def run(
     """
     with blaming("--protocol"):
         chosen = protocol_called(protocol)
-    if levels and not chosen.levels:
+    if levels and not chosen.product.levels:
         raise typer.BadParameter(f"{protocol} has no levels of resilience", param_hint="--levels")
     with blaming("--set"):
         values = options.fields(settings or ())

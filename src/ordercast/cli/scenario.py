@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.cli.flights import Naming, flights, marks, watched
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, Code, answer, blaming, refuse, verdict
@@ -15,7 +16,6 @@ from ordercast.draw import ladder
 from ordercast.draw import svg as svg_drawing
 from ordercast.draw.spacetime import tell
 from ordercast.draw.terminal import Drawing
-from ordercast.protocols import PROTOCOLS
 from ordercast.sim.notes import notes
 from ordercast.sim.reading import parse_time
 from ordercast.sim.scenario import Report, Scenario, ScenarioError, parse
@@ -84,7 +84,9 @@ def _drawing(file: Path, story: Scenario, report: Report, span: tuple[int, int] 
 
 
 def _run(file: Path, packets: bool) -> tuple[Scenario, Report]:
-    known = {name: watched(protocol) for name, protocol in PROTOCOLS.items()} if packets else PROTOCOLS
+    known = LAB_PROTOCOLS
+    if packets:
+        known = {name: watched(protocol) for name, protocol in known.items()}
     try:
         story = parse(file.read_text(encoding="utf-8"))
         return story, run_scenario(story, known, packets=packets)

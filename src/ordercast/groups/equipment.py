@@ -10,9 +10,10 @@ import msgspec
 
 from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
+from ordercast.core.protocol import LAN, Buffers, Protocol
 from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import ConfigProblem, StorageProblem
-from ordercast.protocols import Protocol, protocol
+from ordercast.protocols import protocol
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.seal import OVERHEAD
 from ordercast.runtime.segments import HEADER_SIZE, MOST_SEGMENTS
@@ -72,7 +73,7 @@ def protocol_settings_of(config: NodeConfig, buffer: int) -> msgspec.Struct:
             f"packet_size is {settings['packet_size']}: choose at most {most} with an mtu of {config.mtu}"
         )
     try:
-        return protocol_of(config).configure(settings, buffer, space - OVERHEAD)
+        return protocol_of(config).configure(settings, LAN, Buffers(buffer, space - OVERHEAD))
     except ConfigProblem:
         raise
     except ValueError as error:

@@ -19,8 +19,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping, Sequence
 
+from ordercast.core.protocol import Protocol
 from ordercast.errors import ConfigProblem
-from ordercast.protocols import Protocol
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.udp import Address
 

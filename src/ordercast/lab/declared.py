@@ -34,10 +34,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.lab.experiment import Experiment, Figure, Table
 from ordercast.lab.figures import lines
 from ordercast.lab.grid import GridError, Run, product
-from ordercast.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from ordercast.lab.frames import Frames
@@ -88,10 +88,10 @@ def declared(name: str, text: str) -> Experiment:
         raise GridError(f"{name}: this is no TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise GridError(f"{name}: {_plain(error)}") from error
-    unknown = sorted(set(file.settings) - set(PROTOCOLS))
+    unknown = sorted(set(file.settings) - set(LAB_PROTOCOLS))
     if unknown:
         raise GridError(
-            f"{name}: [settings.{unknown[0]}]: there is no such protocol, only {_list(PROTOCOLS)}"
+            f"{name}: [settings.{unknown[0]}]: there is no such protocol, only {_list(LAB_PROTOCOLS)}"
         )
     runs = _runs(name, file, quick=False)
     _check_look(name, file.report, runs)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ordercast.catalogue import LAB_PROTOCOLS
+from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.lab.experiment import Claim, Experiment, Figure, Sizes, Table
 from ordercast.lab.grid import GridError, Method, Outcome, Run
-from ordercast.protocols import PROTOCOLS
-from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.campaign import Campaign, Totals, run_seed
 from ordercast.trace.writer import TraceWriter
 
@@ -108,8 +108,8 @@ def blocks(protocol: str, seeds: range, nodes: tuple[int, int]) -> list[Run]:
 
 def campaign(protocol: str, seeds: range = SEEDS, nodes: tuple[int, int] = NODES) -> Experiment:
     """The experiment that fuzzes one protocol."""
-    if protocol not in PROTOCOLS:
-        raise GridError(f"no protocol {protocol!r}; there are {', '.join(PROTOCOLS)}")
+    if protocol not in LAB_PROTOCOLS:
+        raise GridError(f"no protocol {protocol!r}; there are {', '.join(LAB_PROTOCOLS)}")
     fewest, most = nodes
 
     def grid(quick: bool) -> list[Run]:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.errors import OrdercastError
-from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.faults import Fault
 from ordercast.sim.network import NetworkConfig, preset
 from ordercast.sim.scenario import parse

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ordercast.catalogue import LAB_PROTOCOLS
+from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.core.identity import NodeId
 from ordercast.lab.experiment import Claim, Experiment, Figure, Table
 from ordercast.lab.figures import PROTOCOL_NAMES, lines
 from ordercast.lab.grid import Method, Outcome, Run, product
 from ordercast.lab.totem import EIGHT, FIVE, HOSTS, MESSAGE, Settings
-from ordercast.protocols import PROTOCOLS
-from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.faults import At, Crash, Partition, schedule
 from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.workload import drive
@@ -105,7 +105,7 @@ def grid(quick: bool) -> list[Run]:
     runs = [
         _run(each["protocol"], each["event"], nodes, timeout_ms, each["seed"], USUAL, **usual)
         for nodes, timeout_ms in sorted(points)
-        for each in product(protocol=list(PROTOCOLS), event=EVENTS, seed=seeds)
+        for each in product(protocol=list(LAB_PROTOCOLS), event=EVENTS, seed=seeds)
     ]
     papers = ((SUNS, FIVE, 400.0, 100), (SPARCS, EIGHT, 1000.0, 45))
     for about, hosts, rate, timeout_ms in papers:
@@ -209,7 +209,7 @@ def conduct(run: Run, trace: TraceWriter | None = None) -> Outcome:
                 trace.write(world.rows)
             world.rows.clear()
     for change in world.changes:
-        if change.state != protocol.settled and change.node in story.expected:
+        if change.state != protocol.product.settled and change.node in story.expected:
             story.notice(change.time_us)
     formed = world.changes and any(change.time_us < story.fault_us for change in world.changes)
     notes = [] if story.over else [f"not over {run.seconds:g} s after the fault"]
@@ -394,7 +394,7 @@ def figures(frames: Frames) -> list[Figure]:
     """Time to recover against group size, and against the timeout."""
     mean = Times(frames).mean
     mean = mean[mean["about"] == USUAL]
-    order = [protocol for protocol in PROTOCOLS if protocol in set(mean["protocol"])]
+    order = [protocol for protocol in LAB_PROTOCOLS if protocol in set(mean["protocol"])]
     usual: dict[str, Any] = {"by": "protocol", "scale": 1e-3, "order": order, "panel_title": str.capitalize}
 
     def drawn(frame: pd.DataFrame, **more: Any) -> Any:

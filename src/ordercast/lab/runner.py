@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.lab.grid import LabError, Run, method_of
 from ordercast.lab.packing import pack
 from ordercast.lab.store import Done, Store, Task, row_of
-from ordercast.protocols import PROTOCOLS
 from ordercast.trace.writer import TraceWriter
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def do_task(store: Store, task: Task, attempt: int = 0, traces: bool = False) ->
 
 
 def _trace(store: Store, run: Run) -> TraceWriter:
-    heading = PROTOCOLS[run.protocol].heading
+    heading = LAB_PROTOCOLS[run.protocol].heading
     return TraceWriter(store.traces, run.id, heading)
 
 

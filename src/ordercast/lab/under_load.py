@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.core.contract import Start
 from ordercast.lab.grid import GridError, Method, Outcome, Run
 from ordercast.lab.metrics import Meter, Traffic, Window
-from ordercast.protocols import protocol as protocol_called
 from ordercast.sim.faults import schedule
 from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.network import Ethernet

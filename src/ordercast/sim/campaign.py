@@ -16,10 +16,10 @@ import msgspec
 
 from ordercast.sim.crew import each
 from ordercast.sim.fuzz import Cuts, Result, plan, run
-from ordercast.sim.protocol import Protocol
+from ordercast.sim.protocol import LabProtocol
 from ordercast.trace.writer import TraceWriter
 
-Find = Callable[[str], Protocol]
+Find = Callable[[str], LabProtocol]
 """A protocol by its name. Has to be a function of a module, for other processes to find it."""
 
 

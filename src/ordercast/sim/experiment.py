@@ -22,7 +22,7 @@ from ordercast.core.identity import NodeId
 from ordercast.sim.faults import Fault, schedule
 from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.network import NetworkConfig
-from ordercast.sim.protocol import Protocol
+from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.workload import Workload, drive
 from ordercast.trace.metrics import Latency, Metrics, measure
 from ordercast.trace.schema import Row
@@ -162,7 +162,7 @@ def _latencies(by_guarantee: Mapping[str, Latency]) -> dict[str, dict[str, float
     }
 
 
-def check_size(protocol: Protocol, experiment: Experiment) -> None:
+def check_size(protocol: LabProtocol, experiment: Experiment) -> None:
     """Raise ValueError if the load has messages that no machine with these settings would ever take."""
     machine = protocol.make(experiment.settings)(1)
     machine.handle(0, Start(0, None, seed=0))
@@ -175,7 +175,7 @@ def check_size(protocol: Protocol, experiment: Experiment) -> None:
 
 
 def conduct(
-    protocol: Protocol,
+    protocol: LabProtocol,
     experiment: Experiment,
     *,
     trace: TraceWriter | None = None,
@@ -192,7 +192,7 @@ class _Conductor:
 
     def __init__(
         self,
-        protocol: Protocol,
+        protocol: LabProtocol,
         experiment: Experiment,
         trace: TraceWriter | None,
         step: Callable[[int], None],

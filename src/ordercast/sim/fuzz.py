@@ -26,7 +26,7 @@ from ordercast.sim.clock import Runaway
 from ordercast.sim.faults import At, Begin, Burst, Clock, Crash, Fault, When, schedule
 from ordercast.sim.founders import draw_meeting, may_go_on
 from ordercast.sim.network import Lan
-from ordercast.sim.protocol import Protocol
+from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.swarm import draw, ending
 from ordercast.sim.workload import Arrivals, Workload, drive
 from ordercast.sim.world import World
@@ -113,14 +113,15 @@ class Result(msgspec.Struct, kw_only=True):
         return None if self.converged else "live-membership"
 
 
-def plan(protocol: Protocol, seed: int, nodes: tuple[int, int], cuts: Cuts | None = None) -> Case:
+def plan(protocol: LabProtocol, seed: int, nodes: tuple[int, int], cuts: Cuts | None = None) -> Case:
     """The case of a seed: each part of it drawn from a stream of its own."""
     count = random.Random(f"{seed}/nodes").randint(*nodes)
     members = tuple(range(1, count + 1))
     lock_step = random.Random(f"{seed}/lock-step").random() < LOCK_STEP
     network = _draw_network(random.Random(f"{seed}/network"), lock_step)
     duration_us = random.Random(f"{seed}/duration").choice((300_000, 600_000, 1_000_000))
-    drawn = draw(seed, members, duration_us, states=protocol.states, amnesia=protocol.survives_amnesia)
+    product = protocol.product
+    drawn = draw(seed, members, duration_us, states=product.states, amnesia=product.survives_amnesia)
     settings: dict[str, Any] = protocol.draw_settings(random.Random(f"{seed}/settings"), count, network)
     if "founders" in settings:
         meeting = random.Random(f"{seed}/fault/meeting")
@@ -130,7 +131,7 @@ def plan(protocol: Protocol, seed: int, nodes: tuple[int, int], cuts: Cuts | Non
         nodes=members,
         network=network,
         settings=settings,
-        workload=_draw_workload(seed, protocol.levels, lock_step),
+        workload=_draw_workload(seed, product.levels, lock_step),
         faults=tuple(drawn),
         duration_us=duration_us,
     )
@@ -225,14 +226,14 @@ def _draw_workload(seed: int, levels: bool, lock_step: bool) -> Workload:
     )
 
 
-def run(protocol: Protocol, case: Case, *, packets: bool = False) -> tuple[Result, World]:
+def run(protocol: LabProtocol, case: Case, *, packets: bool = False) -> tuple[Result, World]:
     """Carry out a case and judge it."""
     world = protocol.world(
         case.settings, case.nodes, case.network, case.seed, packets=packets, history=100_000
     )
     with without_garbage_collection():
         try:
-            end = _drive(world, case, protocol.primary_partition)
+            end = _drive(world, case, protocol.product.primary_partition)
         except Exception as error:  # noqa: BLE001 - whatever a machine raises is a finding, named as such
             found = f"{type(error).__name__}: {error}"
             seen = coverage(world, protocol.hits)

@@ -53,7 +53,7 @@ from ordercast.sim.clock import Runaway
 from ordercast.sim.faults import schedule
 from ordercast.sim.fuzz import SLICE_US, Case, plan, without_garbage_collection
 from ordercast.sim.mutation import Mutator
-from ordercast.sim.protocol import Protocol
+from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.workload import drive
 from ordercast.sim.world import MachineFactory, World
 
@@ -128,7 +128,7 @@ class Injections(msgspec.Struct, kw_only=True):
         self.longest_s = max(self.longest_s, other.longest_s)
 
 
-def inject(protocol: Protocol, seed: int, nodes: tuple[int, int]) -> Injections:
+def inject(protocol: LabProtocol, seed: int, nodes: tuple[int, int]) -> Injections:
     """Run the group of a seed, and inject packets; the same seed injects the same ones."""
     case = plan(protocol, seed, nodes)
     found = Injections(protocol=protocol.name, runs=1)
@@ -139,7 +139,7 @@ def inject(protocol: Protocol, seed: int, nodes: tuple[int, int]) -> Injections:
 
 
 def campaign(
-    protocol: Protocol, first_seed: int, nodes: tuple[int, int], count_: int
+    protocol: LabProtocol, first_seed: int, nodes: tuple[int, int], count_: int
 ) -> Iterator[Injections]:
     """Seed after seed, until so many packets were injected, and the last seed is over; what came of each."""
     left = count_
@@ -154,7 +154,7 @@ def campaign(
 class Siege:
     """The group of one seed under injection."""
 
-    def __init__(self, protocol: Protocol, case: Case, found: Injections) -> None:
+    def __init__(self, protocol: LabProtocol, case: Case, found: Injections) -> None:
         self.protocol = protocol
         self.case = case
         self.found = found
@@ -199,7 +199,7 @@ class Siege:
         """Whether the group becomes one configuration again, if a majority is left where it needs one."""
         begun_us = world.now
         while not _one_configuration(world):
-            if self.protocol.primary_partition and not _majority(world):
+            if self.protocol.product.primary_partition and not _majority(world):
                 return True
             if world.now - begun_us > APART_US:
                 return False

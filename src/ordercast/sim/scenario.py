@@ -83,7 +83,7 @@ from ordercast.sim.faults import (
     schedule,
 )
 from ordercast.sim.network import NetworkConfig, preset
-from ordercast.sim.protocol import Protocol
+from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.reading import node_called, parse_action, parse_ordinal, parse_time
 from ordercast.sim.workload import Workload, drive
 from ordercast.sim.world import World
@@ -275,7 +275,7 @@ def _check(scenario: Scenario) -> None:
 # --- running ---------------------------------------------------------------------------------------
 
 
-def run(scenario: Scenario, protocols: Mapping[str, Protocol], *, packets: bool = False) -> Report:
+def run(scenario: Scenario, protocols: Mapping[str, LabProtocol], *, packets: bool = False) -> Report:
     """Run a scenario with the machines of one of `protocols`, and see whether it goes as expected.
 
     With `packets`, packets are traced, too; where the scenario speaks of some, they are in any case.
@@ -297,14 +297,14 @@ def run(scenario: Scenario, protocols: Mapping[str, Protocol], *, packets: bool 
     return Report(tuple(outcomes), world)
 
 
-def _chosen(scenario: Scenario, protocols: Mapping[str, Protocol]) -> Protocol:
+def _chosen(scenario: Scenario, protocols: Mapping[str, LabProtocol]) -> LabProtocol:
     name = scenario.protocol or next(iter(protocols))
     if name not in protocols:
         raise ScenarioError(f"no protocol {name!r}; there are {', '.join(protocols)}")
     return protocols[name]
 
 
-def _world(scenario: Scenario, protocol: Protocol, packets: bool) -> World:
+def _world(scenario: Scenario, protocol: LabProtocol, packets: bool) -> World:
     try:
         return protocol.world(
             scenario.settings,
@@ -326,7 +326,7 @@ def _speaks_of_packets(scenario: Scenario) -> bool:
     )
 
 
-def _audit(scenario: Scenario, world: World, protocol: Protocol) -> list[str]:
+def _audit(scenario: Scenario, world: World, protocol: LabProtocol) -> list[str]:
     if not any(isinstance(expectation.what, Clean) for expectation in scenario.expectations):
         return []
     violations = audit(world.rows, None, protocol.checks).violations

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from ordercast.sim.fuzz import Case, Cuts, Result, cut, is_ending, plan, run
-from ordercast.sim.protocol import Protocol
+from ordercast.sim.protocol import LabProtocol
 
 MOST_RUNS = 300
 MOST_S = 60.0
@@ -33,7 +33,7 @@ class Shrunk(NamedTuple):
 
 
 def shrink(
-    protocol: Protocol,
+    protocol: LabProtocol,
     seed: int,
     nodes: tuple[int, int],
     wanted: str,
@@ -111,7 +111,7 @@ class _Search:
     """The smallest cuts so far, made smaller in one respect after another until nothing helps."""
 
     def __init__(
-        self, protocol: Protocol, drawn: Case, budget: _Budget, fails: Callable[[Result], bool]
+        self, protocol: LabProtocol, drawn: Case, budget: _Budget, fails: Callable[[Result], bool]
     ) -> None:
         self._protocol, self._drawn, self._budget, self._fails = protocol, drawn, budget, fails
         self._known: set[Cuts] = set()

@@ -1,0 +1,157 @@
+"""What the laboratory knows of each protocol: settings that it draws, checks, what a fuzzer has to hit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY
+from ordercast.core.contract import Machine
+from ordercast.core.identity import NodeId
+from ordercast.core.protocol import SIM, Protocol
+from ordercast.protocols import PROTOCOLS
+from ordercast.protocols import protocol as product_called
+from ordercast.sequencers.rewriting import rewrite
+from ordercast.sim.founders import draw_founders
+from ordercast.sim.fuzz import LOST, WRONG_SUSPICION
+from ordercast.sim.network import Lan
+from ordercast.sim.protocol import LabProtocol
+from ordercast.sim.world import MachineFactory
+from ordercast.totem.machine import TotemMachine
+from ordercast.totem.packets import decode_data
+from ordercast.totem.protocol import TOTEM
+from ordercast.totem.rewriting import rewrite as totem_rewrite
+
+__all__ = ["LAB_PROTOCOLS", "LAB_TOTEM", "LabProtocol", "lab_protocol", "sequenced_in_lab"]
+
+# --- Totem ---------------------------------------------------------------------------------------
+
+
+def _make_totem(settings: Mapping[str, object]) -> MachineFactory:
+    config: Any = TOTEM.configure(settings, SIM)
+    decode = lru_cache(maxsize=4096)(decode_data)  # a multicast is decoded once, not at each receiver
+
+    def make(node: NodeId) -> Machine:
+        return TotemMachine(node, config, decode)
+
+    return make
+
+
+def _draw_totem(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:
+    """Settings that fit the network's delays, with windows small enough to be filled."""
+    hop_us = lan.base_us + 3 * lan.tail_us
+    rotation_us = nodes * hop_us
+    token_loss_us = max(20_000, 5 * rotation_us) * stream.choice((1, 2, 4))
+    token_retransmission_us = token_loss_us // stream.choice((3, 5, 8))
+    join_us = max(2_000, 4 * hop_us)
+    window_size = stream.choice((nodes, 2 * nodes, 128))
+    drawn: dict[str, object] = {
+        "token_loss_us": token_loss_us,
+        "token_retransmission_us": token_retransmission_us,
+        "join_us": join_us,
+        "consensus_us": join_us * stream.choice((3, 5)),
+        "fail_to_receive": stream.choice((4, 10, 50)),
+        "window_size": window_size,
+        "max_messages": stream.choice((1, 4, 64)),
+        "max_outstanding": window_size * stream.choice((2, 8)),
+        "max_requests": stream.choice((2, 16, 128)),
+        "eager_requests": stream.random() < 0.4,
+        "accelerated_window": stream.choice((0, 0, 2, 20, 20)),
+        "idle_rotations": stream.choice((1, 3)),
+        "hold_us": stream.choice((0, token_retransmission_us // 3, token_retransmission_us * 4 // 5)),
+        "announce_us": max(20_000, 6 * rotation_us),
+        "packet_size": stream.choice((256, 500, 1_400)),
+    }
+    if stream.random() < 0.25:  # large enough to be filled less while some are lost
+        drawn["packet_size"] = stream.choice((6_000, 20_000))
+    drawn["least_retransmission_us"] = max(1, token_retransmission_us // stream.choice((1, 4, 20)))
+    drawn["input_buffer"] = stream.choice((32_000, 212_992, 1024 * 1024))
+    return drawn
+
+
+LAB_TOTEM = LabProtocol(
+    TOTEM, _make_totem, _draw_totem, checks=EXTENDED_VIRTUAL_SYNCHRONY, rewrite=totem_rewrite
+)
+
+# --- the sequencer family --------------------------------------------------------------------------
+
+
+def _draw_group(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:
+    """Settings that fit the network's delays, with windows small enough to be filled."""
+    hop_us = lan.base_us + 3 * lan.tail_us
+    heartbeat_us = max(5_000, 4 * hop_us)
+    aggressive_us = heartbeat_us * stream.choice((3, 4, 5))
+    change_us = hop_us * stream.choice((3, 4, 6))
+    return {
+        "heartbeat_us": heartbeat_us,
+        "aggressive_us": aggressive_us,
+        "conservative_us": aggressive_us * stream.choice((2, 3, 4)),
+        "change_us": change_us,
+        "round_us": change_us * stream.choice((4, 5, 6)),
+        "join_us": max(2_000, 4 * hop_us),
+        "found_us": heartbeat_us * stream.choice((2, 4)),
+        "retry_us": hop_us * stream.choice((3, 5, 8)),
+        "silence_us": hop_us * stream.choice((3, 10, 40)),
+        "hurry_us": max(1, hop_us * stream.choice((1, 1, 2)) // 2),
+        "packet_size": stream.choice((256, 500, 1_400)),
+        "window": stream.choice((1, 4, 8)),
+        "batch": stream.choice((1, 4, 64)),
+        "max_unstable": stream.choice((8, 64, 1_024)),
+        "max_requests": stream.choice((2, 16, 64)),
+        "resilience": stream.choice((0, 0, 0, 1, 2)),
+        "keep_bytes": stream.choice((0, 2_000, 20_000, 16 * 1024 * 1024)),
+        "founders": draw_founders(stream, range(1, nodes + 1)),
+    }
+
+
+def sequenced_in_lab(product: Protocol, hits: tuple[str, ...] = ("token lost",)) -> LabProtocol:
+    """A protocol of the sequencer family; of its own, a fuzzer has to make these `hits` happen.
+
+    The setting `founders` may be one number for all nodes, or one for each by its identifier.
+    """
+
+    def make(settings: Mapping[str, object]) -> MachineFactory:
+        founders = settings.get("founders")
+        if not isinstance(founders, Mapping):
+            config = product.configure(settings, SIM)
+            return lambda node: product.build(config, node)
+        configs = {
+            int(node): product.configure({**settings, "founders": some}, SIM)
+            for node, some in founders.items()
+        }
+        return lambda node: product.build(configs[node], node)
+
+    lost = (name for role, name in LOST.items() if role != "external")
+    return LabProtocol(
+        product,
+        make,
+        _draw_group,
+        checks=VIEW_SYNCHRONY,
+        rewrite=rewrite,
+        hits=(*lost, WRONG_SUSPICION, *hits),
+    )
+
+
+_HITS = {
+    "total": (),
+    "rbp": ("token lost", "several originators"),
+    "irbp": (LOST["external"], "token lost", "external returned", "external gave up"),
+}
+
+# --- all of them ---------------------------------------------------------------------------------
+
+LAB_PROTOCOLS: dict[str, LabProtocol] = {
+    LAB_TOTEM.name: LAB_TOTEM,
+    **{
+        name: sequenced_in_lab(product, _HITS.get(name, ("token lost",)))
+        for name, product in PROTOCOLS.items()
+        if product is not TOTEM
+    },
+}
+
+
+def lab_protocol(name: str) -> LabProtocol:
+    """The protocol of that name."""
+    return LAB_PROTOCOLS[product_called(name).name]

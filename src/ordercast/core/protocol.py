@@ -1,0 +1,119 @@
+"""What a node has to know of a protocol to run it: one record each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ordercast.core.contract import Machine
+from ordercast.core.identity import NodeId
+from ordercast.core.wire import Malformed, kind_of
+
+SIM = "sim"
+"""The profile of settings for a simulated network, in which nobody is scheduled and nothing takes long."""
+LAN = "lan"
+"""The profile of settings for processes of an operating system on a local network."""
+
+
+class About(NamedTuple):
+    """What tells a protocol from the others, in few words, for whoever has to choose one."""
+
+    ordered: str
+    """Who gives messages their places."""
+    hops: str
+    """Hops on the network from sending a message to its delivery, where nobody else sends."""
+    agreed: str
+    """When an agreed message is delivered."""
+    safe: str
+    """When a safe one is."""
+    tolerates: str
+    """With whom gone the group goes on."""
+    choose: str
+    """When to choose it."""
+
+
+class Buffers(NamedTuple):
+    """What a node's sockets hold."""
+
+    buffer: int
+    """Bytes of the receive buffer that the system granted."""
+    datagram: int
+    """Bytes of a packet that one datagram carries."""
+
+
+Fit = Callable[[msgspec.Struct, Buffers], Mapping[str, object]]
+
+
+def no_fit(config: msgspec.Struct, buffers: Buffers) -> Mapping[str, object]:
+    """The `Fit` of a protocol to whose settings the size of buffers is of no concern."""
+    return {}
+
+
+class Protocol(NamedTuple):
+    """A protocol by name."""
+
+    name: str
+    summary: str
+    """In a sentence."""
+    about: About
+    settings: type[msgspec.Struct]
+    """All of its settings, with their meanings as docstrings."""
+    profiles: Mapping[str, Mapping[str, object]]
+    """By name of the profile, the settings in which it differs from the defaults of `settings`."""
+    build: Callable[[Any, NodeId], Machine]
+    """A node's machine, from an instance of `settings`."""
+    states: tuple[str, ...]
+    """The states that its machines report."""
+    settled: str
+    """The one of them in which a machine is in a configuration that it orders messages in."""
+    kinds: Mapping[int, str]
+    """What its kinds of packets are called."""
+    promises: str
+    """The name of the set of properties that it promises."""
+    fit: Fit = no_fit
+    """The settings of a node that follow from what its sockets hold, given all the others."""
+    survives_amnesia: bool = False
+    """Whether a node may lose its disk."""
+    revives: bool = False
+    """A machine may halt without having been told to go; then the node comes back as a new incarnation."""
+    primary_partition: bool = False
+    """The group goes on only while a majority of the nodes of its last view is up and connected. It has a
+    setting `founders`: how many nodes have to agree to begin a group."""
+    levels: bool = False
+    """Whether messages may be sent at levels of resilience."""
+    token_on_unicast: bool = True
+    """Whether what is unicast is a token, for which data may wait; or packets like all others."""
+
+    def configure(
+        self, settings: Mapping[str, object], profile: str, buffers: Buffers | None = None
+    ) -> msgspec.Struct:
+        """All settings: what is asked for, then what the sockets' buffers demand, the profile, the defaults.
+
+        Raises ValueError, in words, for wrong ones.
+        """
+        base = self.profiles[profile]
+        config = self._convert({**base, **settings})
+        if buffers is None:
+            return config
+        return self._convert({**base, **self.fit(config, buffers), **settings})
+
+    def _convert(self, settings: Mapping[str, object]) -> msgspec.Struct:
+        try:
+            return msgspec.convert(dict(settings), self.settings, strict=False)
+        except msgspec.ValidationError as error:
+            fields = ", ".join(self.settings.__struct_fields__)
+            raise ValueError(f"{self.name}: {error}; its settings are {fields}") from error
+
+    def kind_of(self, data: bytes) -> str | None:
+        """What a packet's kind is called; None if it is none of this protocol's."""
+        try:
+            return self.kinds.get(kind_of(data))
+        except Malformed:
+            return None
+
+    @property
+    def heading(self) -> dict[str, str]:
+        """What a trace of it says of itself: `ordercast.trace.schema.About`."""
+        return {"protocol": self.name, "promises": self.promises}

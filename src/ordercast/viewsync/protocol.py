@@ -1,0 +1,112 @@
+"""The protocols of the sequencer family, as a node knows them: an orderer inside views makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from typing import Protocol as Shape
+
+import msgspec
+
+from ordercast.core.contract import Machine
+from ordercast.core.identity import NodeId
+from ordercast.core.protocol import LAN, SIM, About, Buffers, Protocol
+from ordercast.viewsync.change import ViewChange
+from ordercast.viewsync.config import GroupConfig
+from ordercast.viewsync.contract import Orderer
+from ordercast.viewsync.machine import GroupMachine
+from ordercast.viewsync.packets import KIND_NAMES
+from ordercast.viewsync.reformation import Reformation
+from ordercast.viewsync.states import State
+
+PROFILES: dict[str, dict[str, object]] = {
+    SIM: {},
+    LAN: {
+        # Processes are scheduled, which a simulated network knows nothing of; those that ended are noticed
+        # by the driver, so that the timeouts are for what is slow, or cut off.
+        "heartbeat_us": 100_000,
+        "aggressive_us": 800_000,
+        "conservative_us": 3_000_000,
+        "change_us": 20_000,
+        "round_us": 150_000,
+        "retry_us": 30_000,
+        "join_us": 50_000,
+        "found_us": 500_000,
+        "silence_us": 100_000,
+        "hurry_us": 1_000,
+        "batch": 64,
+    },
+}
+
+
+class OrdererClass(Shape):
+    """What makes a protocol of the family: an orderer, and what it is called."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802
+        """What the protocol is called."""
+
+    @property
+    def SUMMARY(self) -> str:  # noqa: N802
+        """What it does, in a sentence."""
+
+    @property
+    def KIND_NAMES(self) -> Mapping[int, str]:  # noqa: N802
+        """Names of its kinds of packets."""
+
+    def __call__(self, me: NodeId, config: GroupConfig) -> Orderer:
+        """One member's."""
+
+
+def _fit(config: msgspec.Struct, buffers: Buffers) -> Mapping[str, object]:
+    """What all may have on the way has to fit into every socket's buffer."""
+    assert isinstance(config, GroupConfig)
+    in_flight = buffers.buffer // config.packet_size
+    return {"window": max(4, min(32, in_flight // 4)), "max_unstable": max(32, min(1_024, in_flight))}
+
+
+def sequenced(
+    orderer: OrdererClass,
+    *,
+    ordered: str = "its orderer says",
+    hops: str = "not told",
+    choose: str = "not told",
+    reformation: bool = False,
+    i_views: bool = False,
+    **defaults: Any,
+) -> Protocol:
+    """The protocol that an orderer makes, inside views that its members agree on.
+
+    They do so by consensus, or by Reformation (004 §3.2.3); with `i_views`, who is slow leaves the token list
+    first (004 §4.4.3). `defaults` are settings that differ from those of `GroupConfig`. The words are for
+    `ordercast protocols`.
+    """
+    procedure: type[ViewChange] = Reformation if reformation else ViewChange
+
+    def build(config: GroupConfig, node: NodeId) -> Machine:
+        return GroupMachine(node, config, orderer(node, config), procedure=procedure, i_views=i_views)
+
+    return Protocol(
+        name=orderer.NAME,
+        summary=orderer.SUMMARY,
+        about=About(
+            ordered=ordered,
+            hops=hops,
+            agreed="when a majority has it, and all before it",
+            safe="when all members have it",
+            tolerates="a minority of the last view" + ("; who is slow stays" if i_views else ""),
+            choose=choose,
+        ),
+        settings=GroupConfig,
+        profiles={name: {**defaults, **settings} for name, settings in PROFILES.items()},
+        build=build,
+        states=tuple(State),
+        settled=State.MEMBER,
+        kinds={**KIND_NAMES, **orderer.KIND_NAMES},
+        promises="view-synchrony",
+        fit=_fit,
+        revives=True,
+        primary_partition=True,
+        levels=True,
+        token_on_unicast=False,
+    )
