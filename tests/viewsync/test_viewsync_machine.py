@@ -341,9 +341,12 @@ def test_so_does_what_may_have_been_decided() -> None:
     [
         (Join(OURS, FIRST.seq + 7, ghost=True), ["cut off"]),
         (Join(OURS, FIRST.seq, ghost=True), []),
-        (Join(YOUNGER, FIRST.seq + 7, ghost=True), []),
+        (Join(YOUNGER, FIRST.seq + 7, ghost=True), ["cut off"]),
+        (Join(YOUNGER, FIRST.seq - 1, ghost=True), []),
+        (Join(OLDER, FIRST.seq - 1, ghost=True), ["cut off"]),
+        (Join(OLDER, FIRST.seq - 1, ghost=False), []),
     ],
-    ids=["a later view", "this view", "a view of another group"],
+    ids=["a later view", "this view", "later elsewhere", "earlier elsewhere", "bound to older", "not bound"],
 )
 def test_so_do_votes_that_a_majority_has_in_a_later_view_only(join: Join, reasons: list[str]) -> None:
     """They were told of a view that never was, and vote in that: nothing can be decided in this one."""

@@ -30,7 +30,6 @@ from ordercast.core.contract import Accept, Drop, Persist
 from ordercast.core.identity import ConfigurationId
 from ordercast.viewsync.contract import NOTHING
 from ordercast.viewsync.header import NO_VIEW
-from ordercast.viewsync.joining import ANOTHER_GROUPS
 from ordercast.viewsync.packets import (
     NO_GROUP,
     NO_ROUND,
@@ -113,7 +112,7 @@ def test_who_hears_of_no_group_founds_one_in_the_end() -> None:
     effects = node.timeout("join", after_us=1)
     assert shifts(effects) == [("member", "group founded")]
     assert installs(effects) == [ConfigurationId(1, 2)]
-    assert node.machine.group == (node.config.found_us, 2)
+    assert node.machine.group == Group(node.config.found_us, 2)
 
 
 def test_one_that_needs_others_waits_for_them() -> None:
@@ -269,12 +268,11 @@ def test_but_only_while_the_others_are_heard_there() -> None:
     assert one(node.timeout("join"), Join).ghost
 
 
-def test_the_number_of_a_view_is_none_that_another_group_has_had() -> None:
-    """Who comes from there may not know how far it went on without it."""
+def test_the_number_of_a_view_is_above_what_its_members_had_in_other_groups() -> None:
     node = started(1)
     node.timeout("join", after_us=node.config.found_us)
     node.hears(5, Join(Group(10**9, 5), 7, ghost=True), view_id=NO_VIEW)
-    assert node.orderer.installed[-1][0].id == ConfigurationId(7 + ANOTHER_GROUPS + 1, 1)
+    assert node.orderer.installed[-1][0].id == ConfigurationId(8, 1)
 
 
 def test_who_asks_while_a_change_is_on_its_way_is_let_in_with_it() -> None:
@@ -429,6 +427,36 @@ def test_it_inherits_the_vote_in_a_view_that_an_earlier_life_was_to_be_in() -> N
     effects = again.hears(3, Collect(0, round_(1, 3)), view_id=ConfigurationId(4, 1))
     assert one(effects, Estimate).accepted == NO_ROUND
     assert one(again.timeout("join"), Join) == Join(OURS, 4, ghost=True)
+
+
+@pytest.mark.parametrize(
+    ("group", "seq", "inherits"), [(OLDER, 4, True), (OLDER, 1, False), (YOUNGER, 4, False)]
+)
+def test_it_gives_its_vote_up_for_one_in_an_older_group_that_it_never_knew_of(
+    group: Group, seq: int, inherits: bool
+) -> None:
+    """That group let an earlier life in, which never heard of it, and needs the vote to let others in.
+
+    A view whose number is not later than all that it has seen may be one that an earlier life has voted in.
+    """
+    again = member(2).dies_and_comes_back()
+    made = encode_decision(decision((1, 2), ConfigurationId(seq, 1), group=group))
+    again.hears(1, Decide(0, made), view_id=ConfigurationId(0, 0))
+    asks = one(again.timeout("join"), Join)
+    assert (asks.group, asks.last) == ((group, seq) if inherits else (OURS, 1))
+    if inherits:
+        effects = again.hears(1, Collect(0, round_(1, 1)), view_id=ConfigurationId(seq, 1))
+        assert one(effects, Estimate).accepted == NO_ROUND
+
+
+def test_in_a_younger_group_it_votes_only_once_its_own_is_deserted() -> None:
+    again = member(1, (1, 2)).dies_and_comes_back()
+    made = encode_decision(decision((1, 2), ConfigurationId(4, 1), group=YOUNGER))
+    again.hears(2, Decide(0, made), view_id=NO_VIEW, incarnation=1)
+    assert one(again.timeout("join"), Join).group == OURS
+    again.hears(2, Join(YOUNGER, 4, ghost=True), view_id=NO_VIEW, incarnation=1)
+    again.hears(2, Decide(0, made), view_id=NO_VIEW, incarnation=1)
+    assert one(again.timeout("join"), Join) == Join(YOUNGER, 4, ghost=True)
 
 
 def test_it_inherits_the_vote_also_at_the_end_of_a_change_it_votes_in() -> None:

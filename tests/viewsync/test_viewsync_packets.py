@@ -55,7 +55,8 @@ counts = st.integers(0, MAX_COUNT - 1)
 places = st.integers(1, MAX_COUNT - 1)
 lives = st.integers(0, 2**31 - 1)
 turns = st.integers(0, 2**31 - 1)
-groups = st.one_of(st.just(NO_GROUP), st.builds(Group, counts, node_ids))
+marks = st.integers(0, 2**32 - 1)
+groups = st.one_of(st.just(NO_GROUP), st.builds(Group, counts, node_ids, marks))
 rounds = st.one_of(st.just(NO_ROUND), st.builds(Round, places, node_ids))
 streams = st.builds(Stream, st.integers(0, 255), st.integers(0, MAX_NODE_ID), lives)
 ranges = st.lists(
@@ -66,7 +67,7 @@ views = st.builds(ConfigurationId, places, node_ids)
 values = st.binary(max_size=60)
 
 packets: st.SearchStrategy[MembershipPacket] = st.one_of(
-    st.builds(Heartbeat, st.builds(Group, counts, node_ids), turns, st.booleans()),
+    st.builds(Heartbeat, st.builds(Group, counts, node_ids, marks), turns, st.booleans()),
     st.builds(Join, groups, counts, st.booleans(), groups),
     st.builds(Summary, turns, st.booleans(), st.booleans(), st.booleans(), counts, counts, ranges).map(
         lambda told: told._replace(floor=min(told.floor, told.upto))
@@ -80,9 +81,9 @@ packets: st.SearchStrategy[MembershipPacket] = st.one_of(
     st.builds(Decide, turns, values),
     st.builds(Refuse, turns, rounds, rounds),
     st.builds(Abort, turns, rounds),
-    st.builds(Excluded, st.builds(Group, lives, node_ids), node_ids, lives),
-    st.builds(Knock, st.builds(Group, lives, node_ids), st.integers(0, 2**64 - 1)),
-    st.builds(Answer, st.builds(Group, lives, node_ids), st.integers(0, 2**64 - 1)),
+    st.builds(Excluded, st.builds(Group, lives, node_ids, marks), node_ids, lives),
+    st.builds(Knock, st.builds(Group, lives, node_ids, marks), st.integers(0, 2**64 - 1)),
+    st.builds(Answer, st.builds(Group, lives, node_ids, marks), st.integers(0, 2**64 - 1)),
 )
 
 
@@ -91,7 +92,7 @@ def decisions(draw: st.DrawFn) -> Decision:
     nodes = sorted(draw(st.sets(node_ids, min_size=1, max_size=6)))
     members = [Member(node, draw(lives), draw(st.booleans())) for node in nodes]
     members[0] = members[0]._replace(core=True)
-    group = Group(draw(counts), draw(node_ids))
+    group = Group(draw(counts), draw(node_ids), draw(marks))
     return Decision(
         draw(st.booleans()),
         group,

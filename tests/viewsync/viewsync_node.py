@@ -27,12 +27,14 @@ from ordercast.core.contract import (
     Unicast,
 )
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.core.randomness import RandomStream
 from ordercast.viewsync.change import Joiner, ViewChange
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.contract import Items, Settled, Stream, Unsettled, View
 from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW, header, read_header
 from ordercast.viewsync.machine import GroupMachine
+from ordercast.viewsync.numbers import ViewNumbers
 from ordercast.viewsync.packets import (
     NO_ROUND,
     Abort,
@@ -214,6 +216,27 @@ class Notes:
 # --- a stand-in for what is around a change -------------------------------------------------------
 
 
+class CountedNumbers(ViewNumbers):
+    """Numbers that can be foretold: one above what is known."""
+
+    def first(self, known: int) -> int:
+        return self.after(known)
+
+    def after(self, known: int) -> int:
+        return known + 1
+
+    def mark(self) -> int:
+        return 0
+
+
+class CountingMachine(GroupMachine):
+    """A machine whose views are counted."""
+
+    def _draw(self, stream: RandomStream) -> None:
+        super()._draw(stream)
+        self.numbers = CountedNumbers(stream)
+
+
 class Around:
     """What a participant needs of the machine around it; whom it suspects is said by the test."""
 
@@ -222,6 +245,7 @@ class Around:
         self.incarnation = incarnation
         self.goes = False
         self.group = OURS
+        self.numbers: ViewNumbers = CountedNumbers(RandomStream(0))
         self.suspected: set[NodeId] = set()
         self.slow: set[NodeId] = set()
         """Suspected only while they are waited for."""
@@ -262,7 +286,9 @@ class Node:
         self.me = me
         self.orderer = Notes()
         self.config = GroupConfig(**{"founders": 1, **settings})
-        self.machine = GroupMachine(me, self.config, self.orderer, procedure=procedure, i_views=i_views)
+        self.machine: GroupMachine = CountingMachine(
+            me, self.config, self.orderer, procedure=procedure, i_views=i_views
+        )
         self.now_us = 0
         self.disk: bytes | None = None
 

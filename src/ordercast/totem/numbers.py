@@ -14,6 +14,7 @@ docs/decisions/lost-disk.md.
 
 from __future__ import annotations
 
+from ordercast.core.numbers import Allowance
 from ordercast.core.randomness import RandomStream
 
 RING_STEP = 4
@@ -32,8 +33,7 @@ class RingNumbers:
 
     def __init__(self, stream: RandomStream) -> None:
         self._stream = stream
-        self._allowance = REACH
-        self._refilled_us = 0
+        self._allowance = Allowance(REACH, REFILL_PER_US)
 
     def first(self, stored: int | None) -> int:
         """The number of a life's first ring: above what was stored; without that, anywhere below `REACH`."""
@@ -45,9 +45,7 @@ class RingNumbers:
 
     def follow(self, now_us: int, claimed: int, own: int) -> int:
         """The number of a node that has `own` and hears of `claimed`: that, or as far as it follows now."""
-        step = min(max(claimed - own, 0), self._left(now_us))
-        self._allowance -= step
-        return own + step
+        return own + self._allowance.spend(now_us, max(claimed - own, 0))
 
     def reach(self, now_us: int, number: int, own: int) -> bool:
         """Whether a node that has `own` takes part in a ring of this number.
@@ -55,12 +53,7 @@ class RingNumbers:
         The way to the next ring is free; what is beyond that has to be within the allowance, and is spent.
         """
         step = max(number - own - 2 * STRIDE, 0)
-        within = step <= self._left(now_us)
-        self._allowance -= step if within else 0
+        within = step <= self._allowance.left(now_us)
+        if within:
+            self._allowance.spend(now_us, step)
         return within
-
-    def _left(self, now_us: int) -> int:
-        refill = (now_us - self._refilled_us) * REFILL_PER_US
-        self._allowance = min(REACH, self._allowance + refill)
-        self._refilled_us = now_us
-        return self._allowance

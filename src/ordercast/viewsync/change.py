@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol
 
 from ordercast.core.contract import Effect
 from ordercast.core.identity import ConfigurationId, NodeId
-from ordercast.core.wire import within_reach
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.consensus import Ballot, Outside, Participant, Voter, after
 from ordercast.viewsync.contract import Settled, Unsettled, View
 from ordercast.viewsync.exchange import MOST_FETCHED, Exchange
 from ordercast.viewsync.header import NO_VIEW
+from ordercast.viewsync.numbers import ViewNumbers
 from ordercast.viewsync.packets import (
     Decision,
     Fetch,
@@ -52,6 +52,7 @@ class Surroundings(Outside, Protocol):
 
     incarnation: int
     group: Group
+    numbers: ViewNumbers
 
     @property
     def goes(self) -> bool:
@@ -114,7 +115,7 @@ class ViewChange(Participant):
         """Whether something is not here that belongs to what was decided, or may have been."""
         return self.decision is not None or bool(self.exchange.missing(self._sought, 1))
 
-    def follows(self, decision: Decision, light: bool) -> bool:
+    def follows(self, now_us: int, decision: Decision, light: bool) -> bool:
         """Whether a decision that somebody tells of can be about what comes after this view.
 
         A light one, where there are such, is the same view with the next token list. Any other is a later
@@ -133,7 +134,7 @@ class ViewChange(Participant):
             and decision.turn == 0
             and len(decision.members) <= self._config.max_members
             and view.id.seq < decision.view.seq
-            and within_reach(decision.view.seq, view.id.seq)
+            and self._around.numbers.believes(now_us, decision.view.seq, view.id.seq)
         )
 
     def is_of_view(self, ranges: Sequence[Range]) -> bool:
@@ -244,9 +245,9 @@ class ViewChange(Participant):
         members |= {node: joiner.incarnation for node, joiner in joiners.items()}
         most = self._config.max_members
         chosen = tuple(Member(node, members[node], True) for node in sorted(members)[:most])
-        number = max([self.view.id.seq, *(joiner.last for joiner in joiners.values())]) + 1
+        last = max([self.view.id.seq, *(joiner.last for joiner in joiners.values())])
         rep = chosen[0].node if chosen else 0
-        view = ConfigurationId(number, rep) if chosen else NO_VIEW
+        view = ConfigurationId(around.numbers.after(last), rep) if chosen else NO_VIEW
         site = self._site([node for node in able if node in members]) or rep
         decision = Decision(True, around.group, view, 0, chosen, site, upto, ranges)
         if not self._fetch(decision, able, 0, effects):

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from ordercast.core.contract import Effect
 from ordercast.core.identity import ConfigurationId, NodeId
-from ordercast.core.wire import within_reach
 from ordercast.viewsync.change import LONGEST_ROUND, Joiner, Surroundings
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.consensus import Participant, Voter
@@ -24,6 +23,7 @@ class Founding(Participant):
 
     def __init__(self, outside: Surroundings, voter: Voter, config: GroupConfig, last: int) -> None:
         super().__init__(outside, 0, voter, config.founders)
+        self._around = outside
         self._round_us = config.round_us
         self._most = config.max_members
         self._rounds = 0
@@ -52,24 +52,23 @@ class Founding(Participant):
         self._lives[node] = incarnation
         return True
 
-    def founds(self, decision: Decision) -> bool:
+    def founds(self, now_us: int, decision: Decision) -> bool:
         """Whether a decision that somebody tells of can be on a first view: there is nothing to settle."""
         return (
             decision.full
             and 0 < len(decision.members) <= self._most
             and (decision.turn, decision.upto, decision.ranges) == (0, 0, ())
-            and within_reach(decision.view.seq, self._last)
+            and self._around.numbers.believes(now_us, decision.view.seq, self._last)
         )
 
     def _initial(self, now_us: int, effects: list[Effect]) -> bytes | None:
         assert self._ballot is not None, "it is the coordinator's to say"
         nodes = [node for node in self._ballot.answered if node in self._lives]
         members = tuple(Member(node, self._lives[node], True) for node in nodes)
-        number = max([self._last, *(other.last for other in self._others.values())]) + 1
-        view = ConfigurationId(number, nodes[0])
-        return encode_decision(
-            Decision(True, Group(max(now_us, 1), self._me), view, 0, members, nodes[0], 0, ())
-        )
+        last = max([self._last, *(other.last for other in self._others.values())])
+        view = ConfigurationId(self._around.numbers.first(last), nodes[0])
+        group = Group(max(now_us, 1), self._me, self._around.numbers.mark())
+        return encode_decision(Decision(True, group, view, 0, members, nodes[0], 0, ()))
 
     def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
         return True

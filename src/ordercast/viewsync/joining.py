@@ -16,13 +16,13 @@ from ordercast.core.contract import (
 )
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.randomness import RandomStream
-from ordercast.core.wire import within_reach
 from ordercast.viewsync.change import Joiner
 from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.contract import NOTHING, View
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.founding import Founding
 from ordercast.viewsync.header import NO_VIEW, Header
+from ordercast.viewsync.numbers import ViewNumbers
 from ordercast.viewsync.packets import (
     NO_GROUP,
     NO_ROUND,
@@ -36,9 +36,6 @@ from ordercast.viewsync.standing import CHANGE_TIMER, JOIN_TIMER, Last, Standing
 from ordercast.viewsync.states import State
 from ordercast.viewsync.storage import recall, view_of
 
-ANOTHER_GROUPS = 2**20
-"""Who comes from another group may not know how far that went on: no view here gets a number of one there."""
-
 
 class Joining(Standing):
     """A node that is in no view, or was."""
@@ -47,7 +44,7 @@ class Joining(Standing):
         self, now_us: int, incarnation: int, stored: bytes | None, seed: int, effects: list[Effect]
     ) -> None:
         self.incarnation = incarnation
-        self._random = RandomStream(seed)
+        self._draw(RandomStream(seed))
         self.orderer.begin(incarnation)
         known = recall(self.me, stored)
         self._last_number, self.group, self._past, self._voter, self._free, self._ended, outcomes = known
@@ -58,6 +55,11 @@ class Joining(Standing):
                 self._turns[turn] = value
         self._shift("started", effects)
         self._look(now_us, effects)
+
+    def _draw(self, stream: RandomStream) -> None:
+        """Take the stream of this life's seed."""
+        self._random = stream
+        self.numbers = ViewNumbers(stream)
 
     def _look(self, now_us: int, effects: list[Effect]) -> None:
         """Look for a group."""
@@ -97,9 +99,10 @@ class Joining(Standing):
 
     def _on_join(self, now_us: int, head: Header, join: Join, effects: list[Effect]) -> None:
         node, life = head.sender, head.incarnation
-        if not within_reach(join.last, self._last_number):
+        if not self.numbers.believes(now_us, join.last, self._last_number):
             effects.append(Drop("number out of reach"))
             return
+        self._see_where_it_votes(now_us, node, join)
         if self.state is State.JOINING:
             if join.ghost:
                 self._ghosts_us = now_us
@@ -111,8 +114,6 @@ class Joining(Standing):
         if self.view is None or (join.ghost and join.group < self.group):
             effects.append(Drop("has a vote in an older group"))
             return
-        if join.group == self.group and join.last > self.view.id.seq:
-            self._detector.elsewhere(now_us, node)  # its vote is in that view
         known = self._lives.get(node)
         if known == life:
             self._remind(head, 0, effects)
@@ -124,12 +125,21 @@ class Joining(Standing):
             return
         if not self._has_room_for(now_us, node, effects):
             return
-        last = join.last if join.group in (NO_GROUP, self.group) else join.last + ANOTHER_GROUPS
-        self._joiners[node] = Joiner(life, last, now_us)
+        self._joiners[node] = Joiner(life, join.last, now_us)
         if known is not None:
             self._tell_last(node, effects)
         if self.state is State.MEMBER:
             self._start(now_us, True, "somebody joins", effects)
+
+    def _see_where_it_votes(self, now_us: int, node: NodeId, join: Join) -> None:
+        """Who was in a view of a later number, or is bound to an older group, has no vote to give in ours.
+
+        It may be a member of our view all the same: it was let in, never heard of it, and went elsewhere.
+        """
+        view = self.view or self._past
+        bound_to_older = join.ghost and join.group < self.group
+        if view is not None and (join.last > view.id.seq or bound_to_older):
+            self._detector.elsewhere(now_us, node)
 
     def _tell_last(self, node: NodeId, effects: list[Effect]) -> None:
         """Tell another life of a member how the view came about: it has a vote, and may not know in which."""
@@ -197,12 +207,10 @@ class Joining(Standing):
         """Whether another life is meant by a view that is later than the one this life has a vote in.
 
         An earlier one; or a later one, which there never was: somebody told the others of it. Nobody else is
-        there to vote for this node, and what it votes is stored.
+        there to vote for this node, and what it votes is stored. The view may be one of another group that
+        this node may be let in by: its vote in its own one is given up for that.
         """
-        past = self._past
-        if past is not None and decision.group != self.group:
-            return False
-        known = (past.id.seq, past.turn) if past is not None else (self._last_number, 0)
+        known = (self._last_number, self._past.turn if self._past is not None else 0)
         return (decision.view.seq, decision.turn) > known and any(
             member.node == self.me and member.incarnation != self.incarnation for member in decision.members
         )

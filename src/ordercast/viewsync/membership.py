@@ -120,12 +120,12 @@ class Membership(Joining):
             if founding is None or not founding.know(head.sender, head.incarnation):
                 effects.append(Drop("no group is being founded here"))
                 return
-            part, follows = founding, decision is None or founding.founds(decision)
+            part, follows = founding, decision is None or founding.founds(now_us, decision)
         else:
             change = self._changing(now_us, head, packet.turn, effects)
             if change is None:
                 return
-            part, follows = change, decision is None or change.follows(decision, self._i_views)
+            part, follows = change, decision is None or change.follows(now_us, decision, self._i_views)
         if not follows:
             effects.append(Drop("does not follow this view"))
             return
@@ -188,7 +188,7 @@ class Membership(Joining):
         if bound and decision.group != self.group:
             effects.append(Drop("of another group"))
             return
-        if view is None and not within_reach(decision.view.seq, self._last_number):
+        if view is None and not self.numbers.believes(now_us, decision.view.seq, self._last_number):
             effects.append(Drop("number out of reach"))
             return
         if view is None and self._is_in(decision):
@@ -208,7 +208,7 @@ class Membership(Joining):
         change = self._changing(now_us, head, packet.turn, effects)
         if change is None:
             return
-        if not change.follows(decision, self._i_views):
+        if not change.follows(now_us, decision, self._i_views):
             effects.append(Drop("does not follow this view"))
             return
         change.on_decided(packet.value, head.sender)

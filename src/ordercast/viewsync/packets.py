@@ -55,20 +55,21 @@ MAX_MEMBERS = 1_024
 MAX_TURN = 2**31
 """No view has nearly as many token lists one after the other."""
 
-_GROUP = struct.Struct("<qi")
-_JOIN = struct.Struct("<qiqBqi")
-_HEARTBEAT = struct.Struct("<qiIB")
+_GROUP = struct.Struct("<qiI")
+_JOIN = struct.Struct("<qiIqBqiI")
+_HEARTBEAT = struct.Struct("<qiIIB")
 _SUMMARY = struct.Struct("<IBqq")
 _ROUND = struct.Struct("<Iqi")
+_ROUND_ALONE = struct.Struct("<qi")
 _ESTIMATE = struct.Struct("<Iqiqi")
 _RANGE = struct.Struct("<BiiqI")
 _ITEM = struct.Struct("<IBiiq")
-_DECISION = struct.Struct("<BqiqiIqH")
+_DECISION = struct.Struct("<BqiIqiIqH")
 _LIFE = struct.Struct("<iiB")
 _TURN = struct.Struct("<I")
-_EXCLUDED = struct.Struct("<qiii")
+_EXCLUDED = struct.Struct("<qiIii")
 _NONCE = struct.Struct("<Q")
-_KNOCK = struct.Struct("<qiQ")
+_KNOCK = struct.Struct("<qiIQ")
 
 
 class Group(NamedTuple):
@@ -76,6 +77,8 @@ class Group(NamedTuple):
 
     founded_us: int
     founder: NodeId
+    mark: int = 0
+    """32 bits that the founder drew: if its clock was set back, two groups may have the rest in common."""
 
 
 NO_GROUP = Group(0, 0)
@@ -357,7 +360,7 @@ class _Body(Reader):
 
     def round(self) -> Round:
         """A round, or none."""
-        attempt, coordinator = self._take(_GROUP)
+        attempt, coordinator = self._take(_ROUND_ALONE)
         if (attempt, coordinator) != NO_ROUND:
             check_count(attempt, 1)
             check_node(coordinator)
@@ -430,8 +433,8 @@ def _item(body: _Body) -> Item:
 
 
 def _excluded(body: _Body) -> Excluded:
-    founded_us, founder, node, incarnation = body.some(_EXCLUDED)
-    group = Group(check_count(founded_us), check_node(founder))
+    founded_us, founder, mark, node, incarnation = body.some(_EXCLUDED)
+    group = Group(check_count(founded_us), check_node(founder), mark)
     return Excluded(group, check_node(node), check_count(incarnation))
 
 
@@ -457,7 +460,7 @@ _DECODERS: Mapping[int, Callable[[_Body], MembershipPacket]] = {
 def decode_decision(value: bytes) -> Decision:
     """A decision off the wire or off the disk; raises `Malformed`."""
     body = _Body(value, 0)
-    full, founded_us, founder, seq, rep, turn, upto, count = body.some(_DECISION)
+    full, founded_us, founder, mark, seq, rep, turn, upto, count = body.some(_DECISION)
     if count > MAX_MEMBERS:
         raise Malformed("too many members")
     members = []
@@ -480,7 +483,7 @@ def decode_decision(value: bytes) -> Decision:
             raise Malformed("bad view")
     elif view != NO_VIEW:
         raise Malformed("bad view")
-    group = Group(check_count(founded_us), check_node(founder))
+    group = Group(check_count(founded_us), check_node(founder), mark)
     return Decision(
         bool(full), group, view, _check_turn(turn), tuple(members), site, check_count(upto), ranges
     )

@@ -23,6 +23,7 @@ from ordercast.viewsync.detector import Detector
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.founding import Founding
 from ordercast.viewsync.header import NO_VIEW, Header, header
+from ordercast.viewsync.numbers import ViewNumbers
 from ordercast.viewsync.packets import (
     NO_GROUP,
     Decision,
@@ -88,6 +89,7 @@ class Standing:
         """How far the order was, and since when, while somebody has been waited for."""
         self._founding: Founding | None = None
         self._random = RandomStream(0)
+        self.numbers = ViewNumbers(self._random)
         self._knock: tuple[NodeId, Knock, int] | None = None
         """Who was asked whether an older group is there, how, and when."""
         self._detector = Detector(config)

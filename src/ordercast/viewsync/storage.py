@@ -24,8 +24,8 @@ from ordercast.viewsync.packets import (
     encode_decision,
 )
 
-_STORED = struct.Struct("<2sBqqiqi?HHqiqi")
-_MAGIC = (b"OC", 4)
+_STORED = struct.Struct("<2sBqqiIqiI?HHqiqi")
+_MAGIC = (b"OC", 5)
 _OUTCOME = struct.Struct("<qiII")
 KEPT_OUTCOMES = 8
 """Most outcomes that are stored: the one that led to the view, and those of its last token lists."""
@@ -98,7 +98,7 @@ def recall(me: NodeId, data: bytes | None) -> Stored:
             f"node {me}: the stored state is not one that this protocol wrote ({error}); restore the file, "
             "or remove it to start as a new node"
         ) from error
-    return Stored(last, Group(*groups[:2]), view, voter, free, Group(*groups[2:]), tuple(outcomes))
+    return Stored(last, Group(*groups[:3]), view, voter, free, Group(*groups[3:]), tuple(outcomes))
 
 
 def view_of(decision: Decision) -> View:
