@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     **{machine: frozenset({"core"}) for machine in MACHINES},
     "sequencers": frozenset({"core", "viewsync"}),  # an orderer runs inside a view
     "trace": frozenset({"core"}),
-    "spark": frozenset({"errors"}),  # brings Spark up, for whoever has work for it
+    "spark": frozenset({"errors", "extras"}),  # brings Spark up, for whoever has work for it
     "audit": frozenset({"core", "trace", "spark"}),
     "draw": frozenset({"core", "trace"}),
     "sim": frozenset({"core", "trace", "audit"}),  # the fuzzer judges its runs with the auditor
@@ -34,9 +34,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "catalogue": frozenset({"core", "audit", "sim", "protocols", *MACHINES}),  # and for the laboratory
     "mutants": frozenset({"core", *MACHINES}),
     "errors": frozenset(),
+    "extras": frozenset({"errors"}),
     "runtime": frozenset({"core", "trace", "errors"}),  # drives any machine: it is handed one
     "log": frozenset({"core", "trace", "errors", "runtime"}),
-    "groups": frozenset({"core", "trace", "errors", "runtime", "protocols", "log"}),
+    "groups": frozenset({"core", "trace", "errors", "extras", "runtime", "protocols", "log"}),
     "threads": frozenset({"core", "errors", "runtime", "groups"}),
     "measure": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
     "demo": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
@@ -46,7 +47,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {
             *("spark", "log", "lab", "streaming"),
             *("core", "trace", "audit", "draw", "sim", "protocols", "mutants", "errors", "runtime"),
-            "catalogue",
+            *("catalogue", "extras"),
             *("groups", "threads", "measure", "demo", *MACHINES),
         }
     ),

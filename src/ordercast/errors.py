@@ -76,8 +76,12 @@ class AddressProblem(OrdercastError):
     """An address is not written as one, is taken, or is not one of this machine's."""
 
 
+class MissingExtra(OrdercastError):
+    """Something needs a package that is installed with an extra of ordercast only."""
+
+
 class SparkProblem(OrdercastError):
-    """Spark is not installed, cannot be started, or cannot reach its master."""
+    """Spark cannot be started, or cannot reach its master."""
 
 
 class LogError(OrdercastError):

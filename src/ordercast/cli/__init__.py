@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any, ClassVar
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 from typer.main import get_command
 
 import ordercast
 from ordercast.cli.failures import telling
 from ordercast.cli.screen import ASIDE, Code
+from ordercast.errors import MissingExtra
+from ordercast.extras import missing_of
 
 
 class Commands(TyperGroup):
@@ -31,9 +35,17 @@ class Commands(TyperGroup):
         return self.commands.get(cmd_name)
 
     def _load(self, name: str) -> Any:
-        function = getattr(import_module(f"ordercast.cli.{self.modules[name]}"), name)
         alone = typer.Typer(add_completion=False)
-        alone.command(name, help=_flowing(function.__doc__))(function)
+        settings: dict[str, Any] = {}
+        try:
+            function = getattr(import_module(f"ordercast.cli.{self.modules[name]}"), name)
+        except ModuleNotFoundError as error:
+            missing = missing_of(error, f"`{name}`", "log" if name == "log" else "lab")
+            if missing is None:
+                raise
+            function = _refusing(missing)
+            settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+        alone.command(name, help=_flowing(function.__doc__), context_settings=settings)(function)
         return get_command(alone)
 
 
@@ -90,6 +102,16 @@ def _sim() -> None:
 @lab.callback()
 def _lab() -> None:
     pass
+
+
+def _refusing(missing: MissingExtra) -> Callable[[typer.Context], None]:
+    """A command in the place of one that cannot be loaded: whatever it is told, it tells what it lacks."""
+
+    def refusing(ctx: typer.Context) -> None:
+        raise missing
+
+    refusing.__doc__ = f"{escape(str(missing))}."
+    return refusing
 
 
 def _flowing(text: str | None) -> str:

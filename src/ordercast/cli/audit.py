@@ -11,14 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from ordercast.audit.explain import Report, Violation, merge
-from ordercast.audit.files import audited_runs
 from ordercast.audit.findings import Findings
 from ordercast.audit.properties import PROMISES, Promises
 from ordercast.cli.audit_page import write_page
 from ordercast.cli.options import Json
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, refuse, verdict
-from ordercast.spark.need import has_spark
-from ordercast.trace.reader import trace_files
+from ordercast.extras import has, need
 
 MOST_SHOWN = 6
 """Violations told to people; JSON has all that the auditor keeps."""
@@ -103,7 +101,7 @@ def audit(
 
 def _at_hand(engine: Engine, master: str | None) -> Engine:
     """The engine that is asked for, if it is installed."""
-    if engine is Engine.SPARK and not has_spark() and master is None:
+    if engine is Engine.SPARK and not has("spark") and master is None:
         told = "Spark is not installed, the reference audits: pip install 'ordercast[spark]' brings it"
         ASIDE.print(f"[bright_black]{escape(told)}[/]", soft_wrap=True)
         return Engine.REFERENCE
@@ -115,15 +113,17 @@ def _with_reference(
 ) -> list[Findings]:
     if master is not None:
         refuse("--master is for Spark: leave it out with --engine reference")
+    from ordercast.audit.files import audited_runs
+
     return list(audited_runs(trace, promises, trimmed=trimmed, shown=shown))
 
 
 def _with_spark(
     trace: Path, promises: Promises | None, trimmed: bool, shown: bool, master: str | None
 ) -> list[Findings]:
-    from ordercast.spark.need import need_spark
+    need("spark", "--engine spark")
+    from ordercast.trace.reader import trace_files
 
-    need_spark()
     trace_files(trace)  # a mistake in the path is told at once, and not after Spark has started
     from ordercast.audit.spark import audited_on_spark
     from ordercast.spark.session import spark_session

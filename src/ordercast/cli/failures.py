@@ -16,6 +16,7 @@ import typer
 
 from ordercast.cli.screen import ASIDE, Code
 from ordercast.errors import OrdercastError
+from ordercast.extras import missing_of
 from ordercast.sim.crew import WorkerDied
 from ordercast.trace.schema import TraceError
 
@@ -48,6 +49,9 @@ def sentence_of(error: Exception) -> str | None:
     """What went wrong, and what to do; None if it is a defect of ordercast."""
     if isinstance(error, OrdercastError | TraceError | WorkerDied):
         return str(error)
+    if isinstance(error, ModuleNotFoundError):
+        missing = missing_of(error, "this command", "lab")
+        return None if missing is None else str(missing)
     if isinstance(error, OSError):
         return _of_system(error)
     if isinstance(error, MemoryError):

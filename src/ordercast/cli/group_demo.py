@@ -34,8 +34,8 @@ from ordercast.demo.proof import Entry, Page, Standing
 from ordercast.draw.words import duration
 from ordercast.draw.words import nodes as listed
 from ordercast.errors import OrdercastError
+from ordercast.extras import need
 from ordercast.protocols import protocol as protocol_called
-from ordercast.spark.need import need_spark
 
 MOST_NODES = 9
 """A laptop has no more to give: each node is a process, and has to be scheduled in time."""
@@ -118,7 +118,7 @@ def demo(
 
 
 def _on_spark(trace: Path) -> Report:
-    need_spark()
+    need("spark", "--engine spark")
     from ordercast.audit.spark import audit_on_spark
     from ordercast.spark.session import spark_session
 

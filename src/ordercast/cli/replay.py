@@ -23,7 +23,6 @@ from ordercast.sim.fuzz import run as run_case
 from ordercast.sim.notes import notes
 from ordercast.sim.reading import parse_time
 from ordercast.sim.world import World
-from ordercast.trace.writer import TraceWriter
 
 CALM = "faults end, and the network loses nothing from here on"
 
@@ -70,6 +69,8 @@ def replay(
             drawing = svg_drawing.draw(tell(world.rows), told, title=f"{protocol}, seed {seed}")
             svg.write_text(drawing, encoding="utf-8")
     if trace is not None:
+        from ordercast.trace.writer import TraceWriter  # loads Arrow, of an extra
+
         with blaming("--trace"), TraceWriter(trace, trace_name(protocol, seed), chosen.heading) as writer:
             writer.write(world.rows)
     if json:

@@ -24,7 +24,6 @@ from ordercast.sim.faults import Fault
 from ordercast.sim.network import NetworkConfig, preset
 from ordercast.sim.workload import Workload
 from ordercast.trace.metrics import Latency
-from ordercast.trace.writer import TraceWriter
 
 
 class Arrivals(StrEnum):
@@ -103,7 +102,11 @@ def run(
         check_size(chosen, experiment)
     with blaming("--trace"):
         name = trace_name(protocol, seed)
-        writer = TraceWriter(trace, name, chosen.heading) if trace is not None else None
+        writer = None
+        if trace is not None:
+            from ordercast.trace.writer import TraceWriter  # loads Arrow, of an extra
+
+            writer = TraceWriter(trace, name, chosen.heading)
     with writer or nullcontext(), counting("simulating ms", experiment.end_us // 1000) as bar:
         figures = conduct(chosen, experiment, trace=writer, step=lambda now_us: bar.at(now_us // 1000))
     if json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ordercast.core.identity import NodeId
 from ordercast.errors import ConfigProblem, StorageProblem
+from ordercast.extras import need
 from ordercast.groups.envelope import tag_of
 from ordercast.runtime.config import NodeConfig, format_address
 from ordercast.runtime.connections import Connections
@@ -49,6 +50,7 @@ class Keeping:
         """Take the directory. In a thread: it syncs."""
         config = self._config
         if config.log is not None:
+            need("log", f"log = {config.log}")
             from ordercast.groups.log_scrubber import read_mark
             from ordercast.log.store import Store
 

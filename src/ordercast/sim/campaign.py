@@ -17,7 +17,6 @@ import msgspec
 from ordercast.sim.crew import each
 from ordercast.sim.fuzz import Cuts, Result, plan, run
 from ordercast.sim.protocol import LabProtocol
-from ordercast.trace.writer import TraceWriter
 
 Find = Callable[[str], LabProtocol]
 """A protocol by its name. Has to be a function of a module, for other processes to find it."""
@@ -119,6 +118,8 @@ def run_seed(campaign: Campaign, find: Find, seed: int) -> Run:
     result, world = run(protocol, plan(protocol, seed, campaign.nodes))
     done = Run(result, time.process_time() - began)
     if campaign.traces is not None:
+        from ordercast.trace.writer import TraceWriter  # loads Arrow, of an extra
+
         name = trace_name(campaign.protocol, seed)
         with TraceWriter(Path(campaign.traces), name, protocol.heading) as writer:
             writer.write(world.rows)

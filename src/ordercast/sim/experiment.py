@@ -11,7 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,7 +26,9 @@ from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.workload import Workload, drive
 from ordercast.trace.metrics import Latency, Metrics, measure
 from ordercast.trace.schema import Row
-from ordercast.trace.writer import TraceWriter
+
+if TYPE_CHECKING:
+    from ordercast.trace.writer import TraceWriter
 
 WARM_UP_US = 1_000_000
 """Virtual time before the load begins: a ring forms within a few tenths of a second."""

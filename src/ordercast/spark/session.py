@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ordercast.errors import SparkProblem
+from ordercast.extras import need
 from ordercast.spark.java import java_home
-from ordercast.spark.need import need_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ def spark_session(
     A session that already runs in this process is used as it is, and left running. Raises `SparkProblem`
     if Spark is not installed, cannot be started or cannot reach the master.
     """
-    need_spark()
+    need("spark", "what runs on Spark")
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
