@@ -34,7 +34,7 @@ from ordercast.core.contract import Drop, Effect, Packet
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.viewsync.contract import Settled, Unsettled
 from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW
-from ordercast.viewsync.membership import STUCK
+from ordercast.viewsync.membership import STALLED, STUCK
 from ordercast.viewsync.packets import (
     NO_ROUND,
     Abort,
@@ -176,6 +176,27 @@ def test_an_order_that_does_not_get_on_although_all_live_leads_to_another_view()
         beats(node, 1, 3)
         told += shifts(node.timeout("heartbeat", after_us=step_us))
     assert told[:1] == [("changing", "order stalled")]
+
+
+def test_a_message_that_all_others_pass_by_for_long_is_settled_by_a_change() -> None:
+    """Else the order would go on without it until the window is full."""
+    node = member(2)
+    node.orderer.waiting_for = 3
+    told = []
+    step_us = node.config.aggressive_us // 2
+    for node.orderer.progress in range(3 * 20):
+        node.orderer.owed = (7, node.orderer.progress)
+        beats(node, 1, 3)
+        told += shifts(node.timeout("heartbeat", after_us=step_us))
+        if node.orderer.progress * step_us < STALLED * node.config.retry_us:
+            assert told == [], "it may only be unlucky"
+    assert told[:1] == [("changing", "order stalled")]
+    node = member(2)
+    node.orderer.waiting_for = 3
+    for node.orderer.progress in range(3 * 20):
+        node.orderer.owed = (None, node.orderer.progress)
+        beats(node, 1, 3)
+        assert shifts(node.timeout("heartbeat", after_us=step_us)) == []
 
 
 def test_the_protocols_own_traffic_is_a_sign_of_life() -> None:

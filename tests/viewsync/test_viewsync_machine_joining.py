@@ -525,16 +525,25 @@ def test_a_token_list_that_only_a_later_life_remembers_is_handed_down() -> None:
     assert behind.machine.view.turn == 1
 
 
-def test_a_vote_is_laid_down_where_others_have_seen_what_it_was_for() -> None:
+def test_a_vote_rests_where_others_have_seen_what_it_was_for() -> None:
     """Else it would ask for ever, and keep the others from founding a group when theirs is over."""
     again = member(2, id_=ConfigurationId(5, 1)).dies_and_comes_back()
     again.hears(3, Join(OURS, 5, ghost=False), view_id=NO_VIEW, incarnation=1)
     again.hears(3, Join(Group(5, 4), 6, ghost=False), view_id=NO_VIEW, incarnation=1)
-    assert again.machine._past is not None, "of the same view, or of another group"
+    assert one(again.timeout("join"), Join).ghost, "of the same view, or of another group"
     again.hears(3, Join(OURS, 6, ghost=False), view_id=NO_VIEW, incarnation=1)
-    assert again.machine._past is None
     assert one(again.timeout("join"), Join) == Join(OURS, 5, ghost=False)
     assert again.machine._founding is None, "the group may go on elsewhere"
+
+
+def test_a_vote_is_not_given_up_because_somebody_says_that_it_is_moot() -> None:
+    """A wrong Join at a moment in which no member is in the view would end the group for good."""
+    again = member(2, id_=ConfigurationId(5, 1)).dies_and_comes_back()
+    again.hears(3, Join(OURS, 2**31 + 5, ghost=False), view_id=NO_VIEW, incarnation=1)
+    config = again.machine.config
+    told = again.timeout("join", max(config.conservative_us, config.found_us))
+    assert one(told, Join) == Join(OURS, 5, ghost=True)
+    assert one(told, Summary).ghost, "it votes on what follows the view"
 
 
 def test_who_hears_that_its_group_is_over_is_free_to_found_another() -> None:

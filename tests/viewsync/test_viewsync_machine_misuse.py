@@ -210,3 +210,22 @@ def test_a_damaged_packet_raises_nothing(state: str, packet: bytes, data: st.Dat
 def test_a_packet_that_names_another_sender_is_not_used(kind: int) -> None:
     node = in_state("member")
     assert node.does(Packet(header(kind, FIRST, 3, 0), 1)) == [Drop(FORGED_SENDER)]
+
+
+def test_a_view_begins_with_its_first_token_list() -> None:
+    """A node that was let in with another one, or votes in it, has nobody to change the view with."""
+    value = encode_decision(decision((1, 2), FIRST, turn=2))
+    outside, ghost = started(2), member(2, (1, 2, 3)).dies_and_comes_back()
+    for node in (outside, ghost):
+        before = node.machine._past
+        assert drops(node.hears(1, Decide(0, value), view_id=FIRST))
+        assert node.machine.view is None
+        assert node.machine._past == before
+
+
+def test_where_token_lists_do_not_change_none_is_believed_in() -> None:
+    ghost = member(2, (1, 2, 3)).dies_and_comes_back()
+    told = ghost.hears(1, summary()._replace(turn=7))
+    assert drops(told) == ["a token list that there never is"]
+    assert ghost.machine._past is not None
+    assert ghost.machine._past.turn == 0

@@ -166,6 +166,7 @@ class Notes:
         self.timers: list[str] = []
         self.proceeded = 0
         self.progress = 0
+        self.owed: tuple[int | None, ...] = ()
         self.frozen = False
         self.installed: list[tuple[View, Settled]] = []
         self.tells = Unsettled(0, 0, {})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("ordercast")
 
-REVIVE_S, MOST_REVIVE_S = 0.1, 5.0
+REVIVE_S, MOST_REVIVE_S = 0.1, 2.0
 """How long after a life has ended a node begins another; twice as long from one such life to the next, where
 they are short, up to a bound."""
 LASTING_S = 30.0

@@ -177,6 +177,19 @@ class Member(ABC):
         return view.id, view.turn, order.hgsn, order.delivered, order.stable, self.holder, order.N[self.me]
 
     @property
+    def owed(self) -> tuple[int | None, ...]:
+        """Places of own packets, packets of known places, and that all have what was placed."""
+        order = self.order
+        if order is None:
+            return ()
+        settled = min(order.stable, order.delivered)
+        return (
+            order.sequenced[self.me] if self._unplaced(order) else None,
+            order.hgsn if order.known > order.hgsn else None,
+            settled if order.latest > settled else None,
+        )
+
+    @property
     def final(self) -> tuple[ConfigurationId, int] | None:
         """The view, and up to where everything was delivered here and is with all in the token list."""
         order = self.order

@@ -131,6 +131,10 @@ class Orderer(Protocol):
         """Something that changes whenever the order gets on. It has to while somebody is waited for."""
 
     @property
+    def owed(self) -> tuple[int | None, ...]:
+        """What this member waits for, one by one: each rises as it gets on; None where nothing is awaited."""
+
+    @property
     def final(self) -> tuple[ConfigurationId, int] | None:
         """The view, and up to where everything was delivered here and is with all in the token list; None
         where there is no view."""

@@ -64,6 +64,7 @@ class Joining(Standing):
     def _look(self, now_us: int, effects: list[Effect]) -> None:
         """Look for a group."""
         self._began_us = self._group_us = self._ghosts_us = now_us
+        self._moot_us = now_us - self.config.conservative_us
         self._founding = None
         if self._past is None:
             if self._free and self.config.founders:
@@ -89,7 +90,8 @@ class Joining(Standing):
 
     def _is_bound(self, now_us: int) -> bool:
         """Whether an earlier life's vote may be needed: then no younger group is joined."""
-        return self._past is not None and not self._deserted(now_us)
+        moot = now_us - self._moot_us < self.config.conservative_us
+        return self._past is not None and not moot and not self._deserted(now_us)
 
     def _haunt(self, now_us: int, past: View, detected: bool, effects: list[Effect]) -> None:
         """Vote on what follows the view of an earlier life."""
@@ -242,19 +244,22 @@ class Joining(Standing):
     def _lay_down(self, now_us: int, join: Join, effects: list[Effect]) -> None:
         """There may be nothing left to vote on: what an earlier life had a vote in is known elsewhere.
 
-        Whoever is in a later view, and counts on a vote of this node there, hands that view down. If the
-        group is over even, this node is free to found another.
+        Whoever is in a later view, and counts on a vote of this node there, hands that view down. Until then
+        the vote rests, for as long as somebody says so, and is kept: nobody can check what a Join says, and a
+        group all of whose members had given up their votes because of a wrong one would be over for good. If
+        the group is over, this node is free to found another.
         """
         past = self._past
-        moot = past is not None and join.group == self.group and join.last > past.id.seq
-        over = join.ended != NO_GROUP and join.ended != self._ended and join.ended == self._bound_to()
-        if moot or over:
+        if join.ended != NO_GROUP and join.ended != self._ended and join.ended == self._bound_to():
             self._past, self._change, self._voter = None, None, Voter()
-            if over:
-                self._free, self._ended = True, join.ended
+            self._free, self._ended = True, join.ended
             effects.append(CancelTimer(CHANGE_TIMER))
             self.keep(effects)
             self._look(now_us, effects)
+        elif past is not None and join.group == self.group and join.last > past.id.seq:
+            self._change = None
+            self._group_us = self._moot_us = now_us
+            effects.append(CancelTimer(CHANGE_TIMER))
 
     def _bound_to(self) -> Group:
         """The group that this node was in, or voted to found."""

@@ -231,6 +231,9 @@ class GroupMachine(Membership):
         if head.sender == self.me:
             effects.append(Drop("mine, of an earlier life"))
             return
+        if not self._i_views and getattr(packet, "turn", 0) != 0:
+            effects.append(Drop("a token list that there never is"))
+            return
         if self._is_sign_of_life(head, packet):
             self._detector.heard(now_us, head.sender)
         match packet:

@@ -48,6 +48,8 @@ REMEMBERED_TURNS = 256
 """Token lists of a view for which is remembered what followed them."""
 STALLED = 16
 """Times of a retry without which the order counts as stalled: longer than the longest pause between two."""
+PASSED_BY = 3
+"""The same of a single message that others pass by, in times of that: it may only be unlucky."""
 STUCK = 2
 """Conservative timeouts after which a life ends that lacks what was decided on, or may have been."""
 
@@ -184,6 +186,9 @@ class Membership(Joining):
     def _on_decide(self, now_us: int, head: Header, packet: Decide, effects: list[Effect]) -> None:
         decision = decode_decision(packet.value)
         view = self.view
+        if decision.full and decision.turn:
+            effects.append(Drop("a view that does not begin with its first token list"))
+            return
         bound = view is not None or (self.group < decision.group and self._is_bound(now_us))
         if bound and decision.group != self.group:
             effects.append(Drop("of another group"))
@@ -278,7 +283,16 @@ class Membership(Joining):
         if progress is None or progress != self._progress:
             self._progress, self._progress_us = progress, now_us
         patience_us = max(self.config.conservative_us, STALLED * self.config.retry_us)
-        return progress is not None and now_us - self._progress_us > patience_us
+        if progress is not None and now_us - self._progress_us > patience_us:
+            return True
+        # A single message may be stuck while others pass it by, until the window is full.
+        owed = () if waited_for is None else self.orderer.owed
+        before = self._owed if len(self._owed) == len(owed) else [(None, now_us)] * len(owed)
+        self._owed = [
+            (mark, since_us if mark == known else now_us)
+            for mark, (known, since_us) in zip(owed, before, strict=True)
+        ]
+        return any(mark is not None and now_us - us > PASSED_BY * patience_us for mark, us in self._owed)
 
     def _can_do_without(self, view: View) -> bool:
         """Whether a light change may take a member out of the token list: a majority has to stay in it."""

@@ -87,6 +87,8 @@ class Standing:
         self._progress: Hashable = None
         self._progress_us = 0
         """How far the order was, and since when, while somebody has been waited for."""
+        self._owed: list[tuple[int | None, int]] = []
+        """What the orderer waits for, one by one, and since when each has not got on."""
         self._founding: Founding | None = None
         self._random = RandomStream(0)
         self.numbers = ViewNumbers(self._random)
@@ -95,6 +97,8 @@ class Standing:
         self._detector = Detector(config)
         self._joiners: dict[NodeId, Joiner] = {}
         self._ghosts_us = self._group_us = self._began_us = 0
+        self._moot_us = 0
+        """When it was last said that the group went on without the vote that this node has."""
         self._braking = False
         self._brakes: set[NodeId] = set()
         self._awaited: set[NodeId] = set()
@@ -210,6 +214,7 @@ class Standing:
         assert self.view is not None, "there is a view to settle in"
         self._change = None
         self._lacking_us = 0
+        self._owed = []
         self._voter = Voter()
         self.keep(effects)
         self._shift(because, effects)
