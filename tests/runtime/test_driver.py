@@ -150,6 +150,9 @@ class Told:
     def failed(self, event: Event, error: Exception) -> None:
         self.log.append(("failed", event.data if isinstance(event, Packet) else event, error))
 
+    def outlived(self, life: int) -> None:
+        self.log.append(("outlived", life))
+
     def ended(self, error: BaseException | None) -> None:
         assert not self.over
         self.over = True

@@ -90,6 +90,7 @@ class Host:
         self.made: list[int] = []
         self.fell_silent: list[int] = []
         self.refusals: list[str] = []
+        self.outlived_by: list[int] = []
         self.errors: list[type] = []
         self.warnings: list[str] = []
         session = session or net.session()
@@ -121,6 +122,10 @@ class Host:
     def refused(self, reason: OrdercastError) -> None:
         self.refusals.append(str(reason))
         self.errors.append(type(reason))
+
+    def outlived(self, life: int) -> None:
+        self.outlived_by.append(life)
+        self.links.incarnation = life + 1  # as a node does
 
     def drop(self, reason: str) -> None:
         self.drops[reason] += 1
@@ -509,8 +514,8 @@ def test_a_node_that_says_nothing_of_a_protocol_runs_totem() -> None:
     net = Net()
     one = Host(net, 1, 100)
     whole = msgspec.msgpack.decode(greeting_of(2)[HEADER.size :])
-    *whole, protocol, leaving = whole
-    assert (protocol, leaving) == ("totem", False)
+    *whole, protocol, leaving, outlived = whole
+    assert (protocol, leaving, outlived) == ("totem", False, -1)
     one.links.on_greeting(header(challenge(one, at(200))) + msgspec.msgpack.encode(whole), at(200))
     assert one.targets == [2]
 
@@ -932,3 +937,46 @@ def test_whatever_comes_the_books_are_in_order(script: list[tuple[str, bytes, in
 def test_addresses_as_people_write_them() -> None:
     assert spell(("10.0.0.1", 5)) == "10.0.0.1:5"
     assert spell(("::1", 5, 0, 0)) == "[::1]:5"
+
+
+# --- lives that others know -----------------------------------------------------------------------
+
+
+def test_a_life_that_is_not_later_than_one_that_is_known_makes_no_link_before_it_is() -> None:
+    """A lost disk with a clock that was set back, or a disk that was put back as it once was."""
+    net = Net()
+    one, two = Host(net, 1, 100), Host(net, 2, 200, [100], incarnation=9)
+    net.pass_time(1)
+    for life in (5, 10):
+        two.die()
+        two = Host(net, 2, 200, [100], incarnation=life)
+        net.run()
+        assert two.outlived_by == [9 if life == 5 else 10]
+        assert two.targets == []
+        net.pass_time(1)
+        assert (one.targets, two.targets) == ([2], [1])
+        assert one.links.peers[2].incarnation == two.links.incarnation == (10 if life == 5 else 11)
+
+
+def test_a_later_life_of_the_same_process_is_learnt_from_its_greetings() -> None:
+    net = Net()
+    one, two = Host(net, 1, 100), Host(net, 2, 200, [100], incarnation=3)
+    net.pass_time(1)
+    two.links.incarnation = 6  # its machine ended three lives
+    net.pass_time(1)
+    two.die()
+    two = Host(net, 2, 200, [100], incarnation=4)
+    net.run()
+    assert two.outlived_by == [6]
+    assert one.drops["greeting: earlier life"] == 1
+
+
+def test_a_life_that_nobody_can_come_to_is_not_told_of() -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    forged = greeting_of(2, incarnation=2**31 - 1, echo=challenge(one, at(200)))
+    one.links.on_greeting(forged, at(200))
+    net.pass_time(5)
+    two = Host(net, 2, 200, [100], incarnation=3)
+    net.pass_time(1)
+    assert (one.targets, two.targets, two.outlived_by) == ([2], [1], [])

@@ -12,6 +12,10 @@ NodeId: TypeAlias = int
 MAX_NODE_ID = 2**31 - 1
 
 
+MAX_INCARNATION = 2**31 - 1
+"""Lives of a node are numbered up to this: they have 32 bits in traces and packets."""
+
+
 class ConfigurationId(NamedTuple):
     """Identifier of a ring, view or configuration (000 §3): a number, and who represents it."""
 

@@ -28,6 +28,7 @@ from ordercast.runtime.control import SOCKET, Control
 from ordercast.runtime.driver import Driver
 from ordercast.runtime.keys import Keyring
 from ordercast.runtime.links import Links
+from ordercast.runtime.lives import KnownLives
 from ordercast.runtime.paths import RoundTrip
 from ordercast.runtime.peers import spell
 from ordercast.runtime.seal import Cipher, Seal, new_session
@@ -84,6 +85,9 @@ class Member:
         self._metrics: Metrics | None = None
         self._journal: Journal | None = None
         self._next_life = NextLife(self)
+        self._known_lives = KnownLives()
+        if config.data is not None:
+            self._known_lives.load(config.data)
         self.rates = Rates()
         self.started = time.monotonic()
 
@@ -137,7 +141,7 @@ class Member:
         self.address = spell(wires.token.address)
         rows: list[Any] = []
         self._journal = journal_of(config, self.id, self.incarnation)
-        recorder = None if self._journal is None else Recorder(self.id, rows, describe=describe)
+        self._recorder = None if self._journal is None else Recorder(self.id, rows, describe=describe)
         self.session = Session(
             self.id,
             self.incarnation,
@@ -153,15 +157,13 @@ class Member:
             self,
             seal,
             config.datagram_size,
-            recorder,
+            self._recorder,
             rows,
             self._journal,
             token_on_unicast=protocol.token_on_unicast,
             round_trip=RoundTrip(config.profile),
         )
         self.log.begin(lambda: self.driver.machine.final, self.apply_brake, self.driver.leave_at_once)
-        if recorder is not None:
-            recorder.begin_life(self.driver.now_us(), self.incarnation, crashed=storage.crashed)
         self.links = Links(
             node=self.id,
             incarnation=self.incarnation,
@@ -173,11 +175,14 @@ class Member:
             seal=seal,
             closed=config.peers is not None,
             clock=time.monotonic,
+            known_lives=self._known_lives,
         )
 
     async def _begin(self, storage: Storage) -> None:
         self.driver.listen(self.links)
         await self._greet()
+        if self._recorder is not None:
+            self._recorder.begin_life(self.driver.now_us(), self.incarnation, crashed=storage.crashed)
         self._next_life.born()
         self.driver.start(self.incarnation, storage.stored)
         self.largest = self.driver.machine.room
@@ -218,6 +223,9 @@ class Member:
                 return
             if driver.ended:
                 self.check_open()
+            if self._next_life.outlived_by is not None:
+                self.begin_life(await self._next_life.number())
+                self.links.greet()
             await asyncio.sleep(0.005)
 
     async def stop(self) -> None:
@@ -277,9 +285,13 @@ class Member:
         """The machine raised: its life is over, and another one is going to begin."""
         self._next_life.failed(event, error)
 
+    def outlived(self, life: int) -> None:
+        """Others know a life of this node that is not earlier than this one."""
+        self._next_life.outlived(life)
+
     def begin_life(self, incarnation: int) -> None:
         """What the next life needs beside a machine."""
-        self.incarnation = incarnation
+        self.incarnation = self.links.incarnation = incarnation
         self.gate.begin_life()
         self.session.begin_life(incarnation)
 
@@ -352,6 +364,8 @@ class Member:
             if self.driver.refusals and not self.links.targets:
                 self.driver.leave_at_once(self.driver.refusals[-1])
             self.driver.refusals.clear()
+            if self._known_lives.changed and self.config.data is not None:
+                await asyncio.to_thread(self._known_lives.save, self.config.data)
             stamp = stamp_of(self._key_file)
             if stamp != changed and self._seal is not None and self._key_file is not None:
                 changed = stamp

@@ -17,6 +17,8 @@ from ordercast.errors import Excluded
 from ordercast.groups.defects import keep_defect
 from ordercast.groups.equipment import machine_of
 from ordercast.runtime.ending import EndingOnError
+from ordercast.runtime.lives import within_reach
+from ordercast.runtime.storage import DataDirectory
 
 if TYPE_CHECKING:
     from ordercast.groups.member import Member
@@ -38,6 +40,8 @@ class NextLife:
         self._reviving: asyncio.Task[None] | None = None
         self._revive_s = REVIVE_S
         self._born = 0.0
+        self.outlived_by: int | None = None
+        """A life of this node that others know, and that the next one has to be later than."""
 
     def born(self) -> None:
         """A life begins now."""
@@ -59,6 +63,37 @@ class NextLife:
         LOG.critical("a defect in ordercast: %s; the node comes back as another life", told, exc_info=error)
         self._begin_after("this node failed, and came back as another life,")
 
+    def outlived(self, life: int) -> None:
+        """Others know a life of this node that is not earlier than the one it is in, or is about to begin."""
+        member = self._member
+        known = member.incarnation
+        if life < known or not within_reach(life, known):
+            member.driver.drop("greeting: life out of reach")
+            return
+        if self.outlived_by is not None:
+            self.outlived_by = max(self.outlived_by, life)
+            return
+        self.outlived_by = life
+        if isinstance(member.storage, DataDirectory) and member.storage.stored is not None:
+            cause = f"{member.config.data} was put back as it once was, and its state is not used"
+        else:
+            cause = "the clock was set back, or the data directory put back as it once was"
+        LOG.warning(
+            "the others know life %d of this node, and it was to be life %d: %s; it goes on as a later one",
+            *(life, known, cause),
+        )
+        if member.driver.live:
+            member.driver.crash("others know a later life")
+            self._begin_after("this node took a later life, since others knew one,")
+
+    async def number(self) -> int:
+        """The incarnation of the next life, durable."""
+        storage, outlived_by = self._member.storage, self.outlived_by
+        self.outlived_by = None
+        if outlived_by is None:
+            return await asyncio.to_thread(storage.begin_next_life)
+        return await asyncio.to_thread(storage.begin_life_after, outlived_by)
+
     def _begin_after(self, why: str) -> None:
         member = self._member
         lost = Excluded(
@@ -78,7 +113,7 @@ class NextLife:
             await asyncio.sleep(self._revive_s)
             if driver.ended:
                 return
-            incarnation = await asyncio.to_thread(member.storage.begin_next_life)
+            incarnation = await self.number()
             if driver.ended:
                 return
             self.born()

@@ -97,7 +97,7 @@ class Driver(Sender):
         round_trip: RoundTrip | None = None,
     ) -> None:
         """`token_on_unicast`: what is unicast is a token, for which data may wait; else it is like others."""
-        super().__init__(node, wires, seal, datagram, rows, journal, round_trip)
+        super().__init__(node, wires, seal, datagram, rows, journal, round_trip, sink)
         self.machine = machine
         self.state = "starting"
         self.because = ""
@@ -111,7 +111,6 @@ class Driver(Sender):
         self.lag = Lag(self.now_us)
         self._handle: Callable[[int, Event], Sequence[Effect]] = _not_started
         self._storage = storage
-        self._sink = sink
         self._recorder = recorder
         self._loop: asyncio.AbstractEventLoop
         self._listening = [wires.data, *([wires.multicast] if wires.multicast else [])]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Container
 
 import msgspec
 
-from ordercast.core.identity import MAX_NODE_ID
+from ordercast.core.identity import MAX_INCARNATION, MAX_NODE_ID
 from ordercast.runtime.seal import Opener, Seal
 from ordercast.runtime.udp import Address
 
@@ -63,6 +63,9 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True):
     """What orders the sender's messages: nodes with another have nothing to say to each other."""
     leaving: bool = False
     """The sender's process is about to end, as it was told to."""
+    outlived: int = -1
+    """The latest life of the receiver that the sender knows of, where the receiver is in another one that is
+    not later; else -1."""
 
 
 def sound(greeting: Greeting) -> bool:
@@ -77,6 +80,8 @@ def sound(greeting: Greeting) -> bool:
         and min(greeting.counters) >= 0
         and len(greeting.refusal) < 1000
         and len(greeting.protocol) < 100
+        and greeting.incarnation <= MAX_INCARNATION
+        and -1 <= greeting.outlived < MAX_INCARNATION
     )
 
 

@@ -38,6 +38,7 @@ from ordercast.runtime.greetings import (
     new_tag,
     sound,
 )
+from ordercast.runtime.lives import KnownLives, within_reach
 from ordercast.runtime.peers import Peer, Post, spell
 from ordercast.runtime.seal import UNKNOWN_KEY, Refused, Seal
 from ordercast.runtime.udp import Address
@@ -77,6 +78,7 @@ class Links:
         seal: Seal | None,
         closed: bool,
         clock: Callable[[], float],
+        known_lives: KnownLives | None = None,
     ) -> None:
         """With ``closed``, only addresses given to `know` are greeted or answered: a full list of peers."""
         self.node = node
@@ -110,6 +112,7 @@ class Links:
         self._greetings = 0
         self._told = 0
         self._leaving = False
+        self.known_lives = known_lives or KnownLives()
 
     # --- addresses ------------------------------------------------------------------------------
 
@@ -176,7 +179,13 @@ class Links:
             self._send(peer.token, peer)
 
     def _send(
-        self, to: Address, peer: Peer | None, echo: bytes = b"", refusal: str = "", ask: bool = False
+        self,
+        to: Address,
+        peer: Peer | None,
+        echo: bytes = b"",
+        refusal: str = "",
+        ask: bool = False,
+        outlived: int = -1,
     ) -> None:
         """Greet; `echo`: the receiver's challenge, where it is not that of `peer`; `ask` for an answer."""
         linked = peer is not None and peer.linked and not ask
@@ -201,6 +210,7 @@ class Links:
             refusal=refusal,
             protocol=self._protocol,
             leaving=self._leaving,
+            outlived=outlived,
         )
         body = msgspec.msgpack.encode(greeting)
         header = HEADER.pack(GREETING_MAGIC, GREETING, tag, echo)
@@ -286,11 +296,10 @@ class Links:
         peer = self.peers.get(greeting.node)
         refusal = self._why_not(greeting, peer, source)
         if refusal:
-            if refusal != "stale":
-                self._send(source, None, greeting.challenge, refusal)
-                if peer is not None:
-                    self._send(peer.token, peer, ask=True)  # if it is there still, it says so now
-            self._post.drop("greeting: earlier life" if refusal == "stale" else "greeting: id in use")
+            self._send(source, None, greeting.challenge, refusal)
+            if peer is not None:
+                self._send(peer.token, peer, ask=True)  # if it is there still, it says so now
+            self._post.drop("greeting: id in use")
             return
         if greeting.protocol != self._protocol:
             self._turn_away(greeting, source)
@@ -299,6 +308,15 @@ class Links:
             self._post.drop("greeting: own id")
             self._send(source, None, greeting.challenge)
             return
+        if greeting.outlived >= self.incarnation:  # there is no link before this is in order
+            self._post.outlived(greeting.outlived)
+            return
+        later = self.known_lives.outliving(greeting.node, greeting.incarnation, greeting.session)
+        if later >= 0 and within_reach(later, greeting.incarnation):  # else it would not follow
+            self._send(source, None, greeting.challenge, outlived=later)
+            self._post.drop("greeting: earlier life")
+            return
+        self.known_lives.note(greeting.node, greeting.incarnation, greeting.session)
         same_life = peer is not None and peer.session == greeting.session
         if peer is not None and same_life and peer.token != source and self._alive(peer):
             self._also_at(peer, source)
@@ -309,7 +327,7 @@ class Links:
             peer = self._meet(greeting, source, peer)
         peer.challenge, peer.key_id = greeting.challenge, key_id
         peer.heard = peer.proved = self._clock()
-        peer.leaving = greeting.leaving
+        peer.leaving, peer.incarnation = greeting.leaving, greeting.incarnation
         fresh = not peer.linked
         if fresh:
             self._link(peer)
@@ -319,7 +337,7 @@ class Links:
             self._hear_of(greeting.peers, source)
 
     def _why_not(self, greeting: Greeting, peer: Peer | None, source: Address) -> str:
-        """Why there can be no link with the sender: a sentence for it, "stale", or nothing."""
+        """Why there can be no link with the sender: a sentence for it, or nothing."""
         if greeting.node == self.node:
             if greeting.session < self.session:
                 return ""  # it was here before me, and will say so
@@ -328,9 +346,7 @@ class Links:
             return ""
         if peer.token != source and self._alive(peer):
             return _TAKEN.format(node=peer.node, where=spell(peer.token))
-        life, known = (greeting.incarnation, greeting.session), (peer.incarnation, peer.session)
-        heard_of_late = self._clock() - peer.proved < ALIVE_S  # else there never was so late a life
-        return "stale" if life < known and heard_of_late else ""
+        return ""
 
     def _turn_away(self, greeting: Greeting, source: Address) -> None:
         """It runs another protocol. Whoever was here before the other refuses it."""

@@ -73,6 +73,9 @@ class Post(Protocol):
     def refused(self, reason: OrdercastError) -> None:
         """Others say that this node is not wanted."""
 
+    def outlived(self, life: int) -> None:
+        """Others know a life of this node that is not earlier than the one it is in."""
+
     def drop(self, reason: str) -> None:
         """A datagram was not used."""
 

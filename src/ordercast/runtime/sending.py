@@ -22,6 +22,7 @@ from ordercast.runtime.peers import Peer, spell
 from ordercast.runtime.seal import OVERHEAD, Refused, Seal
 from ordercast.runtime.seal import Channel as Purpose
 from ordercast.runtime.segments import HEADER_SIZE, Cutter, Joiner, Train
+from ordercast.runtime.sink import Sink
 from ordercast.runtime.udp import Address
 from ordercast.runtime.wires import Wires
 from ordercast.trace.schema import Row
@@ -49,6 +50,7 @@ class Sender:
         rows: list[Row],
         journal: Journal | None,
         round_trip: RoundTrip | None,
+        sink: Sink,
     ) -> None:
         self.node = node
         self.wires = wires
@@ -66,6 +68,7 @@ class Sender:
         self._round_trip = round_trip or RoundTrip()
         self.live = False
         """The machine lives: it was started, and has not halted."""
+        self._sink = sink
         self._rows = rows
         self._journal = journal
         self._links: Links
@@ -197,6 +200,10 @@ class Sender:
     def linked(self, peer: Peer) -> None:
         """A link was made, or made again."""
         LOG.info("node %d is at %s", peer.node, spell(peer.token))
+
+    def outlived(self, life: int) -> None:
+        """Others know a life of this node that is not earlier than the one it is in."""
+        self._sink.outlived(life)
 
     def silent(self, peer: Peer) -> None:
         """A peer has not been heard for long."""

@@ -26,5 +26,8 @@ class Sink(Protocol):
     def failed(self, event: Event, error: Exception) -> None:
         """The machine raised on an event, and its life is over: begin another one."""
 
+    def outlived(self, life: int) -> None:
+        """Others know that life of this node, and the one it is in is not later: take a later one."""
+
     def ended(self, error: BaseException | None) -> None:
         """The node's life is over; None if it left of its own accord."""

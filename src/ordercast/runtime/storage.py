@@ -18,7 +18,8 @@ again under the same identifier. A node that made its identifier up here, at ran
 0, then one more at each start. A node that was *told* its identifier and finds an empty directory cannot
 know whether it is new or lost its disk: its first incarnation comes from the clock, in seconds, and it
 waits for that second to end, so that the next life finds another one. That is beyond all that one start a
-second could have used up, if the clock is not set back. Who knows that such a node is new says so with
+second could have used up; and if the clock was set back, others know
+(`ordercast.runtime.lives`). Who knows that such a node is new says so with
 `DataDirectory.initialise`, and it neither asks the clock nor waits.
 """
 
@@ -31,7 +32,6 @@ import logging
 import os
 import secrets
 import struct
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,17 +42,12 @@ import msgspec
 from ordercast.core.identity import MAX_NODE_ID, NodeId
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem, StorageProblem
+from ordercast.runtime.lives import checked_life, life_by_the_clock
 from ordercast.runtime.plain_file import NotPlain, read_plain
 
 LOG = logging.getLogger("ordercast")
 
-_CLOCK_BEGINS = 1_577_836_800
-"""2020-01-01 in seconds since the epoch: counted from there, incarnations fit 32 bits until 2088."""
-
 _NO_LIFE_YET = -1
-
-MAX_INCARNATION = 2**31 - 1
-"""Incarnations have 32 bits in traces and packets."""
 
 _HEADER = struct.Struct("<4sIQII")
 """Magic, node, how many states were stored before, bytes, checksum."""
@@ -85,6 +80,9 @@ class Storage(Protocol):
     def begin_next_life(self) -> int:
         """Another life in this process, since the machine ended the last one: its incarnation, durable."""
 
+    def begin_life_after(self, life: int) -> int:
+        """Others know that later life: the next incarnation, durable; what is stored is too old for use."""
+
     def close(self, *, halted: bool = False) -> None:
         """End this life here; `halted`: the machine halted by itself, it did not crash."""
 
@@ -96,7 +94,7 @@ class Memory:
         """`new`: no node of the group ever had this `id`; as it is with one made up here."""
         self.id = _random_id() if id is None else _checked_id(id)
         self._by_the_clock = not new and id is not None
-        self.incarnation = _incarnation_by_the_clock() if self._by_the_clock else 0
+        self.incarnation = life_by_the_clock() if self._by_the_clock else 0
         self.stored: bytes | None = None
         self.crashed = False
 
@@ -106,8 +104,13 @@ class Memory:
 
     def begin_next_life(self) -> int:
         """One that no later process, which asks the clock too, can have."""
-        by_the_clock = _incarnation_by_the_clock() if self._by_the_clock else 0
-        self.incarnation = _checked_life(max(by_the_clock, self.incarnation + 1))
+        by_the_clock = life_by_the_clock() if self._by_the_clock else 0
+        self.incarnation = checked_life(max(by_the_clock, self.incarnation + 1))
+        return self.incarnation
+
+    def begin_life_after(self, life: int) -> int:
+        """One that is later than what others know."""
+        self.stored, self.incarnation = None, checked_life(life + 1)
         return self.incarnation
 
     def close(self, *, halted: bool = False) -> None:
@@ -199,9 +202,24 @@ class DataDirectory:
         """Count the incarnation up, durably."""
         if self._failed is not None:
             raise StorageProblem(self._failed)
-        self._write_identity(_Identity(self.id, _checked_life(self.incarnation + 1), True, self._protocol))
-        self.incarnation += 1
-        return self.incarnation
+        return self._begin_life_number(checked_life(self.incarnation + 1))
+
+    def begin_life_after(self, life: int) -> int:
+        """The disk is an old copy: forget the state, and go on behind that life; durably, in this order."""
+        if self._failed is not None:
+            raise StorageProblem(self._failed)
+        incarnation = checked_life(life + 1)
+        with _or_stop(self.path):
+            for name in ("state", "state.copy"):
+                (self.path / name).unlink(missing_ok=True)
+            os.fsync(self._fds[0])
+        self.stored, self.crashed = None, False
+        return self._begin_life_number(incarnation)
+
+    def _begin_life_number(self, incarnation: int) -> int:
+        self._write_identity(_Identity(self.id, incarnation, True, self._protocol))
+        self.incarnation = incarnation
+        return incarnation
 
     def close(self, *, halted: bool = False) -> None:
         """Let go of the directory. With `halted`, the next life knows that this one did not crash."""
@@ -262,7 +280,7 @@ class DataDirectory:
                     "the directory to start as a node that lost its disk."
                 )
             self.id = _random_id() if told is None else told
-            self.incarnation = 0 if told is None else _incarnation_by_the_clock()
+            self.incarnation = 0 if told is None else life_by_the_clock()
         else:
             if told is not None and told != found.id:
                 raise StorageProblem(
@@ -276,7 +294,7 @@ class DataDirectory:
                     "whole group changes over, give each node an empty data directory."
                 )
             self.id = found.id
-            self.incarnation = _checked_life(found.incarnation + 1)
+            self.incarnation = checked_life(found.incarnation + 1)
             self.crashed = found.running and found.incarnation != _NO_LIFE_YET
             self._read_state()
         self._protocol = protocol or (found.protocol if found is not None else "")
@@ -461,29 +479,7 @@ def _random_id() -> NodeId:
     return 1 + secrets.randbelow(MAX_NODE_ID)
 
 
-def _checked_life(incarnation: int) -> int:
-    if incarnation > MAX_INCARNATION:
-        raise StorageProblem(
-            f"the node would begin its life {incarnation}, and lives are numbered up to {MAX_INCARNATION}: "
-            "give it an empty data directory and another identifier."
-        )
-    return incarnation
-
-
 def _checked_id(id: int) -> NodeId:
     if not 0 < id <= MAX_NODE_ID:
         raise ConfigProblem(f"{id} cannot be a node's identifier: take one from 1 to {MAX_NODE_ID}.")
     return id
-
-
-def _incarnation_by_the_clock() -> int:
-    """Seconds since 2020; the second is over when this returns, so that nobody after gets the same."""
-    now = time.time()
-    seconds = int(now) - _CLOCK_BEGINS
-    if seconds < 1:
-        raise StorageProblem(
-            "the clock of this machine is before 2020, and a node that was told its identifier and finds "
-            "no data of an earlier life counts its lives by it: set the clock and start the node again."
-        )
-    time.sleep(1 - now % 1)
-    return _checked_life(seconds)
