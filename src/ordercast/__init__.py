@@ -1,6 +1,6 @@
 """ordercast: the same messages, in the same order, at every member of a group."""
 
-from ordercast.core.identity import Configuration, ConfigurationId, Kind, MessageId
+from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, MessageId
 from ordercast.errors import (
     AddressProblem,
     ConfigProblem,
@@ -16,7 +16,7 @@ from ordercast.errors import (
     StorageProblem,
 )
 from ordercast.groups.api import Group, Node, Receipt
-from ordercast.groups.events import Delivery, Message, Rejoined
+from ordercast.groups.events import ConfigurationChange, Delivery, Message, Rejoined
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.config import load as load_config
 from ordercast.runtime.keys import Keyring
@@ -27,9 +27,11 @@ __all__ = [
     "AddressProblem",
     "ConfigProblem",
     "Configuration",
+    "ConfigurationChange",
     "ConfigurationId",
     "Delivery",
     "DuplicateNode",
+    "Ended",
     "Evicted",
     "Excluded",
     "Group",

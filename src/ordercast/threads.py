@@ -22,7 +22,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 from ordercast.core.identity import Configuration, NodeId
 from ordercast.errors import NodeClosed
 from ordercast.groups import api
-from ordercast.groups.events import Delivery, Message
+from ordercast.groups.events import ConfigurationChange, Delivery, Message
 from ordercast.groups.settings import NodeSettings
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ class Group:
         """Send messages, in order: the fast path."""
         self._loop.do(self._group.send_many(payloads, safe=safe, resilience=resilience, timeout=timeout))
 
-    def batches(self) -> Iterator[Delivery | Configuration]:
+    def batches(self) -> Iterator[Delivery | ConfigurationChange]:
         """What is delivered, as it came: the messages of a packet together."""
         self._group.read_here()
         if rest := list(self._begun):
@@ -168,7 +168,7 @@ class Group:
         while (entry := self._loop.do(_next(entries))) is not None:
             yield entry
 
-    def __iter__(self) -> Iterator[Message | Configuration]:
+    def __iter__(self) -> Iterator[Message | ConfigurationChange]:
         for message in self._begun:
             self._group.note_reading()
             yield message  # `yield from` would end it with the loop that reads

@@ -24,6 +24,8 @@ class Story:
         self.here: dict[int, tuple[int, int, str] | None] = {}
         self.steps: dict[int, int] = {}
         self.numbers: dict[tuple[int, int], int] = {}
+        self.last: dict[int, tuple[int, int, int]] = {}
+        """By node in a configuration, which one it is, and the place of the last message delivered."""
 
     # --- configurations ------------------------------------------------------------------------
 
@@ -52,7 +54,9 @@ class Story:
     ) -> None:
         for node in members if at is None else at:
             self.here[node] = (seq, rep, kind)
-            self._row(node, "install", members)
+            self._row(node, "install", members, ended=self.last.get(node))
+            place = self.last[node][2] if kind == "transitional" and node in self.last else 0
+            self.last[node] = (seq, rep, place)
 
     # --- messages ------------------------------------------------------------------------------
 
@@ -74,21 +78,27 @@ class Story:
         for node in (nodes,) if isinstance(nodes, int) else nodes:
             for message in messages:
                 self._row(node, "deliver", None, message)
+                if node in self.last:
+                    seq, rep, place = self.last[node]
+                    self.last[node] = (seq, rep, max(place, message.seq or 0))
 
     # --- lives ---------------------------------------------------------------------------------
 
     def crash(self, *nodes: int) -> None:
         for node in nodes:
             self._row(node, "crash")
+            self.last.pop(node, None)
 
     def halt(self, *nodes: int) -> None:
         for node in nodes:
             self._row(node, "halt")
+            self.last.pop(node, None)
 
     def restart(self, *nodes: int) -> None:
         for node in nodes:
             self.life[node] = self.life.get(node, 0) + 1
             self.here[node] = None
+            self.last.pop(node, None)
             self._row(node, "restart")
 
     def _row(
@@ -97,6 +107,7 @@ class Story:
         event: str,
         members: tuple[int, ...] | None = None,
         message: tuple[Any, ...] = _NO_MESSAGE,
+        ended: tuple[int, int, int] | None = None,
     ) -> None:
         step = self.steps.get(node, 0)
         self.steps[node] = step + 1
@@ -104,7 +115,8 @@ class Story:
         size = None if message is _NO_MESSAGE else 100
         life = self.life.setdefault(node, 0)
         time_us = len(self.rows) * 10
-        self.rows.append((node, life, step, time_us, event, *config, members, *message, None, size, None))
+        place = (node, life, step, time_us, event, *config, members)
+        self.rows.append((*place, *message, None, size, None, *(ended or (None, None, None))))
 
     # --- to spoil it ---------------------------------------------------------------------------
 
@@ -114,6 +126,14 @@ class Story:
             place
             for place, row in enumerate(self.rows)
             if row[4] == event and row[0] == node and (message is None or row[9:12] == message[:3])
+        )
+
+    def install(self, node: int, seq: int) -> int:
+        """Where a node's install of the configuration of that number is."""
+        return next(
+            place
+            for place, row in enumerate(self.rows)
+            if row[4] == "install" and row[0] == node and row[5] == seq
         )
 
     def edit(self, place: int, **columns: Any) -> None:
@@ -162,12 +182,18 @@ class _Ring:
     def __init__(self, seq: int, rep: int, members: list[int], installed: list[int]) -> None:
         self.id = (seq, rep)
         self.members = members
-        self.whole = installed == members
+        self.complete = installed == members
         self.order: list[Message] = []
         self.seq = 0
         self.done = dict.fromkeys(installed, 0)
         self.had_by_all = 0
         """Messages before this place every member is known to have."""
+
+    def whole(self, start: int, stop: int) -> int:
+        """The last place up to `stop` at which no packet is left half delivered."""
+        while start < stop < len(self.order) and self.order[stop - 1].seq == self.order[stop].seq:
+            stop -= 1
+        return stop
 
     def stop(self, start: int) -> int:
         """How far a member may deliver in the regular configuration."""
@@ -223,11 +249,11 @@ def _traffic(story: Story, chance: Random, rings: dict[int, _Ring]) -> None:
             ring.seq += chance.choice([1, 1, 2, 5])
             for slot in range(chance.choice([1, 1, 3])):
                 ring.order.append(story.originate(node, ring.seq, slot, safe=chance.random() < 0.3))
-        elif chance.random() < 0.3 and ring.whole:
+        elif chance.random() < 0.3 and ring.complete:
             ring.had_by_all = chance.randint(ring.had_by_all, len(ring.order))
         else:
             start = ring.done[node]
-            stop = chance.randint(start, ring.stop(start))
+            stop = ring.whole(start, chance.randint(start, ring.stop(start)))
             story.deliver(node, *ring.order[start:stop])
             ring.done[node] = stop
 
@@ -244,7 +270,7 @@ def _change(
         old = rings[together[0]]
         start = max(old.done[node] for node in together)
         gap = chance.randint(max(start, old.had_by_all), len(old.order))
-        stop = chance.randint(start, min(gap, old.stop(start)))
+        stop = old.whole(start, chance.randint(start, min(gap, old.stop(start))))
         rest = old.order[stop:gap] + [message for message in old.order[gap:] if message.origin in together]
         for node in together:
             story.deliver(node, *old.order[old.done[node] : stop])

@@ -502,6 +502,92 @@ def safe_in_a_configuration_not_all_installed() -> Story:
     return story
 
 
+def changed() -> Story:
+    """Nodes 1 and 2 went on together: 8.1 ended at place 3, and the transitional 11.1 at place 5."""
+    story, messages = three()
+    story.deliver([1, 2], *messages[:4])
+    story.transitional(11, 1, [1, 2])
+    story.deliver([1, 2], *messages[4:])
+    story.regular(12, 1, [1, 2])
+    return story
+
+
+def test_a_change_names_what_it_ends_and_where() -> None:
+    story = changed()
+    assert story.rows[story.install(2, 11)][20:] == (8, 1, 3)
+    assert story.rows[story.install(2, 12)][20:] == (11, 1, 5)
+    assert audit(story.rows).clean
+
+
+@breaks("config-ends")
+def ends_a_configuration_it_was_not_in() -> Story:
+    story = changed()
+    story.edit(story.install(1, 11), ended_config_rep=2)
+    return story
+
+
+@breaks("config-ends")
+def ends_the_regular_one_twice() -> Story:
+    story = changed()
+    for node in (1, 2):
+        story.edit(story.install(node, 12), ended_config_seq=8)
+    return story
+
+
+@breaks("config-ends")
+def ends_before_its_last_message() -> Story:
+    story = changed()
+    for node in (1, 2):
+        story.edit(story.install(node, 11), ended_place=2)
+    return story
+
+
+@breaks("config-ends")
+def ends_behind_its_last_message() -> Story:
+    story = changed()
+    for node in (1, 2):
+        story.edit(story.install(node, 12), ended_place=6)
+    return story
+
+
+@breaks("config-ends")
+def ends_beyond_what_follows() -> Story:
+    story = changed()
+    for node in (1, 2):
+        story.edit(story.install(node, 11), ended_place=4)
+    return story
+
+
+@breaks("config-ends")
+def ends_at_two_places() -> Story:
+    """One of those that change together fails right behind the change: it made the same one all the same."""
+    story, messages = three()
+    story.deliver(1, *messages[:4])
+    story.deliver(2, *messages[:5])
+    story.transitional(11, 1, [1, 2])
+    story.crash(2)
+    story.deliver(1, *messages[4:])
+    story.regular(12, 1, [1, 2], at=[1])
+    return story
+
+
+@breaks("config-ends")
+def ends_something_at_the_beginning_of_a_life() -> Story:
+    story = changed()
+    story.crash(1)
+    story.restart(1)
+    story.alone(1, seq=16)
+    story.edit(story.install(1, 16), ended_config_seq=12, ended_config_rep=1, ended_place=0)
+    return story
+
+
+@breaks("config-ends")
+def ends_in_silence() -> Story:
+    story = changed()
+    story.edit(story.install(2, 11), ended_config_seq=None, ended_config_rep=None, ended_place=None)
+    return story
+
+
 # --- the audit of them all ---------------------------------------------------------------------
 
 
@@ -559,3 +645,91 @@ def test_a_safe_message_is_not_due_at_a_node_that_crashed() -> None:
     story.transitional(11, 3, [3])
     story.crash(3)
     assert audit(story.rows).clean
+
+
+def test_a_trace_that_says_nothing_of_ends_is_not_judged_by_them() -> None:
+    """The columns came later: a trace written without them is as right as it was."""
+    story = changed()
+    for place, row in enumerate(story.rows):
+        if row[4] == "install":
+            story.edit(place, ended_config_seq=None, ended_config_rep=None, ended_place=None)
+    assert audit(story.rows).clean
+
+
+def test_where_messages_are_missing_a_place_need_not_have_one() -> None:
+    story = changed()
+    story.rows = [row for row in story.rows if row[14] not in (3, 5)]
+    assert audit(story.rows).properties["config-ends"] == 4
+    assert audit(story.rows, whole=False).clean
+
+
+# --- by the clock --------------------------------------------------------------------------------
+
+
+def safe_before_all_have_come(late: int) -> Story:
+    """Node 1 delivers a safe message; node 3 installs the configuration `late` microseconds after that."""
+    story, messages = three(safe=True)
+    story.deliver([1, 2, 3], *messages)
+    first = story.rows[story.find("deliver", 1, messages[0])]
+    story.edit(story.install(3, 8), time_us=first[3] + late)
+    return story
+
+
+def test_a_safe_delivery_before_a_member_has_installed_is_found_where_the_clock_can_tell() -> None:
+    """000 §4.2: if p delivers m in C in safe order, then every member of C *has installed* C."""
+    story = safe_before_all_have_come(late=1)
+    [violation] = audit(story.rows, one_clock=True).violations
+    assert violation.property == "safe"
+    assert violation.nodes == (1, 3)
+    assert "its member node 3 installed 8.1 only at" in violation.sentence
+    assert audit(story.rows).clean, "clocks of two nodes tell nothing of what was first"
+
+
+def test_at_the_same_time_is_early_enough() -> None:
+    assert audit(safe_before_all_have_come(late=0).rows, one_clock=True).clean
+
+
+def test_who_failed_before_it_installed_is_no_excuse() -> None:
+    """000 §4.2 has one for who has to deliver, and none for who has to have installed."""
+    story = safe_in_a_configuration_not_all_installed()
+    story.crash(2)
+    assert audit(story.rows).properties["safe"] == 1
+
+
+def test_members_of_a_transitional_one_had_come_to_the_regular_one_before() -> None:
+    story, messages = three(safe=True)
+    story.transitional(11, 1, [1, 2])
+    story.deliver([1, 2], *messages)
+    story.regular(12, 1, [1, 2])
+    assert audit(story.rows, one_clock=True).clean
+    first = story.rows[story.find("deliver", 1, messages[0])]
+    story.edit(story.install(2, 8), time_us=first[3] + 1)
+    [violation] = audit(story.rows, one_clock=True).violations
+    assert violation.property == "safe"
+    assert "its member node 2 installed 8.1 only at" in violation.sentence
+
+
+def test_agreed_messages_wait_for_nobody_to_install() -> None:
+    story, messages = three()
+    story.deliver([1, 2, 3], *messages)
+    first = story.rows[story.find("deliver", 1, messages[0])]
+    story.edit(story.install(3, 8), time_us=first[3] + 1)
+    assert audit(story.rows, one_clock=True).clean
+
+
+def test_an_install_that_events_show_to_be_late_is_found_without_a_clock() -> None:
+    """Node 1's safe delivery in 8.1 comes before what node 2 sends in 12.2, and that before node 3's install
+    of 8.1: then the orders of the nodes go round in a circle, and no time is needed to tell."""
+    story = Story()
+    story.alone(1, 2, 3)
+    for node in (1, 2):
+        story.transitional(7, node, [node])
+    story.regular(8, 1, [1, 2, 3], at=[1, 2])
+    story.deliver([1, 2], story.originate(1, 1, safe=True))
+    story.transitional(11, 2, [2])
+    story.transitional(11, 3, [3])
+    story.regular(12, 2, [2, 3])
+    story.deliver([2, 3], story.originate(2, 1))
+    story.transitional(13, 3, [3])
+    story.regular(8, 1, [1, 2, 3], at=[3])
+    assert audit(story.rows).properties["global-order"] == 1

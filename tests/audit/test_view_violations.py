@@ -239,7 +239,7 @@ def an_order_of_one_that_is_cut_off_and_lives() -> ViewStory:
 # --- view synchrony ----------------------------------------------------------------------------------
 
 
-@breaks("view-synchrony")
+@breaks("view-synchrony", "config-ends")
 def together_with_less_of_what_need_not_survive() -> ViewStory:
     """The message is not owed, since its sender failed: but then neither or both deliver it."""
     story, _ = group(messages=0)
@@ -250,7 +250,7 @@ def together_with_less_of_what_need_not_survive() -> ViewStory:
     return story
 
 
-@breaks("view-synchrony", "uniform-agreement")
+@breaks("view-synchrony", "uniform-agreement", "config-ends")
 def together_with_less() -> ViewStory:
     story, messages = group()
     story.deliver([1, 3], *messages)
@@ -260,7 +260,7 @@ def together_with_less() -> ViewStory:
     return story
 
 
-@breaks("view-synchrony", "uniform-agreement")
+@breaks("view-synchrony", "uniform-agreement", "config-ends")
 def together_with_one_each() -> ViewStory:
     story, messages = group()
     story.deliver(1, *messages[:4], messages[5])
@@ -270,10 +270,57 @@ def together_with_one_each() -> ViewStory:
     return story
 
 
+# --- what a change says that it ends -----------------------------------------------------------------
+
+
+def changed() -> ViewStory:
+    """A view that ended behind the sixth message, and another that did with nothing in it."""
+    story, _ = delivered()
+    story.view(2, [1, 2, 3])
+    story.view(3, [1, 2, 3])
+    return story
+
+
+@breaks("config-ends")
+def ends_another_view() -> ViewStory:
+    story = changed()
+    story.edit(story.install(2, 2), ended_config_seq=7)
+    return story
+
+
+@breaks("config-ends")
+def ends_too_early_for_one() -> ViewStory:
+    story = changed()
+    story.edit(story.install(2, 2), ended_place=5)
+    return story
+
+
+@breaks("config-ends")
+def ends_beyond_the_last_message_for_all() -> ViewStory:
+    story = changed()
+    for node in (1, 2, 3):
+        story.edit(story.install(node, 3), ended_place=1)
+    return story
+
+
+@breaks("config-ends")
+def ends_something_in_a_first_view() -> ViewStory:
+    story = changed()
+    story.edit(story.install(3, 1), ended_config_seq=0, ended_config_rep=3, ended_place=0)
+    return story
+
+
+@breaks("config-ends")
+def says_nothing_once() -> ViewStory:
+    story = changed()
+    story.edit(story.install(1, 3), ended_config_seq=None, ended_config_rep=None, ended_place=None)
+    return story
+
+
 # --- the view it was sent in ---------------------------------------------------------------------------
 
 
-@breaks("sending-view", "uniform-agreement", "view-synchrony")
+@breaks("sending-view", "uniform-agreement", "view-synchrony", "config-ends")
 def one_view_too_late() -> ViewStory:
     story, messages = group()
     story.deliver([1, 2, 3], *messages[:-1])
@@ -547,7 +594,8 @@ def test_the_sentence_about_views_says_who_and_what(planted: Planted) -> None:
         assert violation.nodes
         for node in violation.nodes:
             assert f"{node}" in violation.sentence
-        assert violation.messages or violation.property in ("view-agreement", "live-membership")
+        without = ("view-agreement", "config-ends", "live-membership")
+        assert violation.messages or violation.property in without
         for message in violation.messages[:3]:
             assert f"message {message.number} of node {message.origin}" in violation.sentence
         assert violation.sentence.endswith(".")

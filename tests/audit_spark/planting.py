@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from ordercast.catalogue import LAB_PROTOCOLS, lab_protocol
 from ordercast.sim.fuzz import plan, run
-from ordercast.trace.schema import ABOUT, SCHEMA, Row
+from ordercast.trace.schema import ABOUT, ONE_CLOCK, SCHEMA, Row
 from ordercast.trace.writer import record_batch
 
 COLUMN = {name: place for place, name in enumerate(SCHEMA.names[1:])}
@@ -83,8 +83,8 @@ def swap_deliveries(rng: Random, rows: list[Row]) -> list[Row] | None:
         return None
     one, other = rng.choice(pairs)
     first, second = rows[one], rows[other]
-    rows[one] = row_of(*first[:9], *second[9:20])
-    rows[other] = row_of(*second[:9], *first[9:20])
+    rows[one] = row_of(*first[:9], *second[9:])
+    rows[other] = row_of(*second[:9], *first[9:])
     return rows
 
 
@@ -164,7 +164,7 @@ def deliver_at_a_stranger(rng: Random, rows: list[Row]) -> list[Row] | None:
     if one is None or other is None:
         return None
     where = rows[other]
-    copy = row_of(*where[:4], "deliver", *where[5:8], None, *rows[one][9:20])
+    copy = row_of(*where[:4], "deliver", *where[5:8], None, *rows[one][9:])
     return [*rows, edited(copy, step=where[2] + 1)]
 
 
@@ -246,7 +246,7 @@ def originated_by_another(rng: Random, rows: list[Row]) -> list[Row] | None:
     if one is None or other is None:
         return None
     where = rows[other]
-    moved = row_of(*where[:4], "originate", *where[5:8], None, *rows[one][9:20])
+    moved = row_of(*where[:4], "originate", *where[5:8], None, *rows[one][9:])
     return [*rows[:one], *rows[one + 1 :], edited(moved, step=where[2] + 1)]
 
 
@@ -314,9 +314,11 @@ def out_of_nothing(rng: Random, rows: list[Row]) -> list[Row] | None:
 
 @plants
 def other_members(rng: Random, rows: list[Row]) -> list[Row] | None:
-    at = _one(rng, rows, "install")
-    if at is None:
+    installs = of(rows, "install")
+    shared = [at for at in installs if sum(rows[at][5:8] == rows[other][5:8] for other in installs) > 1]
+    if not shared:
         return None
+    at = rng.choice(shared)
     members = set(rows[at][8] or ())
     members ^= {rng.choice((rows[at][0], 99, *members))}
     rows[at] = edited(rows[at], members=tuple(sorted(members)))
@@ -400,7 +402,65 @@ def a_crash_in_the_middle(rng: Random, rows: list[Row]) -> list[Row] | None:
     at = _one(rng, rows, "deliver")
     if at is None:
         return None
-    return [*rows, edited(row_of(*rows[at][:4], "crash", *(None,) * 15), step=rows[at][2] + 1)]
+    return [*rows, edited(row_of(*rows[at][:4], "crash", *(None,) * 18), step=rows[at][2] + 1)]
+
+
+def _changes(rows: list[Row]) -> list[int]:
+    """Installs that name what they end."""
+    return [at for at in of(rows, "install") if rows[at][20] is not None]
+
+
+@plants
+def ends_elsewhere(rng: Random, rows: list[Row]) -> list[Row] | None:
+    places = _changes(rows)
+    if not places:
+        return None
+    at = rng.choice(places)
+    column = rng.choice(("ended_config_seq", "ended_config_rep", "ended_place", "ended_place"))
+    value = rows[at][COLUMN[column]]
+    assert isinstance(value, int)
+    rows[at] = edited(rows[at], **{column: value + rng.choice((-1, 1, 1, 9))})
+    return rows
+
+
+@plants
+def ends_elsewhere_for_all(rng: Random, rows: list[Row]) -> list[Row] | None:
+    places = _changes(rows)
+    if not places:
+        return None
+    like, by = rows[rng.choice(places)], rng.choice((-1, 1, 9))
+    return [
+        edited(row, ended_place=row[22] + by)
+        if row[4] == "install" and row[5:8] == like[5:8] and row[22] is not None
+        else row
+        for row in rows
+    ]
+
+
+@plants
+def ends_nothing(rng: Random, rows: list[Row]) -> list[Row] | None:
+    places = _changes(rows)
+    if not places:
+        return None
+    at = rng.choice(places)
+    rows[at] = edited(rows[at], ended_config_seq=None, ended_config_rep=None, ended_place=None)
+    return rows
+
+
+@plants
+def installs_late(rng: Random, rows: list[Row]) -> list[Row] | None:
+    """One of several members installs a configuration after a safe message was delivered in it."""
+    first: dict[tuple[object, ...], int] = {}
+    for at in of(rows, "deliver"):
+        row = rows[at]
+        if row[16] == "safe" and row[5:7] == row[12:14]:
+            first[row[5:7]] = min(row[3], first.get(row[5:7], row[3]))
+    places = [at for at in of(rows, "install") if rows[at][5:7] in first and len(rows[at][8] or ()) > 1]
+    if not places:
+        return None
+    at = rng.choice(places)
+    rows[at] = edited(rows[at], time_us=first[rows[at][5:7]] + rng.choice((0, 1, 1_000)))
+    return rows
 
 
 # --- traces ------------------------------------------------------------------------------------
@@ -431,7 +491,8 @@ def write_runs(directory: Path, runs: Sequence[tuple[str, str, list[Row]]]) -> N
     """One file for each set of promises, with all its runs."""
     directory.mkdir(parents=True, exist_ok=True)
     for promises in sorted({promises for _, promises, _ in runs}):
-        schema = SCHEMA.with_metadata({f"{ABOUT}promises": promises})
+        about = {f"{ABOUT}promises": promises, f"{ABOUT}clock": ONE_CLOCK}
+        schema = SCHEMA.with_metadata(about)
         with pq.ParquetWriter(directory / f"{promises}.parquet", schema, compression="zstd") as file:
             for name, its, rows in runs:
                 if its == promises and rows:

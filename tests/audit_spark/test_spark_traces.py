@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from planting import broken, edited, right_runs, swap_deliveries, write_runs
+from planting import (
+    Plant,
+    broken,
+    edited,
+    ends_elsewhere_for_all,
+    installs_late,
+    right_runs,
+    swap_deliveries,
+    write_runs,
+)
 from typer.testing import CliRunner
 
 from ordercast.audit.files import audit_trace, audited_runs
@@ -18,7 +27,7 @@ from ordercast.audit.properties import VIEW_SYNCHRONY
 from ordercast.audit.spark import audit_on_spark, audited_on_spark, engine, narrow
 from ordercast.cli import app
 from ordercast.trace.journal import Journal
-from ordercast.trace.schema import Row, TraceError
+from ordercast.trace.schema import OPTIONAL, Row, TraceError
 from ordercast.trace.writer import TraceWriter, record_batch
 
 if TYPE_CHECKING:
@@ -138,6 +147,66 @@ def test_of_a_run_too_large_for_the_reference_the_messages_in_doubt_are_judged(
         for code, count in report.properties.items():
             assert count <= whole.properties[code], "a restriction invents nothing"
     assert found.report.properties["total-order"] == whole.properties["total-order"] > 0
+
+
+@pytest.mark.parametrize(
+    ("plant", "code"), [(ends_elsewhere_for_all, "config-ends"), (installs_late, "safe")]
+)
+def test_of_a_run_too_large_for_the_reference_what_changes_say_is_judged(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    plant: Plant,
+    code: str,
+) -> None:
+    """What shows in installs and times alone, in a run and in configurations that are too large."""
+    ((_, _, rows),) = right_runs([7], ["totem"])
+    made = plant(Random(1), rows)
+    assert made is not None
+    write_runs(tmp_path, [("large", "extended-virtual-synchrony", made)])
+    whole = audit_trace(tmp_path)
+    assert whole.properties[code]
+    monkeypatch.setattr(engine, "MOST_ROWS", len(made) - 1)
+    monkeypatch.setattr(narrow, "MOST_ROWS", 40)
+    (found,) = audited_on_spark(spark, tmp_path)
+    assert found.how == "judged in part"
+    assert found.report.properties[code] == whole.properties[code]
+    assert set(found.report.violations) == set(whole.violations)
+
+
+def test_a_trace_of_an_older_version_is_audited_without_the_columns_that_came_later(
+    spark: SparkSession, tmp_path: Path, rows: list[Row]
+) -> None:
+    made = broken(Random(3), rows, swap_deliveries)
+    assert made is not None
+    for name, its in (("right", rows), ("wrong", made)):
+        table = pa.Table.from_batches([record_batch(name, its)]).drop_columns(list(OPTIONAL))
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    right, wrong = audited_on_spark(spark, tmp_path)
+    assert right.report.clean
+    assert right.how.startswith("certified")
+    assert not wrong.report.clean
+    assert [right.report, wrong.report] == [found.report for found in audited_runs(tmp_path)]
+
+
+def test_a_right_run_is_certified_though_ring_numbers_fall_at_a_node_that_lost_its_disk(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    runs = list(right_runs([1, 8, 17], ["totem"]))
+    for _, _, its in runs:
+        assert any(falls(its, node) for node in {row[0] for row in its}), "what this is about"
+    write_runs(tmp_path, runs)
+    found = list(audited_on_spark(spark, tmp_path))
+    assert len(found) == len(runs)
+    for each in found:
+        assert each.report.clean
+        assert each.how.startswith("certified"), each.how
+
+
+def falls(rows: list[Row], node: int) -> bool:
+    """Whether a node installs a regular configuration of a lower number than the one before it."""
+    numbers = [row[5] or 0 for row in rows if row[0] == node and row[4] == "install" and row[7] == "regular"]
+    return numbers != sorted(numbers)
 
 
 def test_the_command_audits_on_spark_unless_told_otherwise(

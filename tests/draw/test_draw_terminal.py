@@ -121,3 +121,19 @@ def test_a_real_run_is_shown_from_its_start() -> None:
     pen.install(start, [1], [1], 8)
     pen.crash(start + 2_500, 1)
     assert row(printed(Drawing(tell(pen.rows))), "1 crashes").startswith("    2.5 ms")
+
+
+def test_a_change_says_after_which_place_it_comes() -> None:
+    pen = Pen()
+    pen.install(0, [1, 2], [1, 2], 8)
+    pen.install(50_000, [1, 2], [1, 2], 11, "transitional", place=17)
+    pen.install(100_000, [1], [1, 2], 12, place=17)
+    pen.install(100_000, [2], [1, 2], 12, place=19)
+    pen.install(200_000, [1, 2], [1, 2], 15, "transitional", place=0)
+    told = [sentence(moment) for moment in moments(tell(pen.rows))]
+    assert told == [
+        "1 2 install {1 2} (regular 8.1)",
+        "1 2 install {1 2} (transitional 11.1) after place 17",
+        "1 2 install {1 2} (regular 12.1)",
+        "1 2 install {1 2} (transitional 15.1)",
+    ], "a place is told where all agree about it and something was delivered"

@@ -28,16 +28,28 @@ class Pen:
         message: tuple[int, int, int] | tuple[None, None, None] = (None, None, None),
         guarantee: str | None = None,
         size: int | None = None,
+        ended: tuple[int, int, int] | tuple[None, None, None] = (None, None, None),
     ) -> None:
         seq, rep, kind = self._in.get(node, (None, None, None))
         step = next(self._steps[node])
         head = (node, self._lives[node], step, time_us, event, seq, rep, kind, members)
-        self.rows.append((*head, *message, seq, rep, None, None, guarantee, None, size, None))
+        self.rows.append((*head, *message, seq, rep, None, None, guarantee, None, size, None, *ended))
 
-    def install(self, at: int, nodes: list[int], members: list[int], seq: int, kind: str = "regular") -> None:
+    def install(
+        self,
+        at: int,
+        nodes: list[int],
+        members: list[int],
+        seq: int,
+        kind: str = "regular",
+        place: int | None = None,
+    ) -> None:
+        """With a `place`, each node names the configuration that it was in, and that place."""
         for late, node in enumerate(nodes):
+            before = self._in.get(node)
             self._in[node] = (seq, min(members), kind)
-            self._write(node, at + 300 * late, "install", members=tuple(members))
+            told = (None, None, None) if place is None or before is None else (*before[:2], place)
+            self._write(node, at + 300 * late, "install", members=tuple(members), ended=told)
 
     def change(self, at: int, nodes: list[int], stay: list[int], members: list[int], seq: int) -> None:
         """Through the transitional configuration into the next regular one, node after node."""

@@ -14,8 +14,10 @@ from group_nodes import ANYWHERE, make_node, payloads, read, ring, run, together
 from ordercast import (
     AddressProblem,
     Configuration,
+    ConfigurationChange,
     Delivery,
     DuplicateNode,
+    Ended,
     KeyProblem,
     Kind,
     Message,
@@ -23,6 +25,7 @@ from ordercast import (
     NodeClosed,
     StorageProblem,
 )
+from ordercast.audit.files import audit_trace
 from ordercast.runtime.keys import generate, written
 
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -216,6 +219,44 @@ def test_another_life_of_a_node_with_a_directory(tmp_path: Path) -> None:
             await check_order([node], 5)
 
     run(main)
+
+
+@pytest.mark.parametrize("protocol", ["totem", "dtp"])
+def test_each_change_says_what_it_ends_and_where(protocol: str, tmp_path: Path) -> None:
+    """000 §4.1, §6.1: a chain of changes, each from the configuration before, behind its last message."""
+    trace = tmp_path / "trace"
+    found: list[Message | ConfigurationChange] = []
+
+    async def main() -> None:
+        given: dict[str, Any] = {"protocol": protocol, "trace": trace}
+        if protocol != "totem":
+            given["settings"] = {"founders": 1}
+        async with make_node(**given) as first:
+            group = await first.join("g")
+            for payload in (b"1", b"2"):
+                await group.send(payload, safe=True, receipt=True)
+            async with make_node(seeds=[first.address], **given) as second:
+                await together([first, second])
+                await group.send(b"3")
+                async for event in group:
+                    found.append(event)
+                    if isinstance(event, Message) and event.payload == b"3":
+                        return
+
+    run(main)
+    begin, *rest = found
+    assert isinstance(begin, ConfigurationChange), "where it is comes first"
+    here, last = begin.id, 0
+    for event in rest:
+        if isinstance(event, Message):
+            last = event.seq
+        else:
+            assert event.ended == Ended(here, last)
+            here, last = event.id, last if event.kind is Kind.TRANSITIONAL else 0
+    assert sum(isinstance(event, ConfigurationChange) for event in found) >= 2
+    report = audit_trace(trace)
+    assert report.properties["config-ends"] == 0
+    assert report.clean, report.violations
 
 
 def test_a_trace_is_written(tmp_path: Path) -> None:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from copy import copy, deepcopy
 
 import pytest
 from group_nodes import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ordercast import Configuration, ConfigurationId, Delivery, Evicted, Kind, Message, MessageId
+from ordercast import (
+    Configuration,
+    ConfigurationChange,
+    ConfigurationId,
+    Delivery,
+    Ended,
+    Evicted,
+    Kind,
+    Message,
+    MessageId,
+    Rejoined,
+)
 from ordercast.core.identity import Batch, Guarantee
 from ordercast.groups import session as session_module
 from ordercast.groups.envelope import LONGEST_NAME, describe, tag, tag_of
@@ -98,11 +110,15 @@ def test_the_configuration_comes_first_and_in_its_place() -> None:
         inbox = session.open(tag("a"), "a")
         session.deliver(batch([tag("a") + b"1"]))
         later = Configuration(ConfigurationId(8, 1), Kind.TRANSITIONAL, (1,))
-        session.install(later)
+        session.install(later, Ended(RING, 1))
         session.deliver(batch([tag("a") + b"2"], number=2))
         found = [await inbox.get() for _ in range(4)]
         assert found[0] == ALONE
         assert found[2] == later
+        assert isinstance(found[0], ConfigurationChange)
+        assert found[0].ended is None
+        assert isinstance(found[2], ConfigurationChange)
+        assert found[2].ended == Ended(RING, 1)
         assert [entry.payloads for entry in found if isinstance(entry, Delivery)] == [[b"1"], [b"2"]]
         assert session.unread == 0
 
@@ -308,3 +324,17 @@ def test_outgoing_messages_keep_their_order_and_fit(
             taken += [(payload, run_[1]) for payload in run_[0]]
     assert not outgoing
     assert taken == [(payload, guarantee) for payloads, guarantee in added for payload in payloads]
+
+
+def test_a_change_is_a_configuration_that_says_what_it_ends() -> None:
+    change = ConfigurationChange(*ALONE, Ended(ConfigurationId(4, 7), 19))
+    assert change == ALONE
+    assert hash(change) == hash(ALONE)
+    number, kind, members = change
+    assert (number, kind, members) == ALONE
+    for again in (copy(change), deepcopy(change), pickle.loads(pickle.dumps(change))):
+        assert type(again) is ConfigurationChange
+        assert (again, again.ended) == (change, change.ended)
+    assert "ended=Ended(configuration=ConfigurationId(seq=4, rep=7), place=19)" in repr(change)
+    assert isinstance(Rejoined(*ALONE), ConfigurationChange)
+    assert Rejoined(*ALONE).ended is None

@@ -35,7 +35,7 @@ from ordercast.core.contract import (
     Timer,
     Unicast,
 )
-from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, Kind, NodeId
 from ordercast.errors import NodeClosed, StorageProblem
 from ordercast.runtime import driver as driver_module
 from ordercast.runtime.config import NodeConfig, Place
@@ -137,7 +137,7 @@ class Told:
     def deliver(self, batch: Batch) -> None:
         self.log.append(("deliver", batch.payloads[0]))
 
-    def install(self, configuration: Configuration) -> None:
+    def install(self, configuration: Configuration, ended: Ended | None) -> None:
         self.log.append(("install", configuration.members))
 
     def originated(self, batch: Batch) -> None:

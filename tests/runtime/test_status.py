@@ -156,7 +156,7 @@ def test_figures_a_second(clock: Clock) -> None:
 
 def test_a_node_that_was_not_let_in_yet_is_in_no_configuration(clock: Clock) -> None:
     node = a_node(a_driver())
-    node.session.configuration = None
+    cast(Any, node.session).configuration = None
     assert status(node)["configuration"] is None
 
 

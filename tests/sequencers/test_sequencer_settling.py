@@ -7,7 +7,7 @@ from seat import Seat, view_of
 from shuffler import ALL, Node, Shuffler, check_order, check_same, numbers_of, union
 
 from ordercast.core.contract import Deliver, Effect, Halt, Install
-from ordercast.core.identity import ConfigurationId, Guarantee
+from ordercast.core.identity import ConfigurationId, Ended, Guarantee
 from ordercast.sequencers.cm import Cm
 from ordercast.sequencers.member import Member
 from ordercast.sequencers.order import Order
@@ -134,6 +134,17 @@ def test_messages_are_delivered_before_the_next_view_is_installed() -> None:
     kinds = [type(effect) for effect in seat.effects]
     assert kinds.index(Deliver) < kinds.index(Install)
     assert seat.delivered[0].configuration == ConfigurationId(1, 1)
+
+
+def test_the_next_view_says_where_the_old_one_ended() -> None:
+    seat = Seat(Cm, 2)
+    seat.submit(b"m")
+    seat.install(view_of(3)._replace(id=ConfigurationId(2, 1)), union([seat.orderer.unsettled()]))
+    [change] = [effect for effect in seat.effects if isinstance(effect, Install) and effect.ended]
+    assert change.ended == Ended(ConfigurationId(1, 1), seat.delivered[-1].seq)
+    seat.install(view_of(3)._replace(id=ConfigurationId(3, 1)), union([seat.orderer.unsettled()]))
+    *_, change = [effect for effect in seat.effects if isinstance(effect, Install)]
+    assert change.ended == Ended(ConfigurationId(2, 1), 0), "nothing was delivered in it"
 
 
 # --- several members ----------------------------------------------------------------------------

@@ -6,10 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from totem_parts import CONFIG, data, delivered, examples, ring, story, token
 
-from ordercast.core.contract import Deliver, Effect
-from ordercast.core.identity import Configuration, ConfigurationId, Kind
+from ordercast.core.contract import Deliver, Effect, Install
+from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind
 from ordercast.totem.ordering import Ring
-from ordercast.totem.packets import Commit, Data, Entry, Recovered, Token, decode, encode_recovered
+from ordercast.totem.packets import (
+    CONTINUED,
+    Commit,
+    Data,
+    Entry,
+    Recovered,
+    Token,
+    decode,
+    encode_recovered,
+)
 from ordercast.totem.recovery import Duty, Exchange, settle, transitional
 
 OLD = ConfigurationId(8, 1)
@@ -257,6 +266,41 @@ def test_the_two_configuration_changes_separate_the_guarantees() -> None:
     duty = Duty()
     made = exchange(old, entry(1, 5, 1), entry(2, 5, 2), entry(7, old=OTHER), duty=duty)
     assert settled(made, old, duty) == [b"1", b"2", BETWEEN, b"3", b"4", b"5", b"7", AFTER]
+
+
+def changes(made: Exchange, old: Ring, duty: Duty) -> list[Ended | None]:
+    effects: list[Effect] = []
+    settle(made, old, duty, effects)
+    return [effect.ended for effect in effects if isinstance(effect, Install)]
+
+
+def test_each_change_names_what_it_ends_and_the_last_message_before_it() -> None:
+    """000 §6.1: the largest sequence number of a message delivered in the preceding regular configuration."""
+    packets = [
+        data(1, ring=OLD),
+        data(2, ring=OLD, safe=True),
+        data(3, ring=OLD),
+        data(5, ring=OLD, origin=1),
+    ]
+    old = ring(*packets, id=OLD)
+    duty = Duty()
+    made = exchange(old, entry(1, 3, 1), entry(2, 3, 1), entry(7, old=OTHER), duty=duty)
+    assert changes(made, old, duty) == [Ended(OLD, 1), Ended(BETWEEN.id, 5)]
+
+
+def test_a_configuration_without_a_message_ends_at_place_0() -> None:
+    old, duty = old_ring(), Duty()
+    made = exchange(old, entry(1), entry(2), entry(7, old=OTHER), duty=duty)
+    assert changes(made, old, duty) == [Ended(OLD, 0), Ended(BETWEEN.id, 0)]
+
+
+def test_packets_in_which_no_message_ends_are_no_places() -> None:
+    """The middle of a large message is not shown to the application: it is nowhere in its order."""
+    begun = data(2, ring=OLD, flags=CONTINUED)
+    old = ring(data(1, ring=OLD), begun, id=OLD)
+    duty = Duty()
+    made = exchange(old, entry(1, 2, 2), entry(2, 2, 2), entry(7, old=OTHER), duty=duty)
+    assert changes(made, old, duty) == [Ended(OLD, 1), Ended(BETWEEN.id, 1)]
 
 
 def test_what_some_member_delivered_as_safe_is_delivered_on_the_old_ring() -> None:

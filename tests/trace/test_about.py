@@ -17,11 +17,8 @@ ABOUT = {"protocol": "total", "promises": "view-synchrony"}
 
 
 def rows_of(count: int, node: int = 1) -> list[Row]:
-    place = (8, 1, "regular", None, 1, 0)
-    return [
-        (node, 0, step, step * 7, "deliver", *place, step, 8, 1, step, 0, "agreed", None, 100, None)
-        for step in range(count)
-    ]
+    place, rest = (8, 1, "regular", None, 1, 0), ("agreed", None, 100, None, None, None, None)
+    return [(node, 0, step, step * 7, "deliver", *place, step, 8, 1, step, 0, *rest) for step in range(count)]
 
 
 def write(directory: Path, run: str, about: dict[str, str], node: int = 1) -> Path:

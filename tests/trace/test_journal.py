@@ -12,6 +12,7 @@ import textwrap
 import time
 import zlib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
@@ -28,9 +29,9 @@ from ordercast.trace.writer import TraceWriter
 
 
 def rows_of(count: int, node: int = 1, start: int = 0) -> list[Row]:
-    place = (8, 1, "regular", None, 1, 0)
+    place, rest = (8, 1, "regular", None, 1, 0), ("agreed", "orders", 100, None, None, None, None)
     return [
-        (node, 0, step, step * 7, "deliver", *place, step, 8, 1, step, 0, "agreed", "orders", 100, None)
+        (node, 0, step, step * 7, "deliver", *place, step, 8, 1, step, 0, *rest)
         for step in range(start, start + count)
     ]
 
@@ -100,6 +101,19 @@ def test_a_run_may_have_any_name(tmp_path: Path) -> None:
     assert {run: len(rows) for run, rows in read_runs(tmp_path)} == dict.fromkeys(
         ("../up", ".hidden", "a*b?[c]", "r", "r-0000000001"), 3
     )
+
+
+def test_a_journal_of_an_earlier_version_is_read_and_converted(tmp_path: Path) -> None:
+    """Its rows end before the columns that came later."""
+    rows = rows_of(20)
+    older: list[Any] = [row[:20] for row in rows]
+    journal = Journal(tmp_path, "r", 1, 0)
+    journal.append(older[:10])
+    journal.append(older[10:])
+    assert one_run(tmp_path) == rows
+    journal.close()
+    assert [path.suffix for path in tmp_path.iterdir()] == [".parquet"]
+    assert one_run(tmp_path) == rows
 
 
 def test_misuse_is_refused(tmp_path: Path) -> None:

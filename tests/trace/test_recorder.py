@@ -4,11 +4,11 @@ import pytest
 
 from ordercast.audit.history import History
 from ordercast.audit.properties import audit
-from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, Kind
 from ordercast.trace.metrics import measure
 from ordercast.trace.recorder import STEPS_OF_A_LIFE, Describe, Recorder
 from ordercast.trace.schema import COLUMNS as ALL_COLUMNS
-from ordercast.trace.schema import Row
+from ordercast.trace.schema import OPTIONAL, Row
 
 COLUMNS = list(ALL_COLUMNS)[1:]
 RING = ConfigurationId(8, 1)
@@ -121,6 +121,17 @@ def test_install_shows_the_members_and_later_rows_its_identifier_only() -> None:
     assert install["members"] == (2, 3)
     assert (crash["config_seq"], crash["config_rep"], crash["config_kind"]) == (7, 2, "transitional")
     assert crash["members"] is None
+
+
+def test_an_install_names_what_it_ends() -> None:
+    record, rows = recorder()
+    between = Configuration(ConfigurationId(10, 2), Kind.TRANSITIONAL, (2, 3))
+    record.install(1, Configuration(RING, Kind.REGULAR, (1, 2, 3)))
+    record.install(2, between, Ended(RING, 17))
+    record.deliver(3, batch(b"a"))
+    first, change, delivery = ([row[name] for name in OPTIONAL] for row in map(as_dict, rows))
+    assert change == [RING.seq, RING.rep, 17]
+    assert first == delivery == [None, None, None]
 
 
 def test_steps_go_on_over_lives_and_a_new_life_has_no_configuration() -> None:

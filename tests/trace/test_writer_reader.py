@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 
 from ordercast.trace.files import file_stem
 from ordercast.trace.reader import read_runs
-from ordercast.trace.schema import SCHEMA, Row, TraceError
+from ordercast.trace.schema import OPTIONAL, SCHEMA, Row, TraceError
 from ordercast.trace.writer import ROW_GROUP, TraceWriter
 
 
 def deliver(step: int, group: str | None = None) -> Row:
     place = (8, 1, "regular", None, 1, 0, step, 8, 1, step // 3, step % 3)
-    return (1, 0, step, step * 7, "deliver", *place, "agreed", group, 100, None)
+    return (1, 0, step, step * 7, "deliver", *place, "agreed", group, 100, None, None, None, None)
 
 
 def install(step: int) -> Row:
-    nothing = (None,) * 7
-    return (1, 0, step, step * 7, "install", 8, 1, "regular", (1, 2, 3), *nothing, None, None, None, None)
+    nothing = (None,) * 9
+    place = (8, 1, "regular", (1, 2, 3))
+    return (1, 0, step, step * 7, "install", *place, *nothing, None, None, 4, 1, step)
 
 
 def rows_of(count: int) -> list[Row]:
@@ -65,6 +66,17 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path, count: int) -> None
 def test_the_file_has_exactly_the_schema(tmp_path: Path) -> None:
     write(tmp_path, "r", rows_of(10))
     assert pq.read_schema(tmp_path / "r.parquet").equals(SCHEMA)
+
+
+def test_columns_that_came_later_may_be_missing(tmp_path: Path) -> None:
+    """A trace of an earlier version, or of another tool, reads as if they were null."""
+    rows = rows_of(5)
+    pq.write_table(table(rows, "r").drop_columns(list(OPTIONAL)), tmp_path / "r.parquet")
+    nothing = (None,) * len(OPTIONAL)
+    assert list(read_runs(tmp_path)) == [("r", [(*row[:20], *nothing) for row in rows])]
+    pq.write_table(table(rows, "r").drop_columns(["ended_place"]), tmp_path / "r.parquet")
+    [(_, found)] = read_runs(tmp_path)
+    assert [row[20:] for row in found[:1]] == [(4, 1, None)]
 
 
 def test_a_single_file_is_a_trace_too(tmp_path: Path) -> None:
@@ -150,7 +162,7 @@ def test_misuse_is_refused(tmp_path: Path) -> None:
     writer = write(tmp_path, "r", [])
     with pytest.raises(ValueError, match="closed"):
         writer.write(rows_of(1))
-    with pytest.raises(ValueError, match="20 columns"):
+    with pytest.raises(ValueError, match="23 columns"):
         write(tmp_path, "s", [install(0)[:-1]])  # type: ignore[list-item]
 
 

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from operator import lt
+from operator import itemgetter, lt
 
-from ordercast.audit.explain import NAMED, Violation, a_configuration, a_message, some, with_position
-from ordercast.audit.history import History, Stay
+from ordercast.audit.explain import (
+    NAMED,
+    Violation,
+    a_configuration,
+    a_message,
+    some,
+    violation,
+    with_position,
+)
+from ordercast.audit.history import History, Message, Stay
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.trace.schema import Row
 
 
 def gap_free(history: History) -> list[Violation]:
@@ -201,8 +210,15 @@ def virtual_synchrony(history: History) -> list[Violation]:
 def safe(history: History) -> list[Violation]:
     """000 §4.2, "Safe Order": what one delivers as safe in D, each member of D delivers, or it fails.
 
-    It has to before it installs its next regular configuration. For a regular D, moreover, every
-    member installed D. When, a trace does not tell across nodes: that it did at all is required.
+    It has to before it installs its next regular configuration.
+
+    "If processor p delivers message m in regular configuration C in safe order, then every member of C has
+    installed C": has, when p delivers. Failing is no excuse, and need not be: p waits until every member has
+    acknowledged m on two rotations, and by the second it has installed C. The members of a transitional D all
+    come from the regular one before it: they have installed that. Where one clock told all times, no member's
+    install may be later than the first safe delivery in D; without that, it has to be there at all. A member
+    that is shown to have installed C later by the order of events alone breaks ``global-order``: see
+    docs/audit.md.
     """
     found = []
     for stays in history.installs.values():
@@ -211,6 +227,8 @@ def safe(history: History) -> list[Violation]:
             continue
         for member in stays[0].members:
             found += _unkept(history, member, stays[0], promised)
+        if history.one_clock:
+            found += _installed_late(history, stays)
     return found
 
 
@@ -261,6 +279,32 @@ def _unkept(history: History, member: NodeId, stay: Stay, promised: dict[int, St
         )
         found.append(_violation(history, "safe", sentence, [teller.node, member], [number], [teller]))
     return found
+
+
+def _installed_late(history: History, stays: list[Stay]) -> list[Violation]:
+    """Members that had not installed a configuration when the first safe message was delivered in it."""
+    source = stays[0].source
+    firsts = [(row[3], stay, row) for stay in stays if (row := _first_safe(stay, source)) is not None]
+    if source is None or not firsts:
+        return []
+    time_us, teller, row = min(firsts, key=itemgetter(0))
+    message = Message._make(row[9:17])
+    found = []
+    for member in stays[0].members:
+        times = [stay.time_us for stay in history.installs[source] if stay.node == member]
+        if not times or min(times) <= time_us:
+            continue
+        sentence = (
+            f"node {teller.node} delivered {with_position(message)} as safe in {a_configuration(teller)} at "
+            f"{time_us} µs; its member node {member} installed {source} only at {min(times)} µs."
+        )
+        found.append(violation("safe", sentence, [teller.node, member], [message], teller.id, source))
+    return found
+
+
+def _first_safe(stay: Stay, source: ConfigurationId | None) -> Row | None:
+    """The first delivery of a safe message of that configuration in a stay."""
+    return next((row for row in stay.deliveries if row[16] == "safe" and row[12:14] == source), None)
 
 
 def _missing(numbers: Iterable[int], stays: Iterable[Stay]) -> list[int]:

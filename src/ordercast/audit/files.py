@@ -9,7 +9,7 @@ from ordercast.audit.explain import Report, merge
 from ordercast.audit.findings import Findings
 from ordercast.audit.properties import PROMISES, Promises, audit, promised
 from ordercast.trace.reader import about_runs, read_runs
-from ordercast.trace.schema import About, TraceError
+from ordercast.trace.schema import ONE_CLOCK, About, TraceError
 from ordercast.trace.trimmed import common_part
 
 
@@ -26,11 +26,18 @@ def audited_runs(
     path: Path, checks: Promises | None = None, *, trimmed: bool = False, shown: bool = False
 ) -> Iterator[Findings]:
     """The same run by run; with `shown`, each with the rows that matter."""
-    about = about_runs(path) if checks is None else {}
+    about = about_runs(path)
     for run, rows in read_runs(path):
-        its = checks or promises_by_name(run, about.get(run, {})) or promised(rows)
+        said = about.get(run, {})
+        its = checks or promises_by_name(run, said) or promised(rows)
         judged = common_part(rows) if trimmed else rows
-        yield Findings.of(run, audit(judged, None, its), judged, shown=shown)
+        report = audit(judged, None, its, whole=not trimmed, one_clock=has_one_clock(said))
+        yield Findings.of(run, report, judged, shown=shown)
+
+
+def has_one_clock(about: About) -> bool:
+    """Whether the files of a run say that times of its nodes may be compared."""
+    return about.get("clock") == ONE_CLOCK
 
 
 def promises_by_name(run: str, about: About) -> Promises | None:

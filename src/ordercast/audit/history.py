@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import eq, itemgetter, lt
 from typing import Any, NamedTuple, TypeAlias
 
-from ordercast.core.identity import ConfigurationId, MessageId, NodeId
+from ordercast.core.identity import ConfigurationId, Ended, MessageId, NodeId
 from ordercast.trace.schema import Row, TraceError
 
 Facts: TypeAlias = tuple[Any, ...]
@@ -67,6 +67,7 @@ class Stay:
         "after",
         "delivered",
         "deliveries",
+        "ended",
         "id",
         "incarnation",
         "members",
@@ -92,6 +93,8 @@ class Stay:
         self.id = ConfigurationId(seq, rep)
         self.regular = kind == "regular"
         self.members = tuple(sorted(members))
+        self.ended = _ended(row)
+        """What its install says that it ends; None if it says nothing."""
         self.previous = previous
         """The stay before it in the same life."""
         self.next: Stay | None = None
@@ -119,6 +122,13 @@ class Stay:
             return self.id
         before = self.previous
         return before.id if before is not None and before.regular else None
+
+    def places(self) -> tuple[int, int] | None:
+        """The lowest and the highest sequence number delivered here of that one's order; None: none was."""
+        if self.tidy and self.deliveries:
+            return self.deliveries[0][14] or 0, self.deliveries[-1][14] or 0
+        found = [row[14] or 0 for row in self.deliveries if row[12:14] == self.source]
+        return (min(found), max(found)) if found else None
 
     def until_next_regular(self) -> tuple[list[Stay], bool]:
         """This stay and the transitional ones behind it, and whether a regular one follows them.
@@ -168,8 +178,21 @@ class Expectation:
 class History:
     """A run, in order."""
 
-    def __init__(self, rows: Iterable[Row], expectation: Expectation | None = None) -> None:
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        expectation: Expectation | None = None,
+        *,
+        whole: bool = True,
+        one_clock: bool = False,
+    ) -> None:
+        """Without `whole`, rows are missing: beginnings of nodes, or all rows of some messages.
+
+        With `one_clock`, times of different nodes may be compared: what has a later time happened later.
+        """
         self.expectation = expectation
+        self.whole = whole
+        self.one_clock = one_clock
         self.events = 0
         self.stays: dict[NodeId, list[Stay]] = {}
         """Every node's stays, over all its lives."""
@@ -380,6 +403,13 @@ def _ascends(stays: list[Stay]) -> bool:
             return False
         last = numbers[-1]
     return True
+
+
+def _ended(row: Row) -> Ended | None:
+    seq, rep, place = row[20], row[21], row[22]
+    if seq is None or rep is None or place is None:
+        return None
+    return Ended(ConfigurationId(seq, rep), place)
 
 
 def _odd(row: Row, stay: Stay | None) -> Odd:

@@ -1,10 +1,16 @@
-"""What must hold of configurations alone (000 §4.1)."""
+"""What must hold of configurations and of the changes between them (000 §4.1)."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
 
 from ordercast.audit.explain import Violation, a_configuration, members
 from ordercast.audit.history import History, Stay
 from ordercast.core.identity import ConfigurationId, NodeId
+
+Places: TypeAlias = Callable[[Stay], tuple[int, int] | None]
+"""The lowest and the highest sequence number that was delivered in a stay: see `Stay.places`."""
 
 
 def config_unique(history: History) -> list[Violation]:
@@ -98,6 +104,81 @@ def config_consistent(history: History) -> list[Violation]:
             )
             found.append(_violation("config-consistent", sentence, other, stay))
     return found
+
+
+def config_ends(history: History) -> list[Violation]:
+    """000 §4.1, "Termination", and §6.1: a change names what it ends, and the place at which it ended.
+
+    For an install that follows another in the same life:
+
+    1. it names the configuration that its node was in;
+    2. the place is that of the last message that was delivered before the change, in the order of the regular
+       configuration that ends or has ended: no delivery in what ended lies beyond it, and one lies at it,
+       unless it is 0 and there was none;
+    3. what is delivered of that order in the configuration that it begins lies beyond it;
+    4. all who go from one configuration to the same next one name the same place: they "deliver the same
+       Configuration Change message", of which the place is a part (Configuration Change Consistency).
+
+    The first install of a life ends nothing. A life of which no install names anything was written by a
+    version that did not, and is not judged. Where rows are missing (`History.whole`), 2 asks for no message
+    at the place, and a node's first install may be a later one.
+    """
+    return ends_misnamed(history, Stay.places)
+
+
+def ends_misnamed(history: History, places: Places) -> list[Violation]:
+    """The same for a history whose messages are elsewhere: `places` tells what was delivered in a stay."""
+    naming = {(stay.node, stay.incarnation) for stay in history.all_stays() if stay.ended is not None}
+    together: dict[tuple[ConfigurationId, ConfigurationId], tuple[Stay, int]] = {}
+    found = []
+    for stay in history.all_stays():
+        if (stay.node, stay.incarnation) not in naming:
+            continue
+        before, ended = stay.previous, stay.ended
+        wrong = _wrong_end(stay, places, history.whole)
+        if wrong is not None:
+            sentence = f"node {stay.node} installed {a_configuration(stay)} {wrong}"
+            found.append(_violation("config-ends", sentence, *([before] if before else []), stay))
+        if before is None or ended is None:
+            continue
+        other, place = together.setdefault((before.id, stay.id), (stay, ended.place))
+        if place != ended.place:
+            sentence = (
+                f"nodes {other.node} and {stay.node} both went from {before.id} to {stay.id}; node "
+                f"{other.node} says that {before.id} ended at place {place} of its order, and node "
+                f"{stay.node} at {ended.place}."
+            )
+            found.append(_violation("config-ends", sentence, other, before, stay))
+    return found
+
+
+def _wrong_end(stay: Stay, places: Places, whole: bool) -> str | None:
+    """What is wrong with what an install says that it ends, if something is."""
+    before, ended = stay.previous, stay.ended
+    if before is None:
+        return f"to end {ended}: it is the first of its life." if ended is not None and whole else None
+    if ended is None:
+        return f"after {before.id}, without a word of where that ended."
+    if ended.configuration != before.id:
+        return f"to end {ended}: it was in {before.id}."
+    last = _last_place(before, places)
+    if ended.place < last:
+        return f"to end {ended}: it had delivered a message at place {last} before."
+    if ended.place > last and whole:
+        return f"to end {ended}: the last message that it had delivered before is at place {last}."
+    following = None if stay.regular or not ended.place else places(stay)
+    if following is not None and following[0] <= ended.place:
+        return f"to end {ended}, and delivered a message at place {following[0]} in it."
+    return None
+
+
+def _last_place(stay: Stay, places: Places) -> int:
+    """The place of the last message delivered up to the end of a stay, in its regular one's order."""
+    found = places(stay)
+    if found is not None:
+        return found[1]
+    before = stay.previous
+    return 0 if stay.regular or before is None or not before.regular else _last_place(before, places)
 
 
 def _violation(code: str, sentence: str, *stays: Stay) -> Violation:

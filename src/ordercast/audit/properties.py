@@ -15,7 +15,13 @@ from ordercast.audit.delivery import deliver_once, deliver_originated, deliver_p
 from ordercast.audit.explain import KEPT, Report, Violation, merge
 from ordercast.audit.history import Expectation, History
 from ordercast.audit.liveness import live_delivery, live_membership
-from ordercast.audit.membership import config_chain, config_consistent, config_member, config_unique
+from ordercast.audit.membership import (
+    config_chain,
+    config_consistent,
+    config_ends,
+    config_member,
+    config_unique,
+)
 from ordercast.audit.order import global_order, total_order
 from ordercast.audit.synchrony import sending_view, validity, view_agreement, view_synchrony
 from ordercast.audit.uniform import uniform_agreement, uniform_integrity, uniform_order
@@ -59,6 +65,7 @@ EXTENDED_VIRTUAL_SYNCHRONY = Promises(
     config_member,
     config_chain,
     config_consistent,
+    config_ends,
     deliver_once,
     deliver_originated,
     deliver_place,
@@ -84,6 +91,7 @@ VIEW_SYNCHRONY = Promises(
     view_synchrony,
     sending_view,
     view_agreement,
+    config_ends,
     validity,
     live_membership,
 )
@@ -112,13 +120,19 @@ def audit(
     rows: Iterable[Row],
     expectation: Expectation | None = None,
     checks: Mapping[str, Check] = EXTENDED_VIRTUAL_SYNCHRONY,
+    *,
+    whole: bool = True,
+    one_clock: bool = False,
 ) -> Report:
     """Check one run, in any order of rows. Without an expectation, liveness is not judged.
 
-    Checks that are no set of `PROMISES` are given a `History`.
+    Without `whole`, rows are known to be missing: beginnings of nodes, or all rows of some messages. With
+    `one_clock`, one clock told the times of all nodes, and what depends on times is judged too. Checks that
+    are no set of `PROMISES` are given a `History`.
     """
     promises = checks if isinstance(checks, Promises) else None
-    history = (promises.history if promises is not None else History)(rows, expectation)
+    reads = History if promises is None else promises.history
+    history = reads(rows, expectation, whole=whole, one_clock=one_clock)
     counts: dict[str, int] = {}
     kept: list[Violation] = []
     for code, check in checks.items():

@@ -150,6 +150,8 @@ def _event(row: Row) -> str:
         rest = row[16] or ""
     elif row[8] is not None:
         rest = f"{{{', '.join(map(str, row[8]))}}}"
+        if row[20] is not None and row[21] is not None:
+            place = f"after {row[22]} of {ConfigurationId(row[20], row[21])}"
     cells = (f"{row[3]:,} µs", node, row[4], here, message, place, rest)
     return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
 

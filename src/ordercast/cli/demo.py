@@ -78,7 +78,7 @@ def demo(
     drawing = directory / "demo.svg"
     drawn = svg.draw(story, told, title="A group of five: a crash, a partition and a remerge")
     drawing.write_text(drawn, encoding="utf-8")
-    report = audit(rows, None, chosen.checks)
+    report = audit(rows, None, chosen.checks, one_clock=True)
     SAY.print()
     show_violations(report.violations)
     SAY.print(verdict_of(report, f"{report.events:,} events, read back from the trace,"))

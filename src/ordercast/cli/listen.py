@@ -26,8 +26,8 @@ from ordercast.cli.member import (
     live,
     passing,
 )
-from ordercast.core.identity import Configuration, Kind
-from ordercast.groups.events import Message
+from ordercast.core.identity import Ended, Kind
+from ordercast.groups.events import ConfigurationChange, Message
 from ordercast.runtime.config import NodeConfig
 
 
@@ -58,7 +58,7 @@ async def _listen(config: NodeConfig, name: str, most: int | None, timeout: floa
         printer = _Printer()
         read = 0
         async for entry in group.batches():
-            events = [entry] if isinstance(entry, Configuration) else list(entry.messages())
+            events = [entry] if isinstance(entry, ConfigurationChange) else list(entry.messages())
             if most is not None and read + len(events) > most:
                 del events[most - read :]
             lines = [
@@ -108,13 +108,14 @@ def _resolve(done: asyncio.Future[None], error: OSError | None) -> None:
             done.set_exception(error)
 
 
-def _document(event: Message | Configuration) -> dict[str, Any]:
-    if isinstance(event, Configuration):
+def _document(event: Message | ConfigurationChange) -> dict[str, Any]:
+    if isinstance(event, ConfigurationChange):
         return {
             "event": "configuration",
             "kind": str(event.kind),
             "configuration": event.id._asdict(),
             "members": list(event.members),
+            "ended": _ended(event.ended),
         }
     return {
         "event": "message",
@@ -129,6 +130,12 @@ def _document(event: Message | Configuration) -> dict[str, Any]:
     }
 
 
+def _ended(ended: Ended | None) -> dict[str, Any] | None:
+    if ended is None:
+        return None
+    return {"configuration": ended.configuration._asdict(), "place": ended.place}
+
+
 def _payload(payload: bytes) -> dict[str, str]:
     """As text where it is one."""
     try:
@@ -137,13 +144,15 @@ def _payload(payload: bytes) -> dict[str, str]:
         return {"payload_base64": base64.b64encode(payload).decode()}
 
 
-def _words(event: Message | Configuration, me: int) -> str:
-    if isinstance(event, Configuration):
+def _words(event: Message | ConfigurationChange, me: int) -> str:
+    if isinstance(event, ConfigurationChange):
         kind = "configuration" if event.kind is Kind.REGULAR else "transitional configuration"
         members = ", ".join(
             f"{member} (this node)" if member == me else str(member) for member in event.members
         )
-        return f"-- {kind} {event.id}: {members}"
+        ended = event.ended
+        after = f"; {ended.configuration} ended at place {ended.place}" if ended else ""
+        return f"-- {kind} {event.id}: {members}{after}"
     text = event.payload.decode(errors="backslashreplace")
     if not text.isprintable():
         text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

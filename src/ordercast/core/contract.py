@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
-from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, NodeId
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, NodeId
 
 # --- events: what happens to a machine ---------------------------------------------------------
 
@@ -158,9 +158,15 @@ class Stable(NamedTuple):
 
 
 class Install(NamedTuple):
-    """Tell the application of a configuration; what is delivered from here on belongs to it."""
+    """Tell the application of a configuration; what is delivered from here on belongs to it.
+
+    This is the paper's Configuration Change message (000 §6.1): it ends one configuration, at one place in
+    its order, and begins another.
+    """
 
     configuration: Configuration
+    ended: Ended | None = None
+    """What it ends; None for the first configuration of a life."""
 
 
 class Shift(NamedTuple):

@@ -46,6 +46,21 @@ class Configuration(NamedTuple):
     """In ascending order."""
 
 
+class Ended(NamedTuple):
+    """The configuration that a change ends, and the place in its order at which it does (000 §4.1, §6.1)."""
+
+    configuration: ConfigurationId
+    place: int
+    """Sequence number (`Batch.seq`) of the last message delivered before the change; 0 if there was none.
+
+    A transitional configuration has no order of its own: it goes on in that of the regular one before it,
+    and ends at a place of that order.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.configuration} at {self.place}"
+
+
 class Guarantee(StrEnum):
     """What the originator of a message asks for (000 §4.2)."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from ordercast.core.identity import Configuration, ConfigurationId, Kind, NodeId
+from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, NodeId
 from ordercast.trace.schema import Row
 
 Note: TypeAlias = tuple[int, str]
@@ -43,6 +43,8 @@ class Segment:
     end_us: int
     delivered: Mapping[str, int]
     """Messages delivered in it, by guarantee."""
+    ended: Ended | None = None
+    """The configuration that its install ended, and where in its order, if the trace says so."""
 
     @property
     def total(self) -> int:
@@ -145,6 +147,8 @@ class _LaneBuilder:
     lives: list[Life] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     current: Configuration | None = None
+    ended: Ended | None = None
+    """What the install of the current configuration ended."""
     incarnation: int | None = None
     """Of the life being built; None between lives."""
     start_us: int = 0
@@ -164,7 +168,7 @@ class _LaneBuilder:
             self.incarnation, self.start_us = incarnation, self.now_us
         if event == "install":
             self._end_segment()
-            self.current = _installed(row)
+            self.current, self.ended = _installed(row), _ended(row)
             self.since_us = self.now_us
         elif event in ("crash", "halt"):
             self._end_life(Ending(event))
@@ -181,7 +185,7 @@ class _LaneBuilder:
             return
         (seq, rep), kind, _ = self.current
         counts = self.delivered.get((self.node, self.incarnation, seq, rep, kind), {})
-        self.segments.append(Segment(self.current, self.since_us, self.now_us, counts))
+        self.segments.append(Segment(self.current, self.since_us, self.now_us, counts, self.ended))
         self.current = None
 
     def _end_life(self, ending: Ending | None) -> None:
@@ -197,6 +201,13 @@ def _installed(row: Row) -> Configuration:
     seq, rep, kind, members = row[5], row[6], row[7], row[8]
     identifier = ConfigurationId(-1 if seq is None else seq, -1 if rep is None else rep)
     return Configuration(identifier, Kind(kind or Kind.REGULAR), tuple(members or ()))
+
+
+def _ended(row: Row) -> Ended | None:
+    seq, rep, place = row[20], row[21], row[22]
+    if seq is None or rep is None or place is None:
+        return None
+    return Ended(ConfigurationId(seq, rep), place)
 
 
 # --- moments: what several nodes do together ---------------------------------------------------
@@ -236,6 +247,13 @@ class Moment:
             return None
         segment = next(iter(self.segments.values()))
         return segment.configuration if segment else None
+
+    @property
+    def place(self) -> int | None:
+        """The place at which all of them end the same configuration; None if they do not, or it is empty."""
+        ends = {segment.ended if segment else None for segment in self.segments.values()}
+        ended = ends.pop() if len(ends) == 1 else None
+        return ended.place or None if ended else None
 
 
 class _Happening(NamedTuple):

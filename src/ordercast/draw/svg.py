@@ -225,9 +225,11 @@ class _Sheet:
         configuration = segment.configuration
         start, end = (words.clock(time - self.zero) for time in (segment.start_us, segment.end_us))
         members = words.members(configuration, 400)
+        ended = segment.ended
+        after = f"\nafter {ended.configuration}, up to place {ended.place}" if ended else ""
         return (
             f"node {node}: {words.kind(configuration)} {members}\n{start} to {end}, "
-            f"delivered {words.deliveries([segment.delivered])}"
+            f"delivered {words.deliveries([segment.delivered])}{after}"
         )
 
     def _glyphs(self, node: NodeId, life: Life, middle: float) -> Iterator[str]:

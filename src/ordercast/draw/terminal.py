@@ -49,7 +49,7 @@ VERBS = {
 
 
 def sentence(moment: Moment) -> str:
-    """A moment in words: ``1 2 3 install {1 2 3} (transitional 6.1)``."""
+    """A moment in words: ``1 2 3 install {1 2 3} (transitional 6.1) after place 17``."""
     who = moment.nodes
     verb = VERBS[moment.what][len(who) > 1]
     configuration = moment.configuration
@@ -61,6 +61,8 @@ def sentence(moment: Moment) -> str:
         text = f"{words.nodes(who)} each {verb} only themselves ({moment.alone})"
     else:
         text = f"{words.nodes(who)} {verb}"
+    if moment.place is not None:
+        text = f"{text} after place {moment.place}"
     took_us = moment.end_us - moment.start_us
     return f"{text} within {words.duration(took_us)}" if took_us >= WORTH_SAYING_US else text
 

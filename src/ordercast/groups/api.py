@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, Unpack, overload
 from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.errors import ConfigProblem, MessageTooLarge, NodeClosed
 from ordercast.groups.envelope import tag
-from ordercast.groups.events import Delivery, Message
+from ordercast.groups.events import ConfigurationChange, Delivery, Message
 from ordercast.groups.inbox import Inbox
 from ordercast.groups.member import Member
 from ordercast.groups.session import Session
@@ -155,12 +155,12 @@ class Group:
 
     # --- receiving ------------------------------------------------------------------------------
 
-    def batches(self) -> AsyncIterator[Delivery | Configuration]:
+    def batches(self) -> AsyncIterator[Delivery | ConfigurationChange]:
         """What is delivered, as it came: the messages of a packet together. The fast path."""
         self.read_here()
         return _Batches(self, self._inbox)
 
-    def __aiter__(self) -> AsyncIterator[Message | Configuration]:
+    def __aiter__(self) -> AsyncIterator[Message | ConfigurationChange]:
         self.read_here()
         return _Messages(self, self._inbox)
 
@@ -202,7 +202,7 @@ class _Batches:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Delivery | Configuration:
+    async def __anext__(self) -> Delivery | ConfigurationChange:
         entry = await self._inbox.get()
         if entry is None:
             raise StopAsyncIteration
@@ -219,7 +219,7 @@ class _Messages:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message | Configuration:
+    async def __anext__(self) -> Message | ConfigurationChange:
         inbox = self._inbox
         for message in inbox.begun:
             inbox.moved = True

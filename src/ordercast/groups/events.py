@@ -5,17 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
-from ordercast.core.identity import Configuration, ConfigurationId, MessageId, NodeId
+from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, MessageId, NodeId
 
 
-class Rejoined(Configuration):
+class ConfigurationChange(Configuration):
+    """A configuration begins here, and the one before it ended: it stands between two messages.
+
+    It is equal to the `Configuration` that it begins: `ended`, in which members may differ, does not count.
+    """
+
+    ended: Ended | None
+    """The configuration that it ends, and the last place of that one's order. All members that go from one
+    configuration to the same next one have delivered the same messages up to that place, and none beyond.
+    None for the first configuration of a life: that ends nothing."""
+
+    def __new__(
+        cls,
+        id: ConfigurationId,
+        kind: Kind,
+        members: tuple[NodeId, ...],
+        ended: Ended | None = None,
+    ) -> Self:
+        """The configuration, and what it ends."""
+        self = super().__new__(cls, id, kind, members)
+        self.ended = ended
+        return self
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, ended={self.ended!r})"
+
+
+class Rejoined(ConfigurationChange):
     """The first configuration of a new life, where the group had gone on without this node.
 
     Between the configuration before it and this one messages may have passed this node by; and what it had
     sent and not delivered may be lost, or may have been delivered by others.
     """
-
-    __slots__ = ()
 
 
 class Message(NamedTuple):

@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
-from ordercast.core.identity import Configuration
 from ordercast.errors import Evicted
-from ordercast.groups.events import Delivery, Message
+from ordercast.groups.events import ConfigurationChange, Delivery, Message
 
 READING: ContextVar[tuple[Inbox, ...]] = ContextVar("ordercast_reading", default=())
 """The inboxes that the running task, or the task that started it, reads; in a thread, that thread."""
@@ -48,7 +47,7 @@ class Inbox:
         """`changed` is called when `slows` may have changed, `freed` with the bytes that were read."""
         self.group = group
         self.limit = limit
-        self.entries: deque[tuple[Delivery | Configuration, int]] = deque()
+        self.entries: deque[tuple[Delivery | ConfigurationChange, int]] = deque()
         self.begun: Iterator[Message] = iter(())
         """Messages of an entry that is being read one by one."""
         self.unread = 0
@@ -79,7 +78,7 @@ class Inbox:
 
     # --- what comes -----------------------------------------------------------------------------
 
-    def put(self, entry: Delivery | Configuration, size: int) -> None:
+    def put(self, entry: Delivery | ConfigurationChange, size: int) -> None:
         """One more to be read."""
         self.entries.append((entry, size))
         self.unread += size
@@ -133,7 +132,7 @@ class Inbox:
         if self not in reads:
             READING.set((*(inbox for inbox in reads if not inbox.ended), self))
 
-    async def get(self) -> Delivery | Configuration | None:
+    async def get(self) -> Delivery | ConfigurationChange | None:
         """The next one; None when nothing more comes."""
         self.read_here()
         self.moved = True

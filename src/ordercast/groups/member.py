@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ordercast.core.contract import Event
-from ordercast.core.identity import Batch, Configuration, Kind, NodeId
+from ordercast.core.identity import Batch, Configuration, Ended, Kind, NodeId
 from ordercast.errors import KeyProblem, NodeClosed
 from ordercast.groups.envelope import describe
 from ordercast.groups.equipment import journal_of, machine_of, protocol_of, stamp_of, storage_of
@@ -312,10 +312,10 @@ class Member:
         if feed is not None:
             feed.keep_notes(batch)
 
-    def install(self, configuration: Configuration) -> None:
-        """A configuration, in its place among the messages."""
+    def install(self, configuration: Configuration, ended: Ended | None) -> None:
+        """A configuration, in its place among the messages, and what it ends."""
         self.producing.producers.install(configuration)
-        self.session.install(configuration)
+        self.session.install(configuration, ended)
         if configuration.kind is Kind.REGULAR:
             self.gate.install()
         if self.log.feed is not None:

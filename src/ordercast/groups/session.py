@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import repeat
 
-from ordercast.core.identity import Batch, Configuration, Guarantee, MessageId, NodeId
+from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, MessageId, NodeId
 from ordercast.errors import Excluded
 from ordercast.groups.envelope import tag_of
-from ordercast.groups.events import Delivery, Message, Rejoined
+from ordercast.groups.events import ConfigurationChange, Delivery, Message, Rejoined
 from ordercast.groups.inbox import Inbox
 
 LOG = logging.getLogger("ordercast")
@@ -52,7 +52,7 @@ class Session:
         self._receipts: deque[tuple[int, asyncio.Future[Message]]] = deque()
         self.unread = 0
         """Bytes that wait to be read, in all groups."""
-        self.configuration: Configuration | None = None
+        self.configuration: ConfigurationChange | None = None
         """The one installed last; that of the life before, until the new one has its first."""
         self.placed = False
         """This life has installed one."""
@@ -187,14 +187,14 @@ class Session:
                 size,
             )
 
-    def install(self, configuration: Configuration) -> None:
-        """A configuration, in its place among the messages of each group."""
-        if not self.placed and self.configuration is not None:
-            configuration = Rejoined(*configuration)
-        self.configuration, self.placed = configuration, True
+    def install(self, configuration: Configuration, ended: Ended | None = None) -> None:
+        """A configuration, in its place among the messages of each group, and what it ends."""
+        rejoined = not self.placed and self.configuration is not None
+        change = (Rejoined if rejoined else ConfigurationChange)(*configuration, ended)
+        self.configuration, self.placed = change, True
         for inbox in self._all():
             self.unread += ENTRY_OVERHEAD
-            inbox.put(configuration, ENTRY_OVERHEAD)
+            inbox.put(change, ENTRY_OVERHEAD)
 
     def end(self, error: BaseException | None, lost: BaseException) -> None:
         """The node's life is over; receipts that are still open get ``lost``."""

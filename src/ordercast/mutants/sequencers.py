@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ordercast.core.contract import Effect, Unicast
-from ordercast.core.identity import Guarantee, NodeId
+from ordercast.core.contract import Effect, Install, Unicast
+from ordercast.core.identity import Ended, Guarantee, NodeId
 from ordercast.core.packing import SendQueue
 from ordercast.mutants.mutant import Mutant, register
 from ordercast.sequencers import moving, settling
+from ordercast.sequencers.member import Member
 from ordercast.sequencers.moving import MovingSequencer, Token
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import NULL, Ack, MessageKey, Msg
 from ordercast.sequencers.total import Total
-from ordercast.viewsync.contract import View
+from ordercast.viewsync.contract import Settled, View
 
 SEQUENCER_MUTANTS: list[Mutant] = []
 
@@ -278,3 +279,19 @@ def _resent_with_another_message(right: Any) -> Any:
 @_mutant("total", "sequencer", Total, "_ask", "a lost broadcast is never asked for")
 def _never_asked_for(right: Any) -> Any:
     return lambda self, order, effects: None
+
+
+# --- changes of view -------------------------------------------------------------------------------
+
+
+@_mutant("dtp", "view change", Member, "install", "a change names the last place here, null ones included")
+def _place_of_the_last_null(right: Any) -> Any:
+    def install(self: Member, now_us: int, view: View, settled: Settled, effects: list[Effect]) -> None:
+        old, begun = self.order, len(effects)
+        right(self, now_us, view, settled, effects)
+        for at in range(begun, len(effects)):
+            effect = effects[at]
+            if isinstance(effect, Install) and effect.ended is not None and old is not None:
+                effects[at] = effect._replace(ended=Ended(old.view.id, max(old.hgsn, old.last_message)))
+
+    return install

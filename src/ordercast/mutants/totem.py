@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ordercast.core.contract import Deliver, Effect, Install, Persist
-from ordercast.core.identity import Kind, NodeId
+from ordercast.core.identity import Ended, Kind, NodeId
 from ordercast.core.packing import SendQueue
 from ordercast.mutants.mutant import Mutant, register
 from ordercast.totem import formation, machine, numbers
@@ -393,6 +393,61 @@ def _no_transitional_configuration(right: Any) -> Any:
         ]
 
     return settle
+
+
+def _changes(effects: list[Effect], change: Callable[[Install, Ended], Ended]) -> None:
+    """Have the changes among some effects name something else as ended."""
+    for at, effect in enumerate(effects):
+        if isinstance(effect, Install) and effect.ended is not None:
+            effects[at] = effect._replace(ended=change(effect, effect.ended))
+
+
+@_mutant("recovery", formation, "settle", "a change names the last packet here, and not the last delivered")
+def _place_of_the_last_packet(right: Any) -> Any:
+    def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
+        highest = max(old.window.aru, *(seq for seq, _ in old.window.after(old.window.aru)), 0)
+        right(exchange, old, duty, effects)
+        _changes(effects, lambda _, ended: ended._replace(place=highest))
+
+    return settle
+
+
+@_mutant("recovery", formation, "settle", "a change names the last regular configuration instead")
+def _transitional_not_named(right: Any) -> Any:
+    def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
+        right(exchange, old, duty, effects)
+        _changes(effects, lambda _, ended: ended._replace(configuration=old.id))
+
+    return settle
+
+
+@_mutant(
+    "recovery",
+    formation,
+    "settle",
+    "a change names how far its own node had delivered when the recovery began",
+)
+def _place_before_the_recovery(right: Any) -> Any:
+    def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
+        before = old.last_message
+        right(exchange, old, duty, effects)
+        _changes(effects, lambda _, ended: ended._replace(place=before))
+
+    return settle
+
+
+@_mutant(
+    "recovery",
+    Exchange,
+    "complete",
+    "all but the representative install a ring some rotations late, and acknowledge its messages before",
+)
+def _installed_late(right: Any) -> Any:
+    def complete(self: Exchange) -> bool:
+        late = not self.ring.represented_by_me and self._quiet_visits < 9
+        return not late and bool(right.fget(self))
+
+    return property(complete)
 
 
 @_mutant(

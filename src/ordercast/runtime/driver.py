@@ -418,13 +418,13 @@ class Driver(Sender):
         match effect:
             case Persist(data):
                 self._storage.persist(data)
-            case Install(configuration):
+            case Install(configuration, ended):
                 if self._recorder is not None:
-                    self._recorder.install(now, configuration)
+                    self._recorder.install(now, configuration, ended)
                 members = ", ".join(map(str, configuration.members))
                 level = logging.INFO if configuration.kind is Kind.REGULAR else logging.DEBUG
                 LOG.log(level, "%s configuration %s: %s", configuration.kind, configuration.id, members)
-                self._sink.install(configuration)
+                self._sink.install(configuration, ended)
             case Shift(state, because):
                 self.state, self.because = state, because
                 LOG.debug("%s: %s", state, because)

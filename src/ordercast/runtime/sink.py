@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ordercast.core.contract import Event
-from ordercast.core.identity import Batch, Configuration
+from ordercast.core.identity import Batch, Configuration, Ended
 
 
 class Sink(Protocol):
@@ -14,8 +14,8 @@ class Sink(Protocol):
     def deliver(self, batch: Batch) -> None:
         """Messages, in order."""
 
-    def install(self, configuration: Configuration) -> None:
-        """A configuration, in its place among the messages."""
+    def install(self, configuration: Configuration, ended: Ended | None) -> None:
+        """A configuration, in its place among the messages, and what it ends."""
 
     def originated(self, batch: Batch) -> None:
         """Own messages left the queue."""

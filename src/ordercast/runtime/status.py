@@ -17,8 +17,9 @@ SLOW_US = 1_000
 class Counted(Protocol):
     """Where deliveries are counted."""
 
-    configuration: Configuration | None
-    """The configuration installed last; None before the first."""
+    @property
+    def configuration(self) -> Configuration | None:
+        """The configuration installed last; None before the first."""
 
     @property
     def delivered_bytes(self) -> int:

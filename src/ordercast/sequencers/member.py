@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import ClassVar
 
 from ordercast.core.contract import Accept, Drop, Effect, Halt, Install, Multicast, Originate
-from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, Kind, NodeId
 from ordercast.core.packing import SendQueue
 from ordercast.core.wire import Malformed
 from ordercast.sequencers.order import Order
@@ -132,8 +132,9 @@ class Member(ABC):
                 effects.append(Halt("cut off"))
             self._queue.rewind()
             self._heads.clear()
+            ended = None if old is None else Ended(old.view.id, old.last_message)
             self.order = Order(view, self.me, self.config, self.AT_LEAST_MAJORITY)
-            effects.append(Install(Configuration(view.id, Kind.REGULAR, view.members)))
+            effects.append(Install(Configuration(view.id, Kind.REGULAR, view.members), ended))
             self._begin(self.order, effects)
         self._told = None
         self.proceed(now_us, effects)

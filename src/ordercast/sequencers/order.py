@@ -54,7 +54,8 @@ class Order:
         """The highest place up to `hgsn` that holds a message of this member."""
         self.delivered = 0
         """Everything up to this place was handed to the application, or is null."""
-        self._handed_over = 0
+        self.last_message = 0
+        """The highest place at which a message ended that was handed to the application."""
         self.stable = 0
         """Everything up to this place is known to be with all in the token list."""
         self.floor = 0
@@ -259,7 +260,7 @@ class Order:
             slot, payloads = self._reassembly.take(origin, number, payloads, continues, continued)
             if not payloads:
                 return
-        self._handed_over = place
+        self.last_message = place
         life = self.incarnations[origin]
         batch = Batch(self.view.id, place, slot, origin, life, number + slot, guarantee, payloads)
         effects.append(Deliver(batch))
@@ -313,7 +314,7 @@ class Order:
         so. False if some was delivered here all the same: then somebody did not tell the truth, and this
         member can go on with nobody.
         """
-        if upto < max(self._handed_over, self.floor):
+        if upto < max(self.last_message, self.floor):
             return False
         for place in sorted(place for place in self.places if place > upto):
             node, lsn, _ = self.places.pop(place)

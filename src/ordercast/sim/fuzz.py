@@ -238,7 +238,7 @@ def run(protocol: LabProtocol, case: Case, *, packets: bool = False) -> tuple[Re
             found = f"{type(error).__name__}: {error}"
             seen = coverage(world, protocol.hits)
             return _result(world, case, Report(), True, {"exception": 1}, [found], seen), world
-        report = audit(world.rows, end.expectation, protocol.checks)
+        report = audit(world.rows, end.expectation, protocol.checks, one_clock=True)
     seen = coverage(world, protocol.hits)
     if not end.majority:
         seen[NO_MAJORITY] += 1

@@ -47,7 +47,7 @@ from ordercast.core.contract import (
     Timer,
     Unicast,
 )
-from ordercast.core.identity import MAX_NODE_ID, Batch, Guarantee, Kind, NodeId
+from ordercast.core.identity import MAX_NODE_ID, Batch, ConfigurationId, Guarantee, Kind, NodeId
 from ordercast.core.wire import MAX_PACKET, PREFIX_SIZE, Malformed
 from ordercast.sim.clock import Runaway
 from ordercast.sim.faults import schedule
@@ -311,13 +311,14 @@ class Subject:
         self.incarnation = 0
         self.stored: bytes | None = None
         self.halted = False
+        self._installed: ConfigurationId | None = None
         self._timers: dict[str, int] = {}
 
     def copied(self) -> Subject:
         """The same, to be thrown away."""
         other = Subject(self._siege, deepcopy(self.machine), self.node)
         other.incarnation, other.stored = self.incarnation, self.stored
-        other._timers = dict(self._timers)
+        other._installed, other._timers = self._installed, dict(self._timers)
         return other
 
     def due(self, now_us: int) -> list[str]:
@@ -347,10 +348,13 @@ class Subject:
                     self.stored = data
                 case Deliver(batch) | Originate(batch):
                     _check_batch(batch)
-                case Install(configuration):
+                case Install(configuration, ended):
                     members = configuration.members
                     if self.node not in members or list(members) != sorted(set(members)):
                         raise Insane(f"the configuration {configuration} was installed at node {self.node}")
+                    if (ended and ended.configuration) != self._installed:
+                        raise Insane(f"{configuration.id} ends {ended}, and {self._installed} was installed")
+                    self._installed = configuration.id
                 case Halt():
                     self.halted = True
                     return

@@ -12,6 +12,7 @@ from ordercast.core.protocol import Protocol
 from ordercast.sim.mutation import Rewrite, unreadable
 from ordercast.sim.network import Lan, NetworkConfig
 from ordercast.sim.world import MachineFactory, World
+from ordercast.trace.schema import ONE_CLOCK
 
 REVIVE_US = 20_000
 """How long a supervisor takes to begin another life of a simulated node whose machine halted by itself."""
@@ -42,8 +43,8 @@ class LabProtocol(NamedTuple):
 
     @property
     def heading(self) -> dict[str, str]:
-        """What a trace of it says of itself."""
-        return self.product.heading
+        """What a trace of a simulated run says of itself: one clock tells the time at all nodes."""
+        return {**self.product.heading, "clock": ONE_CLOCK}
 
     def world(
         self,

@@ -471,7 +471,7 @@ class World(Processors):
         if configuration.kind is Kind.REGULAR and (self.latest is None or configuration.id > self.latest.id):
             self.latest = configuration
         self.fallen += host.install(configuration)
-        host.record.install(self.now, configuration)
+        host.record.install(self.now, configuration, effect.ended)
 
     def _shift(self, host: Host, effect: Shift) -> None:
         host.state = effect.state

@@ -64,6 +64,8 @@ class Ring:
         """The token_seq with which the token was forwarded last (my_token_seq)."""
         self.delivered = 0
         """Everything up to here went to the application, or has nothing for it (high_delivered)."""
+        self.last_message = 0
+        """The packet in which the last message ended that went to the application."""
         self.safe = 0
         """Everything up to here was received by all: `aru` reached it on two successive rotations."""
         self.final = 0 if self.alone else -1
@@ -288,6 +290,7 @@ class Ring:
                 if batch is not None:
                     effects.append(Deliver(batch))
                     self._unstable.append(batch)
+                    self.last_message = seq + 1
             seq += 1
         self.delivered = seq
 
@@ -308,6 +311,7 @@ class Ring:
                 batch = self._batch(packet)
                 if batch is not None:
                     effects.append(Deliver(batch))
+                    self.last_message = seq
 
     def discard(self, effects: list[Effect]) -> None:
         """Give up what every member has: nobody will ask for it again (000 §5.1)."""

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from ordercast.core.contract import Effect, Install
-from ordercast.core.identity import Configuration, ConfigurationId, Kind, NodeId
+from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, NodeId
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import Commit, Data, Recovered, Token, encode_recovered
 
@@ -122,13 +122,21 @@ def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> 
     """Steps 2 to 5 of 000 §7.2: the rest of the old ring, the two configuration changes.
 
     The exchange is sound: up to `high_ring_delivered` everything is here, and therefore delivered now.
+
+    Each change names what it ends and the last message before it, in the old ring's order. All who make the
+    same change name the same place, because they deliver the same messages before it (000 §4.2): they hold
+    the same messages of the old ring after the exchange, none of them has `safe` beyond
+    `high_ring_delivered`, and what is delivered follows from these. See
+    docs/decisions/configuration-changes.md.
     """
     new = exchange.ring
     old.safe = max(old.safe, duty.high_ring_delivered)
     old.deliver(effects)
-    effects.append(Install(transitional(new.id, exchange.trans_memb)))
+    between = transitional(new.id, exchange.trans_memb)
+    effects.append(Install(between, Ended(old.id, old.last_message)))
     old.deliver_rest(duty.deliver_memb, effects)
-    effects.append(Install(Configuration(new.id, Kind.REGULAR, new.members)))
+    regular = Configuration(new.id, Kind.REGULAR, new.members)
+    effects.append(Install(regular, Ended(between.id, old.last_message)))
 
 
 def transitional(new: ConfigurationId, trans_memb: tuple[NodeId, ...]) -> Configuration:

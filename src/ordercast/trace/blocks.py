@@ -12,16 +12,20 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
 from ordercast.core.wire import UNREADABLE
-from ordercast.trace.schema import About, Row, TraceError
+from ordercast.trace.schema import COLUMNS, OPTIONAL, About, Row, TraceError
 
 MAGIC = b"OCJ1"
 _HEAD = struct.Struct("<II")
 _ROWS = msgspec.msgpack.Decoder(list[Row])
+_OLDER_ROWS = msgspec.msgpack.Decoder(list[tuple[Any, ...]])
+_WIDTH = len(COLUMNS) - 1
+_OLDER_WIDTH = _WIDTH - len(OPTIONAL)
+"""Values of a row; and of one from a version that did not have the optional columns."""
 _OPENING = msgspec.msgpack.Decoder(str | tuple[str, dict[str, str]])
 """A run's name, and what there is to say about it; journals of older versions have the name alone."""
 
@@ -81,12 +85,23 @@ def read_blocks(file: BinaryIO, path: Path) -> Opened:
 def _decoded(blocks: Iterator[bytes], path: Path) -> Iterator[list[Row]]:
     for block in blocks:
         try:
-            yield _ROWS.decode(block)
+            yield _rows(block)
         except UNREADABLE as error:
             raise TraceError(
                 f"{path} holds rows of another form than ordercast.trace.schema.Row ({error}): read it with "
                 "the version that wrote it."
             ) from error
+
+
+def _rows(block: bytes) -> list[Row]:
+    try:
+        return _ROWS.decode(block)
+    except msgspec.ValidationError:
+        older = _OLDER_ROWS.decode(block)
+        if {len(row) for row in older} != {_OLDER_WIDTH}:
+            raise
+        nothing = (None,) * len(OPTIONAL)
+        return msgspec.convert([(*row, *nothing) for row in older], list[Row])
 
 
 def _contents(file: BinaryIO, path: Path) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from ordercast.trace.blocks import open_journal
 from ordercast.trace.files import JOURNAL, PARQUET
-from ordercast.trace.schema import ABOUT, EVENTS, SCHEMA, Row, TraceError
+from ordercast.trace.schema import ABOUT, EVENTS, OPTIONAL, SCHEMA, Row, TraceError
 from ordercast.trace.writer import BATCH, record_batch
 
 ALWAYS = ("run", "node", "incarnation", "step", "time_us", "event")
@@ -150,6 +150,8 @@ def _converted(journal: Path) -> Path | None:
 def _check_columns(file: Path, schema: pa.Schema) -> None:
     for field in SCHEMA:
         if schema.get_field_index(field.name) < 0:
+            if field.name in OPTIONAL:
+                continue
             raise TraceError(
                 f"{file} has no column {field.name!r}: a trace has the columns "
                 f"{', '.join(SCHEMA.names)}. Write it with ordercast.trace.writer, or add the column."
@@ -189,13 +191,20 @@ def stored_table(file: Path) -> pa.Table:
 def _read_parquet(file: Path) -> pa.Table:
     try:
         with open_parquet(file) as parquet:
-            table = parquet.read(SCHEMA.names).select(SCHEMA.names)
+            names = [name for name in SCHEMA.names if name in parquet.schema_arrow.names]
+            table = parquet.read(names)
     except (*DAMAGED, OSError) as error:
         raise _not_parquet(file, error) from error
     for name in ALWAYS:
         if table.column(name).null_count:
             raise TraceError(f"{file}: column {name!r} has rows without a value: every event needs one.")
-    return pa.table([_cast(file, field, table.column(field.name)) for field in SCHEMA], schema=SCHEMA)
+    columns = [
+        _cast(file, field, table.column(field.name))
+        if field.name in names
+        else pa.nulls(table.num_rows, field.type)
+        for field in SCHEMA
+    ]
+    return pa.table(columns, schema=SCHEMA)
 
 
 def _read_journal(file: Path) -> pa.Table:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
+from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, Kind, NodeId
 from ordercast.trace.schema import Row
 
 _WORD: dict[str, str] = {word: str(word.value) for word in (*Guarantee, *Kind)}
@@ -36,6 +36,9 @@ Describe: TypeAlias = Callable[[bytes], tuple[str | None, int]]
 
 _NO_MESSAGE = (None, None, None, None, None, None, None, None, None)
 """The columns ``origin`` to ``group`` where no message is concerned."""
+
+_NO_CHANGE = (None, None, None)
+"""The columns ``ended_config_seq`` to ``ended_place`` where no configuration ends."""
 
 
 def no_kind(data: bytes) -> str | None:
@@ -105,7 +108,7 @@ class Recorder:
         for payload in payloads:
             group, size = (None, len(payload)) if describe is None else describe(payload)
             message = (node, life, number, None, None, None, None, word, group, size, None)
-            append((node, life, step, now_us, "submit", *config, None, *message))
+            append((node, life, step, now_us, "submit", *config, None, *message, None, None, None))
             step += 1
             number += 1
         self._step = step
@@ -159,6 +162,9 @@ class Recorder:
                         None,
                         len(payload),
                         None,
+                        None,
+                        None,
+                        None,
                     )
                 )
                 step += 1
@@ -173,7 +179,8 @@ class Recorder:
             word = _WORD.get(guarantee, guarantee)
             for payload in payloads:
                 place = (origin, life, number, config_seq, config_rep, seq, slot, word)
-                append((node, mine, step, now_us, event, *here, *place, *describe(payload), None))
+                carried = describe(payload)
+                append((node, mine, step, now_us, event, *here, *place, *carried, None, *_NO_CHANGE))
                 step += 1
                 number += 1
                 slot += 1
@@ -188,18 +195,19 @@ class Recorder:
         for payload in payloads:
             place = (origin, life, number, config_seq, config_rep, None, None, word)
             carried = (None, len(payload)) if describe is None else describe(payload)
-            append((node, mine, step, now_us, "originate", *here, *place, *carried, None))
+            append((node, mine, step, now_us, "originate", *here, *place, *carried, None, *_NO_CHANGE))
             step += 1
             number += 1
         self._step = step
 
     # --- configurations and lives --------------------------------------------------------------
 
-    def install(self, now_us: int, configuration: Configuration) -> None:
+    def install(self, now_us: int, configuration: Configuration, ended: Ended | None = None) -> None:
         """The application was told of a configuration; what follows at this node belongs to it."""
         (self._seq, self._rep), kind, members = configuration
         self._kind = _WORD.get(kind, kind)
-        self._plain_row(now_us, "install", members)
+        before = _NO_CHANGE if ended is None else (*ended.configuration, ended.place)
+        self._plain_row(now_us, "install", members, before)
 
     def crash(self, now_us: int) -> None:
         """The node's life ended from outside."""
@@ -234,11 +242,17 @@ class Recorder:
         if incarnation:
             self.restart(now_us, incarnation)
 
-    def _plain_row(self, now_us: int, event: str, members: tuple[int, ...] | None = None) -> None:
+    def _plain_row(
+        self,
+        now_us: int,
+        event: str,
+        members: tuple[int, ...] | None = None,
+        ended: tuple[int | None, int | None, int | None] = _NO_CHANGE,
+    ) -> None:
         step = self._step
         self._step = step + 1
         place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
-        self._append((*place, members, *_NO_MESSAGE, None, None))
+        self._append((*place, members, *_NO_MESSAGE, None, None, *ended))
 
     # --- packets -------------------------------------------------------------------------------
 
@@ -249,4 +263,4 @@ class Recorder:
         step = self._step
         self._step = step + 1
         place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
-        self._append((*place, None, *_NO_MESSAGE, len(data), self._kind_of(data)))
+        self._append((*place, None, *_NO_MESSAGE, len(data), self._kind_of(data), *_NO_CHANGE))

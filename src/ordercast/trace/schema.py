@@ -38,8 +38,19 @@ COLUMNS = {
     "group": "string",
     "size": "int32",
     "packet": "string",
+    "ended_config_seq": "int64",
+    "ended_config_rep": "int32",
+    "ended_place": "int64",
 }
 """The columns, in order, and what each holds."""
+
+OPTIONAL = ("ended_config_seq", "ended_config_rep", "ended_place")
+"""Columns that came later: a trace without them is one, too, and reads as if they were null everywhere.
+
+On an `install` that follows another in the same life they name the configuration that it ends, and the
+``seq`` of the last message that was delivered before it in that one's order, 0 if there was none
+(`ordercast.core.identity.Ended`). They are null on every other row.
+"""
 
 EVENTS = (
     "submit",
@@ -77,16 +88,21 @@ Row: TypeAlias = tuple[
     str | None,  # group
     int | None,  # size
     str | None,  # packet
+    int | None,  # ended_config_seq
+    int | None,  # ended_config_rep
+    int | None,  # ended_place
 ]
 """One event in memory: the columns behind `run`, in order. The run is said once for all of them."""
 
 
 About: TypeAlias = Mapping[str, str]
-"""What a file says of all its rows: ``protocol``, its name, and ``promises``, the name of the set of
-properties that it promises. In Parquet it is metadata of the file, each key behind `ABOUT`. A file without it
-is one of a trace, too."""
+"""What a file says of all its rows: ``protocol``, its name; ``promises``, the name of the set of properties
+that it promises; and ``clock``, `ONE_CLOCK` if one clock told ``time_us`` at all nodes, as in a simulation:
+then times of different nodes may be compared. In Parquet it is metadata of the file, each key behind `ABOUT`.
+A file without it is one of a trace, too; each node may have had a clock of its own."""
 
 ABOUT = "ordercast."
+ONE_CLOCK = "one"
 
 
 class TraceError(Exception):

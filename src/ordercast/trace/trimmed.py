@@ -28,7 +28,7 @@ _Ring: TypeAlias = tuple[int | None, int | None]
 _Position: TypeAlias = tuple[int | None, int | None]
 
 _NOWHERE = 2**63
-_NO_MESSAGE = (None,) * 11
+_NO_MESSAGE = (None,) * 14
 
 
 def common_part(rows: Iterable[Row], whole: Iterable[NodeId] = ()) -> list[Row]:
@@ -120,4 +120,6 @@ def _install(row: Row, by_node: dict[NodeId, list[Row]]) -> Row:
     members = next(told, None) or tuple(
         sorted(node for node, its in by_node.items() if any(r[5:8] == ring for r in its))
     )
-    return (*row[:2], row[2] - 1, row[3], "install", *ring, members, *_NO_MESSAGE)
+    # Nothing says when it was installed: not later than anything that happened in it, at any node.
+    time_us = min(r[3] for its in by_node.values() for r in its if r[5:8] == ring)
+    return (*row[:2], row[2] - 1, time_us, "install", *ring, members, *_NO_MESSAGE)

@@ -102,8 +102,9 @@ class Orderer(Protocol):
         """Settle the old view and go on in the new one.
 
         If the members change: deliver in the old view what of `settled` is not delivered yet, everyone alike;
-        then `Install` the new one, with nothing in it. If only `core` changes (same `View.id`, higher
-        `turn`), the order goes on behind `settled.upto`, and the application is told nothing.
+        then `Install` the new one, with nothing in it, and say where the old one ended. If only `core`
+        changes (same `View.id`, higher `turn`), the order goes on behind `settled.upto`, and the application
+        is told nothing.
         """
 
     @property

@@ -81,15 +81,20 @@ class Chunk:
     rank: Numbers
     bad: Numbers
     safe: Numbers
+    time: Numbers
+    """Of the row, where times are asked for; else `NULL`."""
     content: Numbers
     """A hash of what the message is, its place aside."""
     placed: Numbers
     """The same with its place."""
 
 
-def read_chunk(file: pq.ParquetFile, group: int, views: bool, wanted: Set[str], *, alone: bool) -> Chunk:
+def read_chunk(
+    file: pq.ParquetFile, group: int, views: bool, wanted: Set[str], *, alone: bool, timed: bool
+) -> Chunk:
     """Read the rows of the runs that are wanted; of one that is alone in its trace the name is not read."""
     columns = [*(() if alone else ("run",)), *(_VIEWS_COLUMNS if views else _COLUMNS)]
+    columns += ("time_us",) if timed else ()
     table = file.read_row_group(group, columns, use_threads=False)
     if alone:
         run, runs = np.zeros(table.num_rows, np.int32), list(wanted)
@@ -123,6 +128,7 @@ def read_chunk(file: pq.ParquetFile, group: int, views: bool, wanted: Set[str], 
         rank=rank,
         bad=_bad(of, delivery, level, views) | _is_null(guarantee)[kept],
         safe=delivery & (level == list(Guarantee).index(Guarantee.SAFE)),
+        time=_values(table.column("time_us"))[kept] if timed else np.full(len(kept), NULL),
         content=content,
         placed=_mixed(content, seq, slot),
         **{name: of[name] for name in (*_ALWAYS[:3], *_HERE[:2], "kind", *_FACTS)},

@@ -9,14 +9,14 @@ that, so that the report is the reference's to the letter; otherwise those messa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as fn
 
-from ordercast.audit.explain import Report, merge
+from ordercast.audit.explain import KEPT, Report, Violation, merge
 from ordercast.audit.findings import Findings
 from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY, Promises, audit, unjudged
 from ordercast.audit.spark import passes, plans, primary, rings
@@ -78,7 +78,9 @@ class _Audit:
             its = table if len(keys) == len(promised) else of_runs(self._spark, table, keys)
             wanted = frozenset(self._events.runs[key] for key in keys)
             alone = len(promised) == 1
-            source = passes.Source(self._events.paths, wanted, alone, promises is VIEW_SYNCHRONY)
+            views = promises is VIEW_SYNCHRONY
+            timed = not views and any(key in self._events.one_clock for key in keys)
+            source = passes.Source(self._events.paths, wanted, alone, views, timed)
             yield from self._judge(its, source, promises)
 
     def _find_out(self, promised: dict[RunKey, Promises | None]) -> None:
@@ -103,7 +105,7 @@ class _Audit:
             table, source, notes = from_common_point(
                 self._spark, table, source, self._events.scratch, MOST_ROWS
             )
-        runs = self._laid_out(table, source, promises)
+        runs = self._laid_out(table, source, promises, notes)
         if self._trimmed:
             for key, run in runs.items():
                 if key not in notes:
@@ -123,13 +125,18 @@ class _Audit:
             if key not in small:
                 yield key, self._in_part(table, run, source.views)
 
-    def _laid_out(self, table: DataFrame, source: passes.Source, promises: Promises) -> dict[RunKey, Run]:
+    def _laid_out(
+        self, table: DataFrame, source: passes.Source, promises: Promises, cut: Collection[RunKey]
+    ) -> dict[RunKey, Run]:
+        """The runs by their configurations; `cut` are those whose beginnings were left out."""
         control = rows_by_run(plans.control_rows(table))
         by_run: dict[str, list[passes.Piece]] = {}
         for piece in passes.pieces(self._spark, source):
             by_run.setdefault(piece.run, []).append(piece)
         return {
-            key: Run(key, name, promises, control.get(name, []), its)
+            key: Run(
+                key, name, promises, control.get(name, []), its, key not in cut, key in self._events.one_clock
+            )
             for key, name in self._events.runs.items()
             if (its := by_run.get(name))
         }
@@ -196,7 +203,7 @@ class _Audit:
             tails.unpersist()
 
     def _judge_tail(self, run: Run, rows: list[Row]) -> None:
-        report = audit([*run.control, *rows], None, run.promises)
+        report = audit([*run.control, *rows], None, run.promises, whole=False, one_clock=run.one_clock)
         for found in report.violations:
             run.doubt(found.sentence, *found.configurations)
         run.tail = len(rows)
@@ -213,14 +220,15 @@ class _Audit:
     def _by_reference(self, run: Run, rows: list[Row], note: str | None) -> Findings:
         """With a note, its rows have been cut already where its nodes have a point in common."""
         judged = common_part(rows) if self._trimmed and note is None else rows
-        report = audit(judged, None, run.promises)
+        report = audit(judged, None, run.promises, whole=not self._trimmed, one_clock=run.one_clock)
         if note is not None:
             report = replace(report, notes=(note,))
         return Findings.of(run.name, report, judged, shown=self._shown, how="judged row by row")
 
     def _in_part(self, table: DataFrame, run: Run, views: bool) -> Findings:
         rows, note = narrowed(self._spark, table, run, views)
-        found = audit(rows, None, run.promises)
+        found = audit(rows, None, run.promises, whole=False, one_clock=run.one_clock)
+        found = _with(found, "config-ends", run.misnamed)
         if found.clean:
             raise TraceError(
                 f"run {run.name!r} is too large to be judged row by row, and something is in doubt about it "
@@ -230,6 +238,13 @@ class _Audit:
             run.events, found.properties, found.violations, found.unchecked, found.promises, notes=(note,)
         )
         return Findings.of(run.name, report, rows, shown=self._shown, how="judged in part")
+
+
+def _with(report: Report, code: str, found: Sequence[Violation]) -> Report:
+    """The report with what was found of one property in place of what it says of that."""
+    others = tuple(each for each in report.violations if each.property != code)
+    counts = report.properties | {code: len(found)}
+    return replace(report, properties=counts, violations=(*found[:KEPT], *others))
 
 
 def _by_run(buckets: Iterable[passes.Bucket]) -> dict[str, list[passes.Bucket]]:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 from pyspark.sql import functions as fn
 
-from ordercast.audit.files import promises_by_name
+from ordercast.audit.files import has_one_clock, promises_by_name
 from ordercast.audit.properties import Promises
 from ordercast.trace.files import PARQUET
 from ordercast.trace.reader import ALWAYS, about_runs, open_parquet, run_names, stored_table, trace_files
-from ordercast.trace.schema import COLUMNS, SCHEMA
+from ordercast.trace.schema import COLUMNS, OPTIONAL, SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +47,8 @@ class Events:
     """The runs, by key."""
     promised: dict[int, Promises | None]
     """What the files say each run has to keep; None where they say nothing."""
+    one_clock: frozenset[int]
+    """Runs whose files say that one clock told all times."""
 
 
 @contextmanager
@@ -55,16 +57,21 @@ def open_events(spark: SparkSession, path: Path, *, promises: bool) -> Iterator[
     files = trace_files(path)
     last = {name: file for file in files for name in run_names(file)}
     names = sorted(last, key=lambda name: files.index(last[name]))  # as the reference comes to them
-    about = about_runs(path) if promises else {}
+    about = about_runs(path)
     scratch = Path(tempfile.mkdtemp(prefix="ordercast-audit-"))
     try:
         plain = [file if _is_plain(file) else _converted(file, scratch, at) for at, file in enumerate(files)]
         table = spark.read.schema(_DDL).parquet(*(_uri(file) for file in plain))
         key = fn.xxhash64("run") if len(names) > 1 else fn.lit(0).cast("bigint")
         keys = _keys(spark, names)
-        promised = {key: promises_by_name(name, about.get(name, {})) for key, name in keys.items()}
+        said = about if promises else {}
         yield Events(
-            [str(file.resolve()) for file in plain], scratch, table.withColumn("run_key", key), keys, promised
+            [str(file.resolve()) for file in plain],
+            scratch,
+            table.withColumn("run_key", key),
+            keys,
+            {key: promises_by_name(name, said.get(name, {})) for key, name in keys.items()},
+            frozenset(key for key, name in keys.items() if has_one_clock(about.get(name, {}))),
         )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -86,7 +93,8 @@ def _is_plain(file: Path) -> bool:
         return False
     with open_parquet(file) as parquet:
         schema = parquet.schema_arrow
-        if any(schema.field(field.name).type != field.type for field in SCHEMA):
+        there = [field for field in SCHEMA if field.name not in OPTIONAL or field.name in schema.names]
+        if any(schema.field(field.name).type != field.type for field in there):
             return False
         return not any(
             map(_lacks_values, (parquet.metadata.row_group(at) for at in range(parquet.num_row_groups)))

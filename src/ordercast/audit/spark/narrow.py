@@ -105,8 +105,16 @@ def _suspects(
     small = spark.createDataFrame(
         sorted(pieces)[:PIECES] or [(0, 0, -1)], "config_seq bigint, config_rep int, piece bigint"
     )
-    picked = cut.join(fn.broadcast(small), ["config_seq", "config_rep", "piece"])
-    return picked.select(*_MESSAGE).distinct().limit(MOST_MESSAGES)
+    picked = cut.join(fn.broadcast(small), ["config_seq", "config_rep", "piece"]).select(*_MESSAGE)
+    if run.too_early:
+        early = spark.createDataFrame(
+            [(*configuration, time_us) for configuration, time_us in run.too_early],
+            "config_seq bigint, config_rep int, time_us bigint",
+        )
+        safe = rows.where("event = 'deliver' AND guarantee = 'safe'")
+        first = safe.join(fn.broadcast(early), ["config_seq", "config_rep", "time_us"]).select(*_MESSAGE)
+        picked = first.union(picked)
+    return picked.distinct().limit(MOST_MESSAGES)
 
 
 def _frame(spark: SparkSession, configurations: set[tuple[int, int]]) -> DataFrame:

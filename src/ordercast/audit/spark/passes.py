@@ -59,6 +59,8 @@ class Source(NamedTuple):
     """Whether there is no other run, so that names need not be read."""
     views: bool
     """Whether runs are judged by what the sequencer family promises."""
+    timed: bool = False
+    """Whether times matter: of some run, one clock told them."""
 
 
 def over_row_groups(spark: SparkSession, source: Source, work: Work, ddl: str) -> list[tuple[Any, ...]]:
@@ -85,10 +87,10 @@ def _task(
             for path in dict.fromkeys(path for path, _ in tasks[task]):
                 with opened(path) as file:
                     for group in (group for its, group in tasks[task] if its == path):
-                        columns = work(
-                            read_chunk(file, group, source.views, source.wanted, alone=source.alone)
+                        chunk = read_chunk(
+                            file, group, source.views, source.wanted, alone=source.alone, timed=source.timed
                         )
-                        yield pa.RecordBatch.from_pydict(columns)
+                        yield pa.RecordBatch.from_pydict(work(chunk))
 
 
 # --- stays -------------------------------------------------------------------------------------
@@ -114,6 +116,8 @@ class Piece(NamedTuple):
     content_low: int
     content_high: int
     safe: int
+    first_safe_us: int
+    """The earliest time of these, where times matter."""
     source_from: int
     source_to: int
     rep_from: int
@@ -184,6 +188,7 @@ def look_at_stays(chunk: Chunk) -> Columns:
         *(lowest(step, everything), highest(step, everything)),
         *(count(delivery), lowest(rank, delivery), highest(rank, delivery)),
         *(low, high, content_low, content_high, count(chunk.safe[order])),
+        lowest(chunk.time[order], chunk.safe[order]),
         *(lowest(source_seq, carried), highest(source_seq, carried)),
         *(lowest(source_rep, carried), highest(source_rep, carried)),
         *(count(own), lowest(rank, own), highest(rank, own)),

@@ -2,8 +2,9 @@
 
 Of a run the following is asked. All of it is read off the passes' few numbers:
 
-1. its views by themselves are right (the reference's own check, over all installs), and rise at every node
-   over all its lives;
+1. its views by themselves are right (the reference's own check, over all installs), by which they rise at
+   every node over all its lives; and so is what changes say of the places at which they ended, by the ranks
+   of 3;
 2. every delivery and origination lies, by its step, in the stay that it names, is of a message of that view,
    and lacks nothing; originations are by the node and the life that the message names (`chunks._bad`);
 3. in every stay deliveries rise in rank; numbers of originations rise over a life;
@@ -48,6 +49,7 @@ def look_at(run: Run) -> None:
     assert isinstance(run.history, Views), "the set of properties says what it is read off"
     for found in view_agreement(run.history):
         run.doubt(found.sentence, *found.configurations)
+    run.look_at_ends()
 
 
 def _witness(run: Run, stays: Sequence[Stay]) -> Spell | None:

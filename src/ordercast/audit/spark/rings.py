@@ -2,8 +2,9 @@
 
 Of a run the following is asked. All of it is read off the passes' few numbers:
 
-1. its configurations by themselves are right (the reference's own checks, over all installs); a node's
-   regular configurations rise over all its lives;
+1. its configurations by themselves are right (the reference's own checks, over all installs), and so is what
+   changes say of the places at which they ended, by the ranks of 3; the orders in which nodes, over all their
+   lives, install configurations have no cycle: they can be put in one row;
 2. every delivery and origination lies, by its step, in the stay that it names, lacks nothing, and says of its
    message what its node could know (`chunks._bad`);
 3. in every stay deliveries rise in rank; an origination's rank is above all that was delivered or originated
@@ -13,7 +14,8 @@ Of a run the following is asked. All of it is read off the passes' few numbers:
 5. transitional stays deliver only messages of the regular configuration before, beyond what their node had
    delivered there, and beyond the configuration's *cut*: the rank up to which everybody who went on from it
    had delivered;
-6. where anybody delivered a safe message, all members installed the configuration.
+6. where anybody delivered a safe message, all members installed the configuration; and, where one clock told
+   all times, none of them later than the first safe message was delivered.
 
 What lies beyond the cuts, the *tail*, is judged by the reference, together with all configurations. It is
 little: what was in flight when rings broke, and nothing where none did.
@@ -22,7 +24,8 @@ Why that is enough. By 3 and 4 every regular stay delivered a beginning of its c
 message once, as it was originated and where it was originated; by 3 identities and (up to the cut) places are
 unique. So nothing up to the cut breaks ``deliver-once``, ``deliver-originated``, ``deliver-place`` or
 ``seq-unique``, nor ``gap-free`` in regular stays. With 1 and 5 every node's deliveries follow one order, by
-configuration and rank, which is ``total-order``.
+configuration, in that row, and rank, which is ``total-order``. (Numbers of configurations need not rise for
+that: they fall at a node that lost its disk.)
 
 ``causal``: in a tidy stay the only way to break it is an origination of a lower rank than something its node
 had delivered or originated before; by 3 there is none. So what precedes a message has a lower rank, and a
@@ -43,6 +46,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ordercast.audit.history import Stay
 from ordercast.audit.membership import config_chain, config_consistent, config_member, config_unique
+from ordercast.audit.order import global_order
 from ordercast.audit.spark.chunks import NOTHING
 from ordercast.audit.spark.passes import Bucket, Place, Print, Witness
 from ordercast.audit.spark.skeleton import Run, added
@@ -51,11 +55,14 @@ from ordercast.core.identity import ConfigurationId
 
 def look_at(run: Run) -> None:
     """Conditions 1, 2, 5 and 6: whatever can be told without asking more of the trace."""
-    for check in (config_unique, config_member, config_chain, config_consistent):
+    for check in (config_unique, config_member, config_chain, config_consistent, global_order):
         for found in check(run.history):
             run.doubt(found.sentence, *found.configurations)
+    run.look_at_ends()
     for configuration, stays in run.regular.items():
         _members_came(run, configuration, stays)
+    for configuration, stays in run.history.installs.items() if run.one_clock else ():
+        _members_came_in_time(run, configuration, stays)
     for stay in run.history.all_stays():
         if not stay.regular and run.deliveries(stay) is not None:
             _transitional(run, stay)
@@ -67,6 +74,21 @@ def _members_came(run: Run, configuration: ConfigurationId, stays: Sequence[Stay
         run.doubt(
             "a safe message was delivered in a configuration that not all members installed", configuration
         )
+
+
+def _members_came_in_time(run: Run, configuration: ConfigurationId, stays: Sequence[Stay]) -> None:
+    """Whether all members had installed it, or the regular one before it, at the first safe delivery."""
+    spells = (run.deliveries(stay) for stay in stays)
+    times = [spell.first_safe_us for spell in spells if spell and spell.first_safe_us is not None]
+    source = stays[0].source
+    if not times or source is None:
+        return
+    came: dict[int, int] = {}
+    for stay in run.history.installs[source]:
+        came[stay.node] = min(stay.time_us, came.get(stay.node, stay.time_us))
+    if any(came.get(member, 0) > min(times) for member in stays[0].members):
+        run.too_early.append((configuration, min(times)))
+        run.doubt("a safe message was delivered before all members had installed", configuration, source)
 
 
 def _transitional(run: Run, stay: Stay) -> None:

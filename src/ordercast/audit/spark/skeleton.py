@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
 
+from ordercast.audit.explain import Violation
 from ordercast.audit.history import Stay
+from ordercast.audit.membership import ends_misnamed
 from ordercast.audit.properties import Promises
-from ordercast.audit.spark.chunks import NOTHING, REGULAR, TRANSITIONAL
+from ordercast.audit.spark.chunks import BITS, NOTHING, REGULAR, TRANSITIONAL
 from ordercast.audit.spark.passes import LIFE, Piece, Place, Print
 from ordercast.audit.spark.plans import Going, Ring, RunKey
 from ordercast.audit.spark.spells import Spell, spells_of
@@ -49,10 +51,18 @@ class Run:
     promises: Promises
     control: list[Row]
     pieces: list[Piece]
+    whole: bool = True
+    """Whether its beginning is there."""
+    one_clock: bool = False
+    """Whether one clock told the times of all its nodes."""
     spells: list[Spell] = field(default_factory=list)
     scattered: bool = False
     """Whether rows of a stay do not lie as they happened, so that their order is not known yet."""
     doubts: list[Doubt] = field(default_factory=list)
+    misnamed: list[Violation] = field(default_factory=list)
+    """What its changes say wrongly of what they end: that takes no row of a message to tell."""
+    too_early: list[tuple[ConfigurationId, int]] = field(default_factory=list)
+    """Configurations in which a safe message was delivered at a time before all members had come."""
     delivered: dict[At, Spell] = field(default_factory=dict)
     """What was delivered in each stay in which something was."""
     originated: dict[At, Spell] = field(default_factory=dict)
@@ -73,7 +83,7 @@ class Run:
             )
         stays = [piece for piece in self.pieces if piece.kind != LIFE]
         self.spells, going, self.scattered = spells_of(self.key, stays)
-        self.history = self.promises.history([*self.control, *_beginnings(lives)])
+        self.history = self.promises.history([*self.control, *_beginnings(lives)], whole=self.whole)
         self._lay_over()
         for each in going:
             self.goes_back(each)
@@ -89,6 +99,19 @@ class Run:
         known = going.config_seq is not None and going.config_rep is not None
         here = ConfigurationId(going.config_seq or 0, going.config_rep or 0) if known else None
         self.doubt(f"node {going.node} goes back in its order", here)
+
+    def look_at_ends(self) -> None:
+        """What changes say of the configurations that they end (`config-ends`)."""
+        self.misnamed = ends_misnamed(self.history, self.places)
+        for found in self.misnamed:
+            self.doubt(found.sentence, *found.configurations)
+
+    def places(self, stay: Stay) -> tuple[int, int] | None:
+        """The lowest and the highest sequence number delivered in a stay."""
+        spell = self.deliveries(stay)
+        if spell is None or spell.lowest is None or spell.highest is None:
+            return None
+        return spell.lowest >> BITS, spell.highest >> BITS
 
     def ring(self, configuration: ConfigurationId) -> Ring:
         """A configuration as plans call it."""
@@ -152,15 +175,10 @@ class Run:
         self._follow_lives()
 
     def _follow_lives(self) -> None:
-        """Configurations rise at every node over all its lives, and numbers of messages in each life."""
+        """Numbers of messages rise in each life of a node."""
         for stays in self.history.stays.values():
-            highest: ConfigurationId | None = None
             numbers: dict[int, int] = {}
             for stay in stays:
-                if stay.regular:
-                    if highest is not None and stay.id <= highest:
-                        self.doubt("a node's configurations do not rise", highest, stay.id)
-                    highest = stay.id
                 own = self.originated.get(at(stay))
                 if own is None or own.first_number is None or own.last_number is None:
                     continue
@@ -194,7 +212,7 @@ def _beginnings(lives: Iterable[Piece]) -> list[Row]:
     for piece in lives:
         life = (piece.node, piece.incarnation)
         first[life] = min(first.get(life, piece.first_step), piece.first_step)
-    nothing = (None,) * 15
+    nothing = (None,) * 18
     return [(node, life, step, 0, _PASSED_OVER, *nothing) for (node, life), step in first.items()]
 
 

@@ -32,6 +32,7 @@ class Spell(NamedTuple):
     content: Print
     """The same without."""
     safe: int
+    first_safe_us: int | None
     sources: frozenset[tuple[int | None, int | None]]
     """The lowest and the highest configuration that messages of a transitional stay claim to be of."""
     originated: int
@@ -130,6 +131,7 @@ def _together(pieces: list[Piece]) -> Spell:
         Print(delivered, total("low"), total("high")),
         Print(delivered, total("content_low"), total("content_high")),
         total("safe"),
+        lowest("first_safe_us"),
         frozenset({(lowest("source_from"), lowest("rep_from")), (highest("source_to"), highest("rep_to"))}),
         originated,
         highest("own_highest"),
