@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,6 +89,8 @@ def test_messages_arrive_in_one_order_at_all_who_listen(ring: Ring) -> None:
         heard, also_heard = events(first), events(second)
     for each in (heard, also_heard):
         assert each[0]["event"] == "configuration", "it is told where it is first"
+        for before, event in pairwise(event for event in each if event["event"] == "configuration"):
+            assert event["ended"]["configuration"] == before["configuration"]
         assert {event["payload"] for event in each if event["event"] == "message"} == {
             "one",
             "twö",
@@ -133,6 +136,7 @@ def test_listening_for_people_and_until_interrupted(ring: Ring) -> None:
         assert listener.returncode == 130
     assert first.startswith("-- configuration ")
     assert "(this node)" in first
+    assert " ended at place " in first
     assert line.endswith(": tab\\there\n")
 
 
