@@ -196,7 +196,8 @@ class Joining(Standing):
         if self._inherits(decision):
             self._inherit(now_us, decision, last, effects)
             return
-        self._past = None
+        self._past, self._last = None, last
+        self._turns.clear()
         self._last_number = max(self._last_number, decision.view.seq)
         self._free = not decision.members and decision.group == self.group  # all had left: the group is over
         if self._free:
@@ -231,14 +232,18 @@ class Joining(Standing):
         """Tell another one how the view that it is in, or has a vote in, ended, if an earlier life knew that.
 
         A member that missed it lacks nothing else, often: it holds what is settled, or others do. A later
-        life of one learns in which view it has a vote now, or that it is a member of that view even.
+        life of one learns in which view it has a vote now, or that it is a member of that view even. Nobody
+        in that view may know of it: those who decided on it may all have left, or be later lives themselves.
         """
-        past, last = self._past, self._last
-        if past is None or last is None or node not in past.members:
+        last = self._last
+        if last is None:
             return
-        if view == past.id and turn in self._turns:
-            self._send(Decide(turn, self._turns[turn]), past.id, effects, to=node)
-        elif view.seq < past.id.seq:
+        known = self._past or view_of(decode_decision(last.value))
+        if node not in known.members:
+            return
+        if view == known.id and turn in self._turns:
+            self._send(Decide(turn, self._turns[turn]), known.id, effects, to=node)
+        elif view.seq < known.id.seq:
             self._send(Decide(last.turn, last.value), last.view, effects, to=node)
 
     def _lay_down(self, now_us: int, join: Join, effects: list[Effect]) -> None:

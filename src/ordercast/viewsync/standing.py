@@ -126,11 +126,13 @@ class Standing:
         effects.append(Persist(store(stored)))
 
     def _outcomes(self, view: View | None) -> tuple[Outcome, ...]:
-        """How this node came to that view and its token list, as far as it is worth storing."""
-        if view is None or self._last is None:
+        """How this node came to that view and its token list, or how it came to be in none."""
+        if self._last is None:
             return ()
-        turns = list(self._turns.items())[-(KEPT_OUTCOMES - 1) :]
         last = Outcome(self._last.view, self._last.turn, self._last.value)
+        if view is None:
+            return (last,)
+        turns = list(self._turns.items())[-(KEPT_OUTCOMES - 1) :]
         return (last, *(Outcome(view.id, turn, value) for turn, value in turns))
 
     @property

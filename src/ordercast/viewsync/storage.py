@@ -55,7 +55,8 @@ class Stored(NamedTuple):
     ended: Group = NO_GROUP
     """The last group that is known to be over."""
     outcomes: tuple[Outcome, ...] = ()
-    """How this node came to `view`: the change that led to it, then those of its token list, latest last."""
+    """How this node came to `view`: the change that led to it, then those of its token list, latest last.
+    Without a view: how it came to be in none, for those who are in the view that was decided on then."""
 
 
 def store(stored: Stored) -> bytes:
