@@ -13,7 +13,6 @@ from ordercast.core.identity import NodeId
 from ordercast.core.protocol import LAN, Buffers, Protocol
 from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import ConfigProblem, StorageProblem
-from ordercast.protocols import protocol
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.seal import OVERHEAD
 from ordercast.runtime.segments import HEADER_SIZE, MOST_SEGMENTS
@@ -51,7 +50,9 @@ def _close_opened(opening: asyncio.Future[Storage]) -> None:
 
 
 def protocol_of(config: NodeConfig) -> Protocol:
-    """The protocol that a node runs."""
+    """The protocol that a node runs. Only now are the machines loaded: a program may never start a node."""
+    from ordercast.protocols import protocol
+
     try:
         return protocol(config.protocol)
     except ValueError as error:
