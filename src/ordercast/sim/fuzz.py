@@ -28,6 +28,7 @@ from ordercast.sim.founders import draw_meeting, may_go_on
 from ordercast.sim.network import Lan
 from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.swarm import draw, ending
+from ordercast.sim.watchdog import NeverReturned, watched
 from ordercast.sim.workload import Arrivals, Workload, drive
 from ordercast.sim.world import World
 from ordercast.trace.schema import Row
@@ -93,7 +94,7 @@ class Result(msgspec.Struct, kw_only=True):
 
     seed: int
     violations: dict[str, int]
-    """How often each property was broken; `exception` and `corrupt` among them."""
+    """How often each property was broken; `exception`, `endless` and `corrupt` among them."""
     sentences: list[str]
     """The first violations, in words."""
     converged: bool
@@ -233,11 +234,14 @@ def run(protocol: LabProtocol, case: Case, *, packets: bool = False) -> tuple[Re
     )
     with without_garbage_collection():
         try:
-            end = _drive(world, case, protocol.product.primary_partition)
+            with watched(lambda: world.handled):
+                end = _drive(world, case, protocol.product.primary_partition)
         except Exception as error:  # noqa: BLE001 - whatever a machine raises is a finding, named as such
-            found = f"{type(error).__name__}: {error}"
+            endless = isinstance(error, NeverReturned)
+            found = str(error) if endless else f"{type(error).__name__}: {error}"
+            code = "endless" if endless else "exception"
             seen = coverage(world, protocol.hits)
-            return _result(world, case, Report(), True, {"exception": 1}, [found], seen), world
+            return _result(world, case, Report(), True, {code: 1}, [found], seen), world
         report = audit(world.rows, end.expectation, protocol.checks, one_clock=True)
     seen = coverage(world, protocol.hits)
     if not end.majority:
