@@ -54,6 +54,7 @@ from ordercast.sim.faults import schedule
 from ordercast.sim.fuzz import SLICE_US, Case, plan, without_garbage_collection
 from ordercast.sim.mutation import Mutator
 from ordercast.sim.protocol import LabProtocol
+from ordercast.sim.watchdog import watched
 from ordercast.sim.workload import drive
 from ordercast.sim.world import MachineFactory, World
 
@@ -179,12 +180,13 @@ class Siege:
         drive(world, case.workload)
         schedule(world, case.faults)
         try:
-            world.start()
-            self._advance(world, case.duration_us)
-            self._calm = True
-            world.network.recover()
-            if self.within and not self.over and not self._together(world):
-                self.found.apart = [case.seed]
+            with watched(lambda: world.handled + self.found.count):
+                world.start()
+                self._advance(world, case.duration_us)
+                self._calm = True
+                world.network.recover()
+                if self.within and not self.over and not self._together(world):
+                    self.found.apart = [case.seed]
         except Runaway:
             if not self.over:
                 raise
