@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from operator import ge
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -328,6 +329,42 @@ def batch_of(block: bytes | memoryview, begin: int, end: int, group: str | None)
     if head.kind != MESSAGE:
         return batch_of_change(head).slice(begin, end - begin)
     return Messages.decoded(block).batch(begin, end, group)
+
+
+def checked_batch_of(block: memoryview, begin: int, end: int, group: str | None) -> pa.RecordBatch:
+    """The same of a block that came over a network: `ValueError` if it is none.
+
+    Blocks on disk have checksums. What another process says can be anything, and Arrow reads beyond its
+    buffers where offsets and lengths do not fit, which ends this one.
+    """
+    head = head_of(block)
+    rows = head.rows
+    if not 0 <= begin <= end <= rows:
+        raise ValueError("rows that the block does not have")
+    if head.kind != MESSAGE:
+        Kind(head.kind)
+        if rows != 1:
+            raise ValueError("a change is one entry")
+        return batch_of(block, begin, end, group)
+    (at,) = _LENGTH.unpack_from(block)
+    at += _LENGTH.size
+    for size in head.sizes:
+        at += -at % _ALIGNED + size
+    runs = head.sizes[0] // 4 if head.sizes else 0
+    widths = [runs * (kind.bit_width // 8) for _, kind in _RUN_COLUMNS]
+    fitting = [*widths, 4 * (rows + 1)] == list(head.sizes[:-1])
+    if not fitting or not runs or min(head.sizes) < 0 or at > len(block):
+        raise ValueError("buffers that do not fit")
+    messages = Messages.decoded(block)
+    messages.payloads.validate(full=True)
+    ends = messages._column("ends", "i")
+    if ends[0] < 1 or ends[-1] != rows or any(map(ge, ends, ends[1:])):
+        raise ValueError("runs that do not follow each other")
+    for name, names in (("group", messages.groups), ("guarantee", GUARANTEES)):
+        bounds = pc.min_max(messages.runs[name])
+        if bounds["min"].as_py() < 0 or bounds["max"].as_py() >= len(names):
+            raise ValueError(f"no such {name}")
+    return batch_of(block, begin, end, group)
 
 
 def configuration_of(head: Head) -> Configuration:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,12 +14,17 @@ import pyarrow as pa
 from ordercast import errors
 from ordercast.errors import KeyProblem, LogError, OrdercastError, Unreachable
 from ordercast.log import wire
-from ordercast.log.blocks import batch_of
+from ordercast.log.blocks import checked_batch_of
 from ordercast.log.position import Position
 from ordercast.log.view import Bounds
 from ordercast.log.wire import Frames, Malformed
 from ordercast.runtime.config import parse_address
 from ordercast.runtime.keys import Keyring
+
+_AT_ONCE = 1 << 20
+"""Bytes of an answer that memory is taken for before any of it has come."""
+_SENSELESS = (LookupError, TypeError, ValueError, OverflowError, struct.error, pa.ArrowException)
+"""What is raised where an answer is taken apart that no log service gives."""
 
 
 class Connection:
@@ -85,10 +91,13 @@ class Connection:
             ) from error
 
     def _exactly(self, size: int) -> bytearray:
-        data = bytearray(size)
-        view, got = memoryview(data), 0
+        """So many bytes that come next. Memory is taken as they come: a length may be wrong."""
+        data, got = bytearray(min(size, _AT_ONCE)), 0
         while got < size:
-            count = self._socket.recv_into(view[got:])
+            if got == len(data):
+                data += bytes(min(size - got, got))
+            with memoryview(data) as view:
+                count = self._socket.recv_into(view[got:])
             if not count:
                 raise EOFError
             got += count
@@ -130,8 +139,19 @@ class Connection:
         header, body = self.receive_all()
         if "error" in header:
             kind = getattr(errors, str(header["error"]), LogError)
-            raise (kind if issubclass(kind, OrdercastError) else LogError)(header.get("message", ""))
+            ours = isinstance(kind, type) and issubclass(kind, OrdercastError)
+            said = str(header.get("message") or "the log service says that something is wrong, and not what")
+            raise (kind if ours else LogError)(said)
         return header, body
+
+    @contextlib.contextmanager
+    def understood(self) -> Iterator[None]:
+        """Where an answer is taken apart: one that makes no sense is told as any that is no log service's."""
+        with self._told():
+            try:
+                yield
+            except _SENSELESS as error:
+                raise Malformed("malformed answer") from error
 
     def close(self) -> None:
         """Go."""
@@ -177,17 +197,20 @@ class Remote:
     def bounds(self) -> Bounds:
         """What it holds now."""
         header, _ = self._asked({"op": "bounds"})
-        return msgspec.convert(header["bounds"], Bounds)
+        with self._connected().understood():
+            return msgspec.convert(header["bounds"], Bounds)
 
     def after(self, start: Position | None, rows: int) -> Position | None:
         """Where a range ends."""
         header, _ = self._asked({"op": "after", "start": start, "rows": rows})
-        return None if header["end"] is None else Position(*header["end"])
+        with self._connected().understood():
+            return msgspec.convert(header["end"], Position | None)
 
     def before(self, end: Position, rows: int) -> Position | None:
         """Where a range begins."""
         header, _ = self._asked({"op": "before", "end": end, "rows": rows})
-        return None if header["start"] is None else Position(*header["start"])
+        with self._connected().understood():
+            return msgspec.convert(header["start"], Position | None)
 
     def read(
         self, start: Position | None, end: Position, group: str | None = None
@@ -206,8 +229,9 @@ class Remote:
         try:
             header, body = answer
             while "done" not in header:
-                begin, end = header["rows"]
-                batch = batch_of(body, begin, end, group)
+                with connection.understood():
+                    begin, end = msgspec.convert(header["rows"], tuple[int, int])
+                    batch = checked_batch_of(body, begin, end, group)
                 if batch.num_rows:
                     yield batch
                 header, body = connection.answer()
