@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -110,17 +110,21 @@ Handler: TypeAlias = Callable[[Line, dict[str, Any]], Awaitable[None]]
 """Serves what a client wishes, and may go on listening to it."""
 
 
+Rows: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
+"""How many entries are meant."""
+
+
 class After(msgspec.Struct, forbid_unknown_fields=True):
     """A wish for the end of a range."""
 
-    rows: int
+    rows: Rows
     start: Position | None = None
 
 
 class Before(msgspec.Struct, forbid_unknown_fields=True):
     """A wish for the begin of a range."""
 
-    rows: int
+    rows: Rows
     end: Position
 
 
