@@ -599,3 +599,20 @@ def test_a_life_that_never_was_leaves_its_vote_to_the_one_that_is_there() -> Non
     assert node.machine.view is None
     assert node.machine._past is not None
     assert node.machine._past.id == told.view
+
+
+def test_who_was_left_out_of_a_view_tells_those_who_are_in_it() -> None:
+    """It may be the only one that is left who knows: they crashed before they had heard."""
+    out = member(2).dies_and_comes_back()
+    made = encode_decision(decision((1, 3), SECOND))
+    out.hears(1, Decide(0, made), view_id=FIRST)
+    for node in (out, out.dies_and_comes_back()):
+        effects = node.hears(3, Join(OURS, FIRST.seq, ghost=True), view_id=NO_VIEW, incarnation=1)
+        assert one(effects, Decide).value == made
+        assert sent(node.hears(3, Join(OURS, SECOND.seq, ghost=True), view_id=NO_VIEW), Decide) == []
+        assert sent(node.hears(4, Join(OURS, FIRST.seq, ghost=True), view_id=NO_VIEW), Decide) == []
+    other = member(3).dies_and_comes_back()
+    other.hears(2, Join(OURS, SECOND.seq, ghost=False), view_id=NO_VIEW, incarnation=1)
+    assert not one(other.timeout("join"), Join).ghost, "what it had a vote in is known to be over"
+    other.hears(2, Decide(0, made), view_id=FIRST, incarnation=1)
+    assert one(other.timeout("join"), Join) == Join(OURS, SECOND.seq, ghost=True)
