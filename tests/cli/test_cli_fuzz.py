@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from cli_parts import ordercast, process
 
+from ordercast.cli.mutants import hunt_one
 from ordercast.mutants import MUTANTS
+from ordercast.sim.campaign import Campaign, Run
+from ordercast.sim.fuzz import Result
 from ordercast.trace.reader import read_runs
 
 BROKEN = MUTANTS["no-transitional-configuration"]
@@ -107,6 +110,32 @@ def test_a_mutant_that_is_caught_is_told_with_the_seeds_it_took() -> None:
     assert document["mutants"] == document["caught"] == 1
     assert document["alive"] == []
     assert document["seeds_needed"] == {BROKEN.name: 1}
+
+
+def test_a_seed_that_fails_without_the_mutant_as_well_does_not_catch_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(campaign: Campaign, find: object, seed: int) -> Run:
+        fails = BROKEN.place.__dict__[BROKEN.attribute] is not right or seed in (3, 4)
+        counts = {"total-order": 1} if fails else {}
+        told = Result(
+            seed=seed,
+            violations=counts,
+            sentences=[],
+            converged=True,
+            events=0,
+            receptions=0,
+            rows=0,
+            coverage={},
+        )
+        return Run(told, 0.0)
+
+    right = BROKEN.place.__dict__[BROKEN.attribute]
+    monkeypatch.setattr("ordercast.cli.mutants.run_seed", failing)
+    found = hunt_one(range(3, 9), (2, 2), BROKEN.name)
+    assert found.failure is not None
+    assert (found.seeds, found.failure.seed) == (3, 5)
+    assert hunt_one(range(3, 5), (2, 2), BROKEN.name).failure is None
 
 
 def test_a_mutant_that_survives_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

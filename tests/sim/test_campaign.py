@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from careless import PROTOCOL, find
 
-from ordercast.sim.campaign import Campaign, Run, Totals, explore, failure_of, first_failure, trace_name
+from ordercast.sim.campaign import Campaign, Run, Totals, explore, failure_of, trace_name
 from ordercast.sim.crew import WorkerDied, each
 from ordercast.sim.fuzz import Cuts, Result, plan, run
 from ordercast.trace.reader import read_runs
@@ -60,19 +60,6 @@ def test_what_happened_in_all_runs_is_added_up() -> None:
     totals = totals_of(explore(CAMPAIGN, find))
     assert totals.coverage == expected
     assert totals.coverage["crash"] > 0
-
-
-def test_the_first_failure_comes_with_the_number_of_seeds_it_took() -> None:
-    failed = min(totals_of(explore(CAMPAIGN, find)).failures)
-    tried, failure = first_failure(CAMPAIGN, find)
-    assert failure is not None
-    assert (tried, failure.seed) == (failed + 1, failed)
-
-
-def test_where_nothing_fails_every_seed_was_tried() -> None:
-    quiet = [seed for seed in range(40) if run(PROTOCOL, plan(PROTOCOL, seed, (1, 1)))[0].failed is None]
-    campaign = Campaign(protocol="careless", nodes=(1, 1), seeds=range(quiet[0], quiet[0] + 1))
-    assert first_failure(campaign, find) == (1, None)
 
 
 def test_a_run_that_stayed_apart_has_a_sentence_too() -> None:

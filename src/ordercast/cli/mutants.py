@@ -12,7 +12,7 @@ from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, SeedRange
 from ordercast.cli.screen import SAY, Code, answer, blaming, counting, verdict
-from ordercast.sim.campaign import Campaign, Failure, first_failure
+from ordercast.sim.campaign import Campaign, Failure, failure_of, run_seed
 from ordercast.sim.crew import each
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def mutants(
 ) -> None:
     """Plant known defects in the protocol, one at a time, and fuzz until they are noticed.
 
-    A fuzzer that finds nothing is worth what it would have found. Exit code 1 if a mutant survives.
+    A fuzzer that finds nothing is worth what it would have found. A seed counts only if it passes without the
+    defect. Exit code 1 if a mutant survives.
     """
     with blaming("--seeds"):
         chosen = options.seeds(seeds)
@@ -98,11 +99,15 @@ def _hunt_all(seeds: range, nodes: tuple[int, int], names: list[str], jobs: int)
 
 
 def hunt_one(seeds: range, nodes: tuple[int, int], name: str) -> Hunt:
-    """Fuzz one mutant until a seed fails."""
+    """Fuzz one mutant until a seed fails with it, and not without it as well."""
     mutant = _planted()[name]
     campaign = Campaign(protocol=mutant.protocol, nodes=nodes, seeds=seeds)
-    with mutant.planted():
-        return Hunt(name, *first_failure(campaign, protocol_called))
+    for tried, seed in enumerate(seeds, 1):
+        with mutant.planted():
+            failure = failure_of(run_seed(campaign, protocol_called, seed).result)
+        if failure is not None and failure_of(run_seed(campaign, protocol_called, seed).result) is None:
+            return Hunt(name, tried, failure)
+    return Hunt(name, len(seeds), None)
 
 
 def _show(hunts: dict[str, Hunt], names: list[str], most: int) -> None:

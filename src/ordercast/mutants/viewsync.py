@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ordercast.core.contract import CancelTimer, Effect, SetTimer
+from ordercast.core.contract import CancelTimer, Effect, Persist, SetTimer
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.randomness import RandomStream
 from ordercast.mutants.mutant import Mutant, register
 from ordercast.viewsync import change, joining
 from ordercast.viewsync.change import Joiner, ViewChange
@@ -14,8 +15,10 @@ from ordercast.viewsync.consensus import Participant, Voter
 from ordercast.viewsync.contract import Settled
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.header import Header
+from ordercast.viewsync.joining import Joining
 from ordercast.viewsync.machine import GroupMachine
 from ordercast.viewsync.membership import Membership
+from ordercast.viewsync.numbers import ViewNumbers
 from ordercast.viewsync.packets import (
     NO_ROUND,
     Collect,
@@ -177,6 +180,44 @@ def _view_not_recalled(right: Any) -> Any:
         return Stored(right(me, data).last, voter=Voter())
 
     return recall
+
+
+@_mutant("dtp", "persistence", Standing, "_outcomes", "how a view was decided on is not stored", shown_by=43)
+def _decision_not_stored(right: Any) -> Any:
+    return lambda self, view: ()
+
+
+@_mutant(
+    "cm", "persistence", Standing, "_settle_in", "a view is not stored before it is installed", shown_by=6
+)
+def _view_not_stored(right: Any) -> Any:
+    def settle_in(self: Standing, now_us: int, settled: Settled, because: str, effects: list[Effect]) -> None:
+        before = len(effects)
+        right(self, now_us, settled, because, effects)
+        effects[before:] = [effect for effect in effects[before:] if not isinstance(effect, Persist)]
+
+    return settle_in
+
+
+@_mutant("total", "founding", Joining, "_look", "who was in a group founds another one", shown_by=6)
+def _founded_by_a_member_of_another(right: Any) -> Any:
+    def look(self: Joining, now_us: int, effects: list[Effect]) -> None:
+        self._free, self._past, self._voter = True, None, Voter()
+        right(self, now_us, effects)
+
+    return look
+
+
+class _Undrawn(RandomStream):
+    """Draws the same for everybody."""
+
+    def bits(self, count: int) -> int:
+        return 0
+
+
+@_mutant("total", "founding", ViewNumbers, "__init__", "views are counted, all groups alike", shown_by=79)
+def _view_numbers_not_drawn(right: Any) -> Any:
+    return lambda self, stream: right(self, _Undrawn(0))
 
 
 # --- Reformation -----------------------------------------------------------------------------------

@@ -126,15 +126,6 @@ def run_seed(campaign: Campaign, find: Find, seed: int) -> Run:
     return done
 
 
-def first_failure(campaign: Campaign, find: Find) -> tuple[int, Failure | None]:
-    """Run seeds in order until one fails: how many that took, and the failure if there was one."""
-    for tried, seed in enumerate(campaign.seeds, 1):
-        failure = failure_of(run_seed(campaign, find, seed).result)
-        if failure is not None:
-            return tried, failure
-    return len(campaign.seeds), None
-
-
 def trace_name(protocol: str, seed: int) -> str:
     """The run's name in its trace."""
     return f"{protocol}-{seed}"

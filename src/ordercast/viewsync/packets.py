@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from ordercast.core.identity import ConfigurationId, NodeId
@@ -394,6 +395,8 @@ def _check_turn(turn: int) -> int:
 
 def decode(header: Header, data: bytes) -> MembershipPacket:
     """The packet behind a header; raises `Malformed`."""
+    if header.kind == HEARTBEAT:
+        return _heartbeat(data[HEADER_SIZE:])
     reader = _DECODERS.get(header.kind)
     if reader is None:
         raise Malformed("unknown kind")
@@ -403,11 +406,14 @@ def decode(header: Header, data: bytes) -> MembershipPacket:
     return packet
 
 
-def _heartbeat(body: _Body) -> Heartbeat:
-    group = body.group()
+@lru_cache(maxsize=1024)  # most packets of a quiet group are these, and a member's are all alike
+def _heartbeat(data: bytes) -> Heartbeat:
+    body = _Body(data, 0)
+    group, turn, braking = body.group(), body.turn(), bool(body.u8())
+    body.end()
     if group == NO_GROUP:
         raise Malformed("no group")
-    return Heartbeat(group, body.turn(), bool(body.u8()))
+    return Heartbeat(group, turn, braking)
 
 
 def _join(body: _Body) -> Join:
@@ -439,7 +445,6 @@ def _excluded(body: _Body) -> Excluded:
 
 
 _DECODERS: Mapping[int, Callable[[_Body], MembershipPacket]] = {
-    HEARTBEAT: _heartbeat,
     JOIN: _join,
     SUMMARY: _summary,
     FETCH: lambda body: Fetch(body.turn(), body.ranges()),
