@@ -615,4 +615,5 @@ def test_who_was_left_out_of_a_view_tells_those_who_are_in_it() -> None:
     other.hears(2, Join(OURS, SECOND.seq, ghost=False), view_id=NO_VIEW, incarnation=1)
     assert not one(other.timeout("join"), Join).ghost, "what it had a vote in is known to be over"
     other.hears(2, Decide(0, made), view_id=FIRST, incarnation=1)
-    assert one(other.timeout("join"), Join) == Join(OURS, SECOND.seq, ghost=True)
+    asks = one(other.timeout("join", after_us=other.config.conservative_us), Join)
+    assert asks == Join(OURS, SECOND.seq, ghost=True)
