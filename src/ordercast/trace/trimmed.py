@@ -4,8 +4,10 @@ The auditor takes a trace for a whole one, and a node's beginning that is missin
 was. So the nodes' rows are cut where all of them still have everything that follows:
 
 - the *bound* is the latest configuration that a node with a missing beginning is found in, or comes to next
-  if it is found in none or in a transitional one. Numbers of rings and views rise at every node; so from its
-  first regular configuration with the bound's number, or a higher one, each node has all its rows;
+  if it is found in none or in a transitional one. Numbers of rings and views rise at every node that keeps
+  its disk; so from its first regular configuration with the bound's number, or a higher one, each node has
+  all its rows. Where a node's numbers fall, or may have fallen in what is missing, the bound lies beyond
+  the highest before that;
 - a node found in the middle of a configuration at the bound has no install of it. It gets one, and that
   configuration's messages are left out, at all nodes, up to the first position that everyone still has
   whole: each delivery, and the origination, which may itself not tell a position.
@@ -17,7 +19,8 @@ with the rows before it are not found: a second delivery of a message, say, whos
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import accumulate
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -44,6 +47,14 @@ def common_part(rows: Iterable[Row], whole: Iterable[NodeId] = ()) -> list[Row]:
         its.sort(key=itemgetter(2))
     cut = [node for node, its in by_node.items() if its[0][2] and node not in known]
     bound = max((_found_in(by_node[node]) for node in cut), default=0)
+    if cut:
+        installs = {node: [row for row in its if _installs_regular(row)] for node, its in by_node.items()}
+        numbers = {node: [row[5] or 0 for row in its] for node, its in installs.items()}
+        for node in cut:
+            if _is_amid(by_node[node][0]):
+                numbers[node].insert(0, by_node[node][0][5] or 0)
+        joined = ((row[5] or 0, row[8] or ()) for its in installs.values() for row in its)
+        bound = beyond_falls(bound, numbers, joined, cut)
     amid = {node for node in cut if _is_amid(by_node[node][0]) and by_node[node][0][5] == bound}
     left_out = _left_out(by_node, _first_positions(by_node, amid))
     kept: list[Row] = []
@@ -55,6 +66,28 @@ def common_part(rows: Iterable[Row], whole: Iterable[NodeId] = ()) -> list[Row]:
             its = _from(its, bound)
         kept += (row for row in its if row[9:12] not in left_out) if left_out else its
     return kept
+
+
+def beyond_falls(
+    bound: int,
+    numbers: Mapping[NodeId, Sequence[int]],
+    joined: Iterable[tuple[int, Sequence[NodeId]]],
+    cut: Collection[NodeId],
+) -> int:
+    """The bound, raised until no node's numbers fall from there on, and nothing of those is missing.
+
+    `numbers` are those of the regular configurations that each node installs, in order; `joined` each
+    configuration's number and members as anybody installs it; `cut` are the nodes whose beginning is missing.
+    """
+    for its in numbers.values():
+        for highest, number in zip(accumulate(its, max), its[1:], strict=False):
+            if number < highest:
+                bound = max(bound, highest + 1)
+    for number, members in joined:
+        # A member that does not install it never did, or did so in what is missing, before its numbers fell.
+        if number >= bound and any(node in members and number not in numbers[node] for node in cut):
+            bound = number + 1
+    return bound
 
 
 def _is_amid(row: Row) -> bool:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as fn
 from ordercast.audit.spark.passes import Source
 from ordercast.audit.spark.plans import RunKey, control_rows
 from ordercast.audit.spark.rows import of_runs
+from ordercast.trace.trimmed import beyond_falls
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,14 +43,20 @@ def from_common_point(
         "event = 'install' AND config_kind = 'regular'"
     )
     installs: dict[tuple[RunKey, int], list[tuple[int, int]]] = {}
-    for key, node, step, seq in installed.select("run_key", "node", "step", "config_seq").collect():
+    members_of: dict[RunKey, list[tuple[int, list[int]]]] = {}
+    columns = ("run_key", "node", "step", "config_seq", "members")
+    for key, node, step, seq, members in installed.select(*columns).collect():
         installs.setdefault((key, node), []).append((step, seq))
+        members_of.setdefault(key, []).append((seq, members))
     starts: list[tuple[RunKey, int, int]] = []
     notes: dict[RunKey, str] = {}
     for key in large:
         nodes = [node for run, node in first if run == key]
         cut = [node for node in nodes if first[key, node]]
         bound = max((_next(installs.get((key, node), [])) for node in cut), default=0)
+        if cut:
+            numbers = {node: [seq for _, seq in sorted(installs.get((key, node), []))] for node in nodes}
+            bound = beyond_falls(bound, numbers, members_of.get(key, ()), cut)
         starts += (
             (key, node, start)
             for node in nodes
