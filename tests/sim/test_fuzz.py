@@ -27,7 +27,7 @@ from ordercast.sim.faults import (
     Resume,
     When,
 )
-from ordercast.sim.fuzz import NO_MAJORITY, Case, Cuts, Result, cut, plan, restrict, run, shorten
+from ordercast.sim.fuzz import NO_MAJORITY, Case, Cuts, Result, cut, most_events, plan, restrict, run, shorten
 from ordercast.sim.network import Lan
 from ordercast.sim.workload import Workload
 from ordercast.sim.world import World
@@ -266,3 +266,9 @@ def test_levels_of_resilience_are_drawn_for_protocols_that_have_them() -> None:
     for seed in range(30):
         with_levels, without = (plan(protocol, seed, NODES).workload for protocol in (FRAGILE, PROTOCOL))
         assert msgspec.structs.replace(with_levels, levels=0.0) == without, "all else is drawn as before"
+
+
+def test_more_nodes_may_have_more_events_before_packets_count_as_multiplying() -> None:
+    """Ten nodes that sent 800 messages of many packets each had 430,000, and nothing was wrong."""
+    assert most_events(2) == most_events(7) == 400_000
+    assert 430_657 < most_events(10) < 1_000_000

@@ -37,7 +37,9 @@ SLICE_US = 100_000
 """How often a calm run is asked whether it has converged."""
 STEP_US = 5_000
 MOST_EVENTS = 400_000
-"""No case needs nearly as many events; one that has them is not going to end."""
+"""No case of up to `FEW` nodes needs nearly as many events; one that has them is not going to end."""
+FEW = 7
+"""With more nodes there may be more events, as the square of them: all answer what all receive."""
 BOUND_US = 10_000_000
 """How long after the last fault a group may take to be one configuration."""
 AFTERMATH_US = 300_000
@@ -324,8 +326,14 @@ def _advance(world: World, until_us: int) -> None:
     """Let time pass, in steps short enough to notice when packets multiply."""
     while world.now < until_us:
         world.run_until(min(until_us, world.now + STEP_US))
-        if world.handled > MOST_EVENTS:
-            raise Runaway(f"over {MOST_EVENTS:,} events by {world.now} µs: packets multiply")
+        most = most_events(len(world.nodes))
+        if world.handled > most:
+            raise Runaway(f"over {most:,} events by {world.now} µs: packets multiply")
+
+
+def most_events(nodes: int) -> int:
+    """How many events a case of so many nodes may have."""
+    return MOST_EVENTS * max(FEW, nodes) ** 2 // FEW**2
 
 
 def _unfinished(world: World) -> int:
