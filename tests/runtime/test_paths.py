@@ -111,6 +111,22 @@ def test_the_shortest_of_some_round_trips_counts() -> None:
     assert network.paths.round_trip_us(2) == 900_000
 
 
+def test_an_answer_counts_once_and_only_if_it_was_asked_for() -> None:
+    """Answers that somebody repeats later tell of a round trip that took long."""
+    network = Network()
+    kept: list[bytes] = []
+    other, network.other = network.other, network.node(lambda peer, packet: kept.append(packet))
+    network.paths.look([network.peer])
+    network.other = other
+    assert [network.paths.on_packet(network.peer, answer) for answer in kept] == [None, None]
+    network.passes(3)
+    for _ in range(SAMPLES):
+        network.now_us += 100_000
+        for answer in kept:
+            assert network.paths.on_packet(network.peer, answer) == "path probe that nobody asked for"
+    assert network.paths.measured.round_trip_us == network.round_trip_us
+
+
 def test_a_path_that_is_known_is_hardly_asked() -> None:
     network = Network()
     network.passes(3)

@@ -38,6 +38,8 @@ SAMPLES = 8
 LEAST_SAMPLES = 2
 OLDEST_US = 10_000_000
 """An answer that took longer tells of a process that was stopped."""
+MOST_ASKED = 256
+"""Questions to a peer that may be unanswered at a time; those of ten seconds."""
 
 
 class _Path:
@@ -50,6 +52,8 @@ class _Path:
         self.arrived: set[int] = set()
         """Sizes that have come through."""
         self.round_trips: deque[int] = deque(maxlen=SAMPLES)
+        self._asked: dict[tuple[int, int], None] = {}
+        """When, and with which size, it was asked; the oldest first."""
         self.next_us = 0
         self.retry_us = 0
 
@@ -68,6 +72,19 @@ class _Path:
     def settled(self) -> bool:
         """Whether enough is known for now."""
         return self.carries in self.arrived and len(self.round_trips) == SAMPLES
+
+    def ask(self, now_us: int, size: int) -> None:
+        """A question of that size is sent."""
+        self._asked[now_us, size] = None
+        if len(self._asked) > MOST_ASKED:
+            del self._asked[next(iter(self._asked))]
+
+    def answered(self, asked_us: int, size: int) -> bool:
+        """Whether it was asked that, and this is the first answer: one that is repeated tells no time."""
+        if (asked_us, size) not in self._asked:
+            return False
+        del self._asked[asked_us, size]
+        return True
 
     def try_larger(self) -> None:
         """Give sizes that were too large another chance: the path may have become wider."""
@@ -147,6 +164,8 @@ class Paths:
                 path.retry_us = now + int(AGAIN_S * 1e6)
                 path.try_larger()
             size = path.carries
+            path.ask(now, 0)
+            path.ask(now, size)
             self._send(peer, _HEAD.pack(PATH_MAGIC, ASK, now, 0))
             self._send(peer, _HEAD.pack(PATH_MAGIC, ASK, now, size).ljust(size - self._overhead, b"\0"))
         if len(self._paths) > len(peers):
@@ -166,6 +185,8 @@ class Paths:
         took_us = self._now_us() - stamp
         if kind != ANSWER or path is None or not 0 <= took_us < OLDEST_US:
             return "malformed path probe"
+        if not path.answered(stamp, size):
+            return "path probe that nobody asked for"
         before = path.carries
         if size in path.missed:
             path.missed[size] = 0

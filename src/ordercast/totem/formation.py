@@ -76,9 +76,9 @@ class Formation:
         """The token of a ring of one: it never leaves the machine."""
         self._merging = False
         """My Joins tell verified strangers to come along."""
-        self._calm_us = 0
+        self._installed_us = 0
         self._calm_hops = 0
-        """From when, and from which token_seq, strangers may disturb the ring; see `_settled`."""
+        """When the ring was installed, and from which token_seq strangers may disturb it; see `_settled`."""
         self._visited_us: int | None = None
         self._waits = Waits()
         self._braking = False
@@ -350,7 +350,7 @@ class Formation:
         ring = exchange.ring
         self.ring = ring
         ring.final = 0 if ring.alone else -1
-        self._calm_us = now_us + self.config.consensus_us
+        self._installed_us = now_us
         self._calm_hops = 0 if ring.alone else ring.token_seq + 2 * len(ring.members)
         self.duty = Duty()
         lives = self.forming.lives
@@ -456,7 +456,8 @@ class Formation:
         Joins that were sent while it was formed must be gone. Otherwise two rings can find each other
         and fail to merge, over and over, in step.
         """
-        return now_us >= self._calm_us and self.ring.token_seq >= self._calm_hops
+        calm = now_us - self._installed_us >= self.config.consensus_us
+        return calm and self.ring.token_seq >= self._calm_hops
 
     def _merge_alone(self, now_us: int, effects: list[Effect]) -> None:
         """On a ring of one there is nobody to ask whom the ring could merge with."""
