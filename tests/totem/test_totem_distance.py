@@ -26,5 +26,5 @@ def test_who_was_far_away_merges_soon_when_it_is_near_again() -> None:
     for host in world.hosts.values():
         world._step(host, Distance(0))
     world.network.links.heal()
-    world.run_until(world.now + FAR_US)
+    world.run_until(3 * FAR_US)
     assert members(world) == {(1, 2)}
