@@ -10,7 +10,7 @@ from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.randomness import RandomStream
 from ordercast.mutants.mutant import Mutant, register
 from ordercast.viewsync import change, joining
-from ordercast.viewsync.change import Joiner, ViewChange
+from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.consensus import Participant, Voter
 from ordercast.viewsync.contract import Settled
 from ordercast.viewsync.exchange import Exchange
@@ -115,22 +115,6 @@ def _excluded_and_alive(right: Any) -> Any:
         right(self, now_us, effects)
 
     return end_change
-
-
-@_mutant(
-    "pinwheel",
-    "view change",
-    Standing,
-    "joiners",
-    "who asks to be let in is let in as a life it never had",
-    shown_by=9,
-)
-def _joiner_of_another_life(right: Any) -> Any:
-    def joiners(self: Standing, now_us: int) -> dict[NodeId, Joiner]:
-        asking = right(self, now_us).items()
-        return {node: joiner._replace(incarnation=joiner.incarnation + 1) for node, joiner in asking}
-
-    return joiners
 
 
 @_mutant(

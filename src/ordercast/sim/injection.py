@@ -51,6 +51,7 @@ from ordercast.core.identity import MAX_NODE_ID, Batch, ConfigurationId, Guarant
 from ordercast.core.wire import MAX_PACKET, PREFIX_SIZE, Malformed
 from ordercast.sim.clock import Runaway
 from ordercast.sim.faults import schedule
+from ordercast.sim.founders import may_go_on
 from ordercast.sim.fuzz import SLICE_US, Case, plan, without_garbage_collection
 from ordercast.sim.mutation import Mutator
 from ordercast.sim.protocol import LabProtocol
@@ -198,10 +199,10 @@ class Siege:
             world.run_until(min(until_us, world.now + 1_000))
 
     def _together(self, world: World) -> bool:
-        """Whether the group becomes one configuration again, if a majority is left where it needs one."""
+        """Whether the group becomes one configuration again, if enough of the last view are left to go on."""
         begun_us = world.now
         while not _one_configuration(world):
-            if self.protocol.product.primary_partition and not _majority(world):
+            if self.protocol.product.primary_partition and not may_go_on(world, self.case.settings):
                 return True
             if world.now - begun_us > APART_US:
                 return False
@@ -376,11 +377,6 @@ def _one_configuration(world: World) -> bool:
     current = {world.hosts[node].configuration for node in living}
     only = current.pop() if len(current) == 1 else None
     return not living or (only is not None and only.kind is Kind.REGULAR and only.members == living)
-
-
-def _majority(world: World) -> bool:
-    """Whether most of the nodes live."""
-    return 2 * sum(world.living(node) for node in world.nodes) > len(world.nodes)
 
 
 def _check_batch(batch: Batch) -> None:

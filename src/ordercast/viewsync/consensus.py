@@ -27,6 +27,10 @@ from ordercast.viewsync.packets import (
     Round,
 )
 
+FAR_BEHIND = 64
+"""Rounds by which a coordinator is behind a participant's promise before it is told. It counts on by one a
+round, so it is never that far behind unless somebody told the participant of a round that there never was."""
+
 
 class Voter:
     """A participant's memory: survives its lives."""
@@ -213,6 +217,9 @@ class Participant:
         round_ = packet.round
         if round_.coordinator != sender or round_ < self.voter.promised or round_ < self._round:
             effects.append(Drop("old round"))
+            known = max(self.voter.promised, self._round)
+            if known.attempt > round_.attempt + FAR_BEHIND:
+                self._outside.tell(Estimate(self.turn, known, NO_ROUND, b""), effects, to=sender)
             return
         if round_ > self._round:
             self._enter(now_us, round_)
@@ -224,9 +231,11 @@ class Participant:
         )
 
     def on_estimate(self, now_us: int, sender: NodeId, packet: Estimate, effects: list[Effect]) -> None:
-        """Phase 1, at the coordinator."""
+        """Phase 1, at the coordinator; one of a round far ahead says that this one is in vain."""
         if self._ballot is None or packet.round != self._ballot.round:
             effects.append(Drop("old round"))
+            if packet.round.attempt > self._round.attempt + FAR_BEHIND:
+                self._enter(now_us, packet.round)
             return
         self._ballot.estimate(sender, packet.accepted, packet.value)
         self._propose(now_us, effects)
