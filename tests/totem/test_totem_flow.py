@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from totem_parts import data, examples, ring, token
 
@@ -361,9 +361,13 @@ def test_any_lasting_load_is_shared_by_demand(load: tuple[TotemConfig, list[int]
 
 @examples(100)
 @given(waiting=st.lists(st.integers(0, 3_000), min_size=1, max_size=8))
+@example(waiting=[0, 0, 0, 0, 0, 173])
 def test_none_of_the_window_is_left_unused_while_somebody_wants_it(waiting: list[int]) -> None:
-    """Work-conserving but for rounding: less than one datagram a member."""
-    simulated = Simulated(config(200, 200), len(waiting))
+    """Work-conserving but for rounding: less than one datagram a member.
+
+    Of a member's part of `max_outstanding`, which bounds what all have to keep, there is enough here.
+    """
+    simulated = Simulated(config(200, 200, 10_000), len(waiting))
     simulated.saturated(waiting, SETTLED)
     sent = sum(simulated.saturated(waiting, 1))
     assert min(200, sum(waiting)) - len(waiting) <= sent <= 200
