@@ -486,3 +486,17 @@ def test_a_life_without_a_directory_follows_the_last_or_the_clock(clock: list[fl
     assert told.stored == b"kept"
     assert made.begin_next_life() == 1
     assert Memory(7).incarnation > told.incarnation, "a later process has another one still"
+
+
+@pytest.mark.parametrize("forget", [True, False])
+def test_a_life_after_one_that_others_know_forgets_the_state_only_if_told_to(
+    tmp_path: Path, forget: bool
+) -> None:
+    storage = DataDirectory.open(tmp_path / "data", 3)
+    storage.persist(b"vote")
+    assert storage.begin_life_after(41, forget) == 42
+    storage.close()
+    again = DataDirectory.open(tmp_path / "data", 3)
+    assert again.incarnation == 43
+    assert again.stored == (None if forget else b"vote")
+    again.close()

@@ -75,7 +75,11 @@ class NextLife:
             return
         self.outlived_by = life
         if isinstance(member.storage, DataDirectory) and member.storage.stored is not None:
-            cause = f"{member.config.data} was put back as it once was, and its state is not used"
+            cause = f"{member.config.data} was put back as it once was" + (
+                ", and its state is not used"
+                if member.sealed
+                else ", or somebody forges greetings; without a key its state is kept"
+            )
         else:
             cause = "the clock was set back, or the data directory put back as it once was"
         LOG.warning(
@@ -92,7 +96,8 @@ class NextLife:
         self.outlived_by = None
         if outlived_by is None:
             return await asyncio.to_thread(storage.begin_next_life)
-        return await asyncio.to_thread(storage.begin_life_after, outlived_by)
+        # Without a key anybody can say so, and a group whose members all forgot their state would be over.
+        return await asyncio.to_thread(storage.begin_life_after, outlived_by, self._member.sealed)
 
     def _begin_after(self, why: str) -> None:
         member = self._member

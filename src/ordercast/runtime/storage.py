@@ -80,8 +80,8 @@ class Storage(Protocol):
     def begin_next_life(self) -> int:
         """Another life in this process, since the machine ended the last one: its incarnation, durable."""
 
-    def begin_life_after(self, life: int) -> int:
-        """Others know that later life: the next incarnation, durable; what is stored is too old for use."""
+    def begin_life_after(self, life: int, forget: bool) -> int:
+        """Others know that later life: the next incarnation, durable. `forget` what is stored, as too old."""
 
     def close(self, *, halted: bool = False) -> None:
         """End this life here; `halted`: the machine halted by itself, it did not crash."""
@@ -108,9 +108,11 @@ class Memory:
         self.incarnation = checked_life(max(by_the_clock, self.incarnation + 1))
         return self.incarnation
 
-    def begin_life_after(self, life: int) -> int:
+    def begin_life_after(self, life: int, forget: bool) -> int:
         """One that is later than what others know."""
-        self.stored, self.incarnation = None, checked_life(life + 1)
+        self.incarnation = checked_life(life + 1)
+        if forget:
+            self.stored = None
         return self.incarnation
 
     def close(self, *, halted: bool = False) -> None:
@@ -204,16 +206,17 @@ class DataDirectory:
             raise StorageProblem(self._failed)
         return self._begin_life_number(checked_life(self.incarnation + 1))
 
-    def begin_life_after(self, life: int) -> int:
-        """The disk is an old copy: forget the state, and go on behind that life; durably, in this order."""
+    def begin_life_after(self, life: int, forget: bool) -> int:
+        """The disk is an old copy: `forget` the state, and go on behind that life; durably, in this order."""
         if self._failed is not None:
             raise StorageProblem(self._failed)
         incarnation = checked_life(life + 1)
-        with _or_stop(self.path):
-            for name in ("state", "state.copy"):
-                (self.path / name).unlink(missing_ok=True)
-            os.fsync(self._fds[0])
-        self.stored, self.crashed = None, False
+        if forget:
+            with _or_stop(self.path):
+                for name in ("state", "state.copy"):
+                    (self.path / name).unlink(missing_ok=True)
+                os.fsync(self._fds[0])
+            self.stored, self.crashed = None, False
         return self._begin_life_number(incarnation)
 
     def _begin_life_number(self, incarnation: int) -> int:
