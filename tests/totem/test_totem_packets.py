@@ -49,8 +49,8 @@ from ordercast.totem.packets import (
     decode_token,
     encode_data,
     encode_recovered,
-    kind_name,
 )
+from ordercast.totem.protocol import TOTEM
 
 MOST = MAX_COUNT - 1
 MOST_FLOW = 2**31 - 1
@@ -693,5 +693,5 @@ def test_with_the_defaults_tokens_are_smaller_than_packet_size() -> None:
 
 
 def test_every_packet_has_a_name() -> None:
-    assert {kind_name(raw) for raw in SAMPLES.values()} == set(KIND_NAMES.values())
-    assert [kind_name(raw) for raw in (b"", b"OC\x01", b"OC\x01\x00")] == [None, None, None]
+    assert {TOTEM.kind_of(raw) for raw in SAMPLES.values()} == set(KIND_NAMES.values())
+    assert [TOTEM.kind_of(raw) for raw in (b"", b"OC\x01", b"OC\x01\x00")] == [None, None, None]

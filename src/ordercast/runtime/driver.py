@@ -183,7 +183,7 @@ class Driver(Sender):
         self.end(error)
 
     def brake(self, on: bool) -> None:
-        """The application does not keep up; or it does again."""
+        """The disk of the log does not keep up; or it does again."""
         if self.live:
             self._event(Brake(on))
 

@@ -234,7 +234,7 @@ class World(Processors):
             self._step(host, Stop())
 
     def brake(self, node: NodeId, on: bool) -> None:
-        """The application of a node that runs stops reading, or has caught up (`Brake`)."""
+        """The log disk of a node that runs does not keep up, or has caught up (`Brake`)."""
         host = self.hosts[node]
         if host.up and not host.paused:
             self._step(host, Brake(on))

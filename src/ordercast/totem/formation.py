@@ -82,7 +82,7 @@ class Formation:
         self._visited_us: int | None = None
         self._waits = Waits()
         self._braking = False
-        """The application here does not keep up."""
+        """The disk of the log here does not keep up."""
         self._brake = NOBODY
         """Who brakes, by the token that came last."""
         self._laggard = NOBODY

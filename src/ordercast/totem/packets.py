@@ -189,7 +189,7 @@ class Token:
         self.idle = idle
         """The representative will hold the token at its next visit unless something comes up."""
         self.brake = brake
-        """Whose application does not keep up: until it is taken off, nobody sends anything new."""
+        """Whose log disk does not keep up: until it is taken off, nobody sends anything new."""
         self.rtr: list[int] = []
         """Retransmission requests."""
         self.parts: dict[int, int] = {}
@@ -434,11 +434,6 @@ _DECODERS: dict[int, Callable[[bytes], AnyPacket]] = {
     HURRY: _decode_hurry,
     PART: _decode_part,
 }
-
-
-def kind_name(data: bytes) -> str | None:
-    """What a packet is called; None if it is not one of ours."""
-    return KIND_NAMES.get(data[3]) if len(data) > 3 else None
 
 
 def decode(data: bytes) -> AnyPacket:
