@@ -23,10 +23,10 @@ from pathlib import Path
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.groups.envelope import tag, tag_of
+from ordercast.keys import Keyring, generate
 from ordercast.log import Replica
 from ordercast.log.service import Service
 from ordercast.log.store import Delivered, Installed, Store
-from ordercast.runtime.keys import Keyring, generate
 
 PACKET = 600
 """Messages of a packet, as a saturated ring has them with 100 bytes."""

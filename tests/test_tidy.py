@@ -35,19 +35,25 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "mutants": frozenset({"core", *MACHINES}),
     "errors": frozenset(),
     "extras": frozenset({"errors"}),
-    "runtime": frozenset({"core", "trace", "errors"}),  # drives any machine: it is handed one
-    "log": frozenset({"core", "trace", "errors", "runtime"}),
-    "groups": frozenset({"core", "trace", "errors", "extras", "runtime", "protocols", "log"}),
+    "plain_file": frozenset(),
+    "keys": frozenset({"errors", "plain_file"}),
+    "transport": frozenset({"core", "errors", "keys", "plain_file"}),  # knows no machine, driver or protocol
+    # drives any machine over any transport: it is handed both
+    "runtime": frozenset({"core", "trace", "errors", "plain_file", "transport"}),
+    "log": frozenset({"core", "trace", "errors", "keys", "transport", "runtime"}),
+    "groups": frozenset(
+        {"core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"}
+    ),
     "threads": frozenset({"core", "errors", "runtime", "groups"}),
-    "measure": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
-    "demo": frozenset({"core", "trace", "audit", "errors", "runtime", "groups"}),
+    "measure": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
+    "demo": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
     "lab": frozenset({"core", "trace", "audit", "sim", "protocols", "catalogue", "spark", "errors"}),
-    "streaming": frozenset({"core", "errors", "runtime", "log", "spark"}),
+    "streaming": frozenset({"core", "errors", "keys", "runtime", "log", "spark"}),
     "cli": frozenset(
         {
             *("spark", "log", "lab", "streaming"),
             *("core", "trace", "audit", "draw", "sim", "protocols", "mutants", "errors", "runtime"),
-            *("catalogue", "extras"),
+            *("catalogue", "extras", "keys", "transport"),
             *("groups", "threads", "measure", "demo", *MACHINES),
         }
     ),
@@ -56,7 +62,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 
 LABORATORY = frozenset({"audit", "catalogue", "demo", "draw", "lab", "measure", "mutants", "sim"})
 """Packages that a node never loads, nor do those that it loads: they are for who studies the protocols."""
-PRODUCT = ("", "core", *MACHINES, "protocols", "runtime", "groups", "threads", "log", "errors")
+PRODUCT = ("", "core", *MACHINES, "protocols", "transport", "runtime", "groups", "threads", "log", "errors")
 """Packages of which a node, or a program that uses the library, is made; the empty one is `ordercast`."""
 
 IMPURE = frozenset({"time", "socket", "asyncio", "random", "os", "threading"})

@@ -17,9 +17,9 @@ from ordercast.errors import (
 )
 from ordercast.groups.api import Group, Node, Receipt
 from ordercast.groups.events import ConfigurationChange, Delivery, Message, Rejoined
+from ordercast.keys import Keyring
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.config import load as load_config
-from ordercast.runtime.keys import Keyring
 
 __version__ = "0.1.0"
 

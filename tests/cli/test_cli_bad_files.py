@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.runtime import plain_file
+from ordercast import plain_file
 
 
 def said(*words: str | Path, descriptors: int = 256) -> subprocess.CompletedProcess[str]:
@@ -17,7 +17,7 @@ def said(*words: str | Path, descriptors: int = 256) -> subprocess.CompletedProc
     script = (
         "import resource, sys\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}))\n"
-        f"from ordercast.runtime import plain_file; plain_file.PIPE_S = 0.2\n"
+        f"from ordercast import plain_file; plain_file.PIPE_S = 0.2\n"
         "from ordercast.cli import main\n"
         "main()\n"
     )

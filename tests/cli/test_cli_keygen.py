@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from ordercast.cli.keygen import keygen
-from ordercast.runtime.keys import PREFIX, Keyring
+from ordercast.keys import PREFIX, Keyring
 
 
 @pytest.fixture(autouse=True)

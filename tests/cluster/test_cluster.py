@@ -15,7 +15,7 @@ import pytest
 from live_nodes import Crew, Heard
 from standalone import PATIENCE_S, Standalone, standalone
 
-from ordercast.runtime.keys import create
+from ordercast.keys import create
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 

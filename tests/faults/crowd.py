@@ -14,7 +14,7 @@ from typing import Any
 from group import Member
 
 from ordercast.log import Replica
-from ordercast.runtime.config import parse_address
+from ordercast.transport.address import parse_address
 
 SPARE = 150
 """Descriptors that a crowd leaves to the test itself."""

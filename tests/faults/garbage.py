@@ -10,9 +10,9 @@ from zlib import crc32
 import msgspec
 from hypothesis import strategies as st
 
-from ordercast.runtime import greetings as wire
-from ordercast.runtime.greetings import GREETING_MAGIC, Greeting
-from ordercast.runtime.segments import CHECKED, HEADER, HEADER_SIZE, MAGIC
+from ordercast.transport import greetings as wire
+from ordercast.transport.greetings import GREETING_MAGIC, Greeting
+from ordercast.transport.segments import CHECKED, HEADER, HEADER_SIZE, MAGIC
 
 LARGEST = 1452
 

@@ -22,9 +22,9 @@ from group import Cluster, Member
 from wire import DATAGRAM, Datagram, Ear, Forger
 
 from ordercast.catalogue import LAB_PROTOCOLS
-from ordercast.runtime.greetings import GREETING_MAGIC
-from ordercast.runtime.segments import HEADER, HEADER_SIZE
 from ordercast.sim.mutation import Mutator
+from ordercast.transport.greetings import GREETING_MAGIC
+from ordercast.transport.segments import HEADER, HEADER_SIZE
 
 BURST = 50
 """Sent before the members get a moment to read."""

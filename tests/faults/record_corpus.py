@@ -13,9 +13,9 @@ from pathlib import Path
 from group import Cluster
 from wire import Datagram, Ear, save
 
-from ordercast.runtime import keys
-from ordercast.runtime.greetings import GREETING_MAGIC
-from ordercast.runtime.segments import HEADER, HEADER_SIZE
+from ordercast import keys
+from ordercast.transport.greetings import GREETING_MAGIC
+from ordercast.transport.segments import HEADER, HEADER_SIZE
 
 A_KIND = 4
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from group import Cluster, Member
 
-from ordercast.runtime import keys
-from ordercast.runtime.greetings import GREETING, GREETING_MAGIC, HEADER
-from ordercast.runtime.segments import MAGIC
+from ordercast import keys
+from ordercast.transport.greetings import GREETING, GREETING_MAGIC, HEADER
+from ordercast.transport.segments import MAGIC
 
 SECONDS = float(os.environ.get("ORDERCAST_FLOOD_S", "1.5"))
 CHANCE = random.Random(1)

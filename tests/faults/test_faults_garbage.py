@@ -20,11 +20,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from wire import MAY_SPOOF, Datagram, Ear, Forger, load
 
-from ordercast.runtime import keys
-from ordercast.runtime.greetings import GREETING_MAGIC
-from ordercast.runtime.paths import PATH_MAGIC
-from ordercast.runtime.segments import HEADER, HEADER_SIZE, MAGIC, MOST_PARTIAL
+from ordercast import keys
 from ordercast.totem.packets import decode
+from ordercast.transport.greetings import GREETING_MAGIC
+from ordercast.transport.paths import PATH_MAGIC
+from ordercast.transport.segments import HEADER, HEADER_SIZE, MAGIC, MOST_PARTIAL
 
 DATAGRAMS = int(os.environ.get("ORDERCAST_DATAGRAMS", "3000"))
 """Sent at each kind of group. The bar is 100,000 in all."""

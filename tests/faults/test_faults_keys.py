@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from group import Cluster, Member, wait_until
 
-from ordercast.runtime import keys
+from ordercast import keys
 
 
 def make(path: Path) -> str:

@@ -13,12 +13,12 @@ import pytest
 from crowd import Crowd, Served, free_port
 from group import Cluster, wait_until
 
+from ordercast import keys
 from ordercast.errors import KeyProblem, Unreachable
+from ordercast.keys import Keyring
 from ordercast.log import wire
 from ordercast.log.client import Connection
-from ordercast.runtime import keys
 from ordercast.runtime.control import SOCKET, NoNode, ask
-from ordercast.runtime.keys import Keyring
 
 CONNECTIONS = int(os.environ.get("ORDERCAST_CONNECTIONS", "1500"))
 """Opened at each TCP port. The bar is 5,000."""

@@ -13,8 +13,8 @@ import pytest
 from group import Cluster, Member
 from wire import MAY_SPOOF, Datagram, Ear, Forger
 
-from ordercast.runtime import keys
-from ordercast.runtime.links import AT_ONCE, GREETINGS_PER_S
+from ordercast import keys
+from ordercast.transport.links import AT_ONCE, GREETINGS_PER_S
 
 pytestmark = pytest.mark.skipif(not MAY_SPOOF, reason="overhearing the wire and forging addresses needs root")
 SEALED = pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "plain"])

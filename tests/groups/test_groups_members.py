@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from group_nodes import make_node, payloads, read, ring, run, together, until
 
-from ordercast import Configuration, DuplicateNode, Kind, Message, Node, NodeClosed, StorageProblem
+from ordercast import Configuration, DuplicateNode, Kind, Message, Node, NodeClosed, StorageProblem, keys
 from ordercast.groups import member as member_module
-from ordercast.runtime import keys
 
 
 def test_a_key_is_changed_while_the_group_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from ordercast import (
     StorageProblem,
 )
 from ordercast.audit.files import audit_trace
-from ordercast.runtime.keys import generate, written
+from ordercast.keys import generate, written
 
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 

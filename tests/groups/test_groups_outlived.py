@@ -16,7 +16,7 @@ from group_nodes import make_node, payloads, run, together, until
 
 from ordercast import Group, Node
 from ordercast.audit.files import audit_trace
-from ordercast.runtime import lives
+from ordercast.transport import known_lives as lives
 
 HOURS_BACK = 7_200
 

@@ -12,10 +12,10 @@ import pytest
 
 from ordercast import Node
 from ordercast.errors import ConfigProblem, KeyProblem, NotThere, NotYet, StorageProblem
+from ordercast.keys import Keyring, generate, written
 from ordercast.log import Position, Replica
 from ordercast.log.compare import compare
 from ordercast.log.store import Store
-from ordercast.runtime.keys import Keyring, generate, written
 
 SAFETY_NET_S = 60
 ANYWHERE = "127.0.0.1:0"

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from log_parts import at, delivered, installed, rows, store, told
 
 from ordercast.errors import KeyProblem, LogError, NotThere, NotYet, SplitAway, Unreachable
+from ordercast.keys import Keyring, generate
 from ordercast.log import Replica, wire
 from ordercast.log import service as service_module
 from ordercast.log.client import Connection
 from ordercast.log.service import Line, Service
 from ordercast.log.store import Store
-from ordercast.runtime.config import parse_address
-from ordercast.runtime.keys import Keyring, generate
+from ordercast.transport.address import parse_address
 
 SAFETY_NET_S = 30.0
 KEY, OTHER = generate(), generate()

@@ -22,13 +22,13 @@ import msgspec
 from log_parts import delivered, installed, store
 
 from ordercast.errors import OrdercastError
+from ordercast.keys import Keyring, generate
 from ordercast.log import wire
 from ordercast.log.client import Connection, Remote
 from ordercast.log.position import Position
 from ordercast.log.service import Service
 from ordercast.log.view import View
 from ordercast.log.wire import Frames
-from ordercast.runtime.keys import Keyring, generate
 
 START, END = Position(4, 1, 0, 0), Position(4, 1, 40, 1)
 WISHES: list[dict[str, Any]] = [

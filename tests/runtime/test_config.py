@@ -9,18 +9,10 @@ import msgspec
 import pytest
 
 from ordercast.errors import AddressProblem, ConfigProblem
-from ordercast.runtime.config import (
-    EXAMPLES,
-    NodeConfig,
-    Place,
-    format_address,
-    is_loopback,
-    load,
-    parse,
-    parse_address,
-)
+from ordercast.runtime.config import EXAMPLES, NodeConfig, load, parse
 from ordercast.runtime.explain import annotated, explain
 from ordercast.totem.config import TotemConfig
+from ordercast.transport.address import Place, format_address, is_loopback, parse_address
 
 RING = """
 id = 3

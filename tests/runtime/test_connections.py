@@ -23,8 +23,8 @@ from ordercast.runtime.connections import (
     Listener,
     allowance,
     bound,
-    source_of,
 )
+from ordercast.transport.address import source_of
 
 
 class Clock:

@@ -37,19 +37,20 @@ from ordercast.core.contract import (
 )
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, Kind, NodeId
 from ordercast.errors import NodeClosed, StorageProblem
+from ordercast.keys import Keyring, generate
 from ordercast.runtime import driver as driver_module
-from ordercast.runtime.config import NodeConfig, Place
+from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.driver import BUFFERS_A_TURN, USELESS_A_TURN, Driver
-from ordercast.runtime.keys import Keyring, generate
-from ordercast.runtime.links import Links
-from ordercast.runtime.seal import OVERHEAD, Seal, new_session
-from ordercast.runtime.segments import HEADER_SIZE, Cutter, Train
 from ordercast.runtime.sending import MOST_REASONS
 from ordercast.runtime.storage import Memory
-from ordercast.runtime.udp import Arrival
-from ordercast.runtime.wires import open_wires
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
+from ordercast.transport.address import Place
+from ordercast.transport.links import Links
+from ordercast.transport.seal import OVERHEAD, Seal, new_session
+from ordercast.transport.segments import HEADER_SIZE, Cutter, Train
+from ordercast.transport.sockets import open_sockets
+from ordercast.transport.udp_socket import Arrival
 
 RING = ConfigurationId(4, 1)
 BATCH = Batch(RING, 1, 0, 1, 0, 1, Guarantee.AGREED, [b"payload"])
@@ -164,7 +165,7 @@ async def being(
     node: int, knows: Sequence[Being] = (), ring: Keyring | None = None, token_on_unicast: bool = True
 ) -> Being:
     log: list[object] = []
-    wires = await open_wires(Place("127.0.0.1", 0, exact=True), NodeConfig())
+    wires = await open_sockets(Place("127.0.0.1", 0, exact=True), NodeConfig().socket_buffer)
     script, disk, seal = Script(), Disk(log, node), None if ring is None else Seal(ring)
     told = Told(log)
     driver = Driver(
@@ -302,6 +303,11 @@ def test_the_token_follows_the_data_of_its_receiver_and_goes_ahead_of_that_of_ot
 def test_packets_of_one_turn_leave_together_and_arrive_in_order(sealed: bool) -> None:
     async def main() -> None:
         async with pair(sealed) as (one, two):
+            await until(
+                lambda: (
+                    one.driver.paths.measured.round_trip_us > 0 and one.driver.paths.measured.datagram == 1452
+                )
+            )
             watch_sending(one)
             packets = [bytes([number]) * (2 * (1452 - HEADER_SIZE) - OVERHEAD) for number in range(20)]
             one.carry_out(*map(Multicast, packets))

@@ -16,8 +16,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ordercast.errors import AddressProblem
-from ordercast.runtime.config import parse_address
 from ordercast.runtime.metrics import Metrics, families
+from ordercast.transport.address import parse_address
 
 STATUS: dict[str, Any] = {
     "node": 1,

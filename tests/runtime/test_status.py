@@ -12,9 +12,9 @@ import pytest
 from ordercast.core.identity import Configuration, ConfigurationId, Kind
 from ordercast.runtime import status as status_module
 from ordercast.runtime.driver import Driver
-from ordercast.runtime.paths import Measured
-from ordercast.runtime.peers import Peer
 from ordercast.runtime.status import SLOW_US, Counted, Living, Rates, status
+from ordercast.transport.paths import Measured
+from ordercast.transport.peers import Peer
 
 
 class Clock:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from live_nodes import Crew, Heard
 
-from ordercast.runtime.keys import create
+from ordercast.keys import create
 from ordercast.threads import Group
 
 if TYPE_CHECKING:

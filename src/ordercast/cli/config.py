@@ -17,7 +17,7 @@ from ordercast.groups.founders import with_founders
 from ordercast.protocols import PROTOCOLS
 from ordercast.runtime.config import NodeConfig, load
 from ordercast.runtime.explain import Explained, annotated, explain
-from ordercast.runtime.udp import granted_buffer
+from ordercast.transport.udp_socket import granted_buffer
 
 
 def config(

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from ordercast import keys
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, answer, refuse, verdict
 from ordercast.errors import KeyProblem
-from ordercast.runtime import keys
-from ordercast.runtime.keys import Keyring
+from ordercast.keys import Keyring
 
 STDOUT = "-"
 

@@ -17,11 +17,11 @@ from rich.table import Table
 from ordercast.cli.member import KeyFile
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse, verdict
 from ordercast.errors import KeyProblem, NotThere, NotYet, OrdercastError
+from ordercast.keys import Keyring
 from ordercast.log import Bounds, Position, Replica
 from ordercast.log.compare import compare
 from ordercast.log.replica import is_address
 from ordercast.log.view import View, spelled
-from ordercast.runtime.keys import Keyring
 
 LOOK_S = 0.2
 """How often --follow asks for more."""

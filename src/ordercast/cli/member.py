@@ -19,14 +19,8 @@ import typer
 from ordercast.cli.screen import ASIDE, Code, refuse
 from ordercast.errors import ConfigProblem, KeyProblem, OrdercastError
 from ordercast.groups.api import Node
-from ordercast.runtime.config import (
-    DEFAULT_PORT,
-    NodeConfig,
-    format_address,
-    is_loopback,
-    load,
-    parse_address,
-)
+from ordercast.runtime.config import DEFAULT_PORT, NodeConfig, load
+from ordercast.transport.address import format_address, is_loopback, parse_address
 
 ConfigFile = Annotated[
     Path | None,

@@ -20,7 +20,7 @@ from ordercast.demo.crew import Crew, DemoFailed, Process, State
 from ordercast.demo.order import Ring
 from ordercast.demo.proof import Book, Life, Page, Standing
 from ordercast.demo.words import SAFE_EVERY, Close, Flow, Hush, Job, Leave, Report
-from ordercast.runtime.keys import create
+from ordercast.keys import create
 from ordercast.runtime.storage import DataDirectory
 
 PATIENCE_S = 90.0

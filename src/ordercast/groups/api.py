@@ -20,8 +20,8 @@ from ordercast.groups.inbox import Inbox
 from ordercast.groups.member import Member
 from ordercast.groups.session import Session
 from ordercast.groups.settings import MoreSettings
+from ordercast.keys import PREFIX, Keyring
 from ordercast.runtime.config import NodeConfig
-from ordercast.runtime.keys import PREFIX, Keyring
 
 _CHUNK = 64 * 1024
 """Bytes of `send_many` that are handed over at a time."""

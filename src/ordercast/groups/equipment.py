@@ -14,9 +14,9 @@ from ordercast.core.protocol import LAN, Buffers, Protocol
 from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import ConfigProblem, StorageProblem
 from ordercast.runtime.config import NodeConfig
-from ordercast.runtime.seal import OVERHEAD
-from ordercast.runtime.segments import HEADER_SIZE, MOST_SEGMENTS
 from ordercast.runtime.storage import DataDirectory, Memory, Storage
+from ordercast.transport.seal import OVERHEAD
+from ordercast.transport.segments import HEADER_SIZE, MOST_SEGMENTS
 
 if TYPE_CHECKING:
     from ordercast.trace.journal import Journal

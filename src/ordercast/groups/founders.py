@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from ordercast.core.protocol import Protocol
 from ordercast.errors import ConfigProblem
 from ordercast.runtime.config import NodeConfig
-from ordercast.runtime.udp import Address
+from ordercast.transport.udp_socket import Address
 
 
 def with_founders(

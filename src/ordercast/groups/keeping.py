@@ -11,9 +11,10 @@ from ordercast.core.identity import NodeId
 from ordercast.errors import ConfigProblem, StorageProblem
 from ordercast.extras import need
 from ordercast.groups.envelope import tag_of
-from ordercast.runtime.config import NodeConfig, format_address
+from ordercast.keys import Keyring
+from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import Connections
-from ordercast.runtime.keys import Keyring
+from ordercast.transport.address import format_address
 
 if TYPE_CHECKING:
     from ordercast.groups.log_scrubber import LogScrubber

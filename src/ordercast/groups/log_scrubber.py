@@ -18,11 +18,11 @@ import msgspec
 
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import OrdercastError
+from ordercast.keys import Keyring
 from ordercast.log.disk import read_head
 from ordercast.log.repair import Mended, mend
 from ordercast.log.store import Store
 from ordercast.log.view import spelled
-from ordercast.runtime.keys import Keyring
 
 LOG = logging.getLogger("ordercast")
 

@@ -22,20 +22,20 @@ from ordercast.groups.producers import GUARANTEE
 from ordercast.groups.producing import Producing
 from ordercast.groups.send_gate import SendGate
 from ordercast.groups.session import Session
+from ordercast.keys import Keyring
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import Connections, allowance
 from ordercast.runtime.control import SOCKET, Control
 from ordercast.runtime.driver import Driver
-from ordercast.runtime.keys import Keyring
-from ordercast.runtime.links import Links
-from ordercast.runtime.lives import KnownLives
-from ordercast.runtime.paths import RoundTrip
-from ordercast.runtime.peers import spell
-from ordercast.runtime.seal import Cipher, Seal, new_session
 from ordercast.runtime.status import Rates, status
 from ordercast.runtime.storage import Storage
-from ordercast.runtime.wires import Wires, open_wires, resolve
 from ordercast.trace.recorder import Recorder
+from ordercast.transport.known_lives import KnownLives
+from ordercast.transport.links import Links
+from ordercast.transport.paths import RoundTrip
+from ordercast.transport.peers import spell
+from ordercast.transport.seal import Cipher, Seal, new_session
+from ordercast.transport.sockets import NodeSockets, open_sockets, resolve
 
 if TYPE_CHECKING:
     from ordercast.runtime.metrics import Metrics
@@ -125,7 +125,13 @@ class Member:
         self._seal = seal
         listed = {text: await resolve([text], self._place.host) for text in config.peers or config.seeds}
         seeds = [address for addresses in listed.values() for address in addresses]
-        wires = await open_wires(self._place, config, only_tokens=self.protocol.token_on_unicast)
+        wires = await open_sockets(
+            self._place,
+            config.socket_buffer,
+            config.multicast,
+            config.interface,
+            only_tokens=self.protocol.token_on_unicast,
+        )
         try:
             self.config = with_founders(config, self.protocol, listed, wires.token.address)
             self._equip(wires, storage, seal)
@@ -134,7 +140,7 @@ class Member:
             raise
         self.links.know(seeds)
 
-    def _equip(self, wires: Wires, storage: Storage, seal: Seal | None) -> None:
+    def _equip(self, wires: NodeSockets, storage: Storage, seal: Seal | None) -> None:
         config, protocol = self.config, self.protocol
         self.buffer = wires.data.granted
         machine = machine_of(config, self.id, self.buffer)

@@ -17,8 +17,8 @@ from ordercast.errors import Excluded
 from ordercast.groups.defects import keep_defect
 from ordercast.groups.equipment import machine_of
 from ordercast.runtime.ending import EndingOnError
-from ordercast.runtime.lives import within_reach
 from ordercast.runtime.storage import DataDirectory
+from ordercast.transport.known_lives import within_reach
 
 if TYPE_CHECKING:
     from ordercast.groups.member import Member

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from ordercast.keys import Keyring
 from ordercast.runtime.config import NodeConfig
-from ordercast.runtime.keys import Keyring
 
 
 class MoreSettings(TypedDict, total=False):

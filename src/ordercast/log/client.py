@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from ordercast import errors
 from ordercast.errors import KeyProblem, LogError, OrdercastError, Unreachable
+from ordercast.keys import Keyring
 from ordercast.log import wire
 from ordercast.log.blocks import checked_batch_of
 from ordercast.log.position import Position
 from ordercast.log.view import Bounds
 from ordercast.log.wire import Frames, Malformed
-from ordercast.runtime.config import parse_address
-from ordercast.runtime.keys import Keyring
+from ordercast.transport.address import parse_address
 
 _AT_ONCE = 1 << 20
 """Bytes of an answer that memory is taken for before any of it has come."""

@@ -10,11 +10,11 @@ from typing import Self
 import pyarrow as pa
 
 from ordercast.errors import AddressProblem
+from ordercast.keys import Keyring
 from ordercast.log.client import Remote
 from ordercast.log.position import Position
 from ordercast.log.view import Bounds, View
-from ordercast.runtime.config import parse_address
-from ordercast.runtime.keys import Keyring
+from ordercast.transport.address import parse_address
 
 
 def is_address(where: str) -> bool:

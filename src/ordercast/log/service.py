@@ -21,14 +21,14 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from ordercast.errors import AddressProblem, LogError, OrdercastError
+from ordercast.keys import Keyring
 from ordercast.log import wire
 from ordercast.log.position import Position
 from ordercast.log.store import FULL_BYTES
 from ordercast.log.view import Piece, View
 from ordercast.log.wire import Frames, Malformed
-from ordercast.runtime.config import format_address
 from ordercast.runtime.connections import HANDSHAKE_S, IDLE_S, Connection, Connections, Listener, bound
-from ordercast.runtime.keys import Keyring
+from ordercast.transport.address import format_address
 
 LOG = logging.getLogger("ordercast")
 

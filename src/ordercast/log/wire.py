@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ordercast.core.wire import UNREADABLE
-from ordercast.runtime.keys import KEY_SIZE, Keyring
+from ordercast.keys import KEY_SIZE, Keyring
 
 MAGIC = b"OCLOG\x01"
 NONCE_SIZE = 16

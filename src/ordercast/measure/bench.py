@@ -19,12 +19,12 @@ from typing import IO, Any, TypeVar
 import msgspec
 
 from ordercast.errors import OrdercastError
+from ordercast.keys import create
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
 from ordercast.measure.netns import Namespaces
 from ordercast.measure.order import Agreement, Chapter, compare
 from ordercast.measure.relay import Impairments
 from ordercast.runtime.config import DEFAULT_PORT
-from ordercast.runtime.keys import create
 
 MOST_NODES = 64
 STARTING_S = 60.0

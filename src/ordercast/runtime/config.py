@@ -13,18 +13,15 @@ import tomllib
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
 from ordercast.core.identity import MAX_NODE_ID
 from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import AddressProblem, ConfigProblem
-from ordercast.runtime.address import format_address as format_address
-from ordercast.runtime.address import is_literal
-from ordercast.runtime.address import is_loopback as is_loopback
-from ordercast.runtime.address import parse_address as parse_address
-from ordercast.runtime.plain_file import NotPlain, read_plain
+from ordercast.plain_file import NotPlain, read_plain
+from ordercast.transport.address import Place, format_address, is_literal, is_loopback, parse_address
 
 DEFAULT_PORT = 4801
 IP_AND_UDP_HEADERS = 48
@@ -38,16 +35,6 @@ ALLOW = (
 LONGEST_FILE = 64 * 1024
 """Bytes of a configuration."""
 LEVELS = ("debug", "info", "warning", "error")
-
-
-class Place(NamedTuple):
-    """Where a node listens."""
-
-    host: str
-    port: int
-    """Tokens and greetings arrive here, data at the next one; 0 is any two neighbours that are free."""
-    exact: bool
-    """False: if the port is taken, the next free pair above it does as well."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

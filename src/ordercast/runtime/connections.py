@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import logging
 import os
 import resource
@@ -26,6 +25,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
 from ordercast.errors import ConfigProblem
+from ordercast.transport.address import source_of
 
 LOG = logging.getLogger("ordercast")
 
@@ -395,18 +395,6 @@ class _Protocol(asyncio.StreamReaderProtocol):
         asyncio.get_running_loop().call_soon(
             connections.closed, connection
         )  # the socket is closed behind this
-
-
-def source_of(address: Any) -> str:
-    """Who is counted together: an IPv4 host, the /64 network of an IPv6 host, or this machine's own user."""
-    if not isinstance(address, tuple):
-        return "local"
-    found = ipaddress.ip_address(address[0].partition("%")[0])
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
 
 
 def bound(host: str, port: int) -> socket.socket:

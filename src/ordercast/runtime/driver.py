@@ -40,25 +40,24 @@ from ordercast.core.contract import (
 )
 from ordercast.core.identity import Guarantee, Kind, NodeId
 from ordercast.errors import OrdercastError
-from ordercast.runtime.attention import Attention, PacedReader
 from ordercast.runtime.ending import EndingOnError
-from ordercast.runtime.greetings import GREETING_MAGIC
 from ordercast.runtime.health import STOPPED_US, Lag
-from ordercast.runtime.links import Links
 from ordercast.runtime.outgoing import Outgoing
-from ordercast.runtime.paths import RoundTrip
-from ordercast.runtime.seal import Channel as Purpose
-from ordercast.runtime.seal import Seal
-from ordercast.runtime.segments import HEADER_SIZE, MAGIC
 from ordercast.runtime.sending import Sender
 from ordercast.runtime.sink import Sink
 from ordercast.runtime.storage import Storage
 from ordercast.runtime.timers import Timers
-from ordercast.runtime.udp import Address, Arrival, Channel
-from ordercast.runtime.watch import Sightings, Signs, Watch
-from ordercast.runtime.wires import Wires
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
+from ordercast.transport.greetings import GREETING_MAGIC
+from ordercast.transport.links import Links
+from ordercast.transport.paths import RoundTrip
+from ordercast.transport.seal import Port, Seal
+from ordercast.transport.segments import HEADER_SIZE, MAGIC
+from ordercast.transport.sockets import NodeSockets
+from ordercast.transport.udp_socket import Address, Arrival, UdpSocket
+from ordercast.transport.wake_policy import RateLimitedReader, WakePolicy
+from ordercast.transport.watch import Sightings, Signs, Watch
 
 if TYPE_CHECKING:
     from ordercast.trace.journal import Journal
@@ -85,7 +84,7 @@ class Driver(Sender):
         node: NodeId,
         machine: Machine,
         storage: Storage,
-        wires: Wires,
+        wires: NodeSockets,
         sink: Sink,
         seal: Seal | None,
         datagram: int,
@@ -114,7 +113,7 @@ class Driver(Sender):
         self._recorder = recorder
         self._loop: asyncio.AbstractEventLoop
         self._listening = [wires.data, *([wires.multicast] if wires.multicast else [])]
-        self._attention: Attention | None = None
+        self._attention: WakePolicy | None = None
         self._token_on_unicast = token_on_unicast
         self._outgoing = Outgoing()
         self._submitting = False
@@ -122,7 +121,7 @@ class Driver(Sender):
         self._guarded = 0
         self._useless = self._unread = 0
         """Since data was last read to its end, or a token: reads of no use, and bytes read."""
-        self._greetings: list[PacedReader] = []
+        self._greetings: list[RateLimitedReader] = []
         self._watch: Watch | None = None
         self._sightings = Sightings(self.now_us)
         if not token_on_unicast:
@@ -134,7 +133,7 @@ class Driver(Sender):
         """Read the sockets and greet; the machine is not started yet."""
         self._links = links
         self._loop = asyncio.get_running_loop()
-        self._attention = Attention(
+        self._attention = WakePolicy(
             self.wires.token.fileno(),
             [channel.fileno() for channel in self._listening],
             self._on_token_readable,
@@ -145,10 +144,10 @@ class Driver(Sender):
         links.sources_changed = self.wires.admit
         self.wires.admit(())
         self._greetings = [
-            PacedReader(channel.fileno(), partial(self._on_greeting, channel))
+            RateLimitedReader(channel.fileno(), partial(self._on_greeting, channel))
             for channel in self.wires.greetings
         ]
-        self.wires.door.open()
+        self.wires.liveness.open()
         self._watch = Watch(links, self._guard, self._sightings, self._on_gone, self.paths)
 
     def start(self, incarnation: int, stored: bytes | None) -> None:
@@ -283,7 +282,7 @@ class Driver(Sender):
         self._useless = self._unread = 0
         return True
 
-    def _on_data(self, channel: Channel, arrival: Arrival) -> bool:
+    def _on_data(self, channel: UdpSocket, arrival: Arrival) -> bool:
         """Hand the packets of a read to the machine; whether there was any."""
         size, source, segment, _ = arrival
         peer = self._links.peer_at(source)
@@ -302,7 +301,7 @@ class Driver(Sender):
         joiner = peer.data_joiner
         joined = joiner.join(channel.buffer, size, segment)
         useless = bool(joined or joiner.bad)  # unless some can be opened; parts of packets may be of use
-        packets = self._opened(peer, joiner, joined, Purpose.DATA, None)
+        packets = self._opened(peer, joiner, joined, Port.DATA, None)
         for packet in packets:
             try:
                 effects = handle(now, Packet(packet, peer.node))
@@ -323,7 +322,7 @@ class Driver(Sender):
         if self._attention is not None:
             self._attention.came(now)
 
-    def _on_greeting(self, channel: Channel) -> bool:
+    def _on_greeting(self, channel: UdpSocket) -> bool:
         """Read a greeting where nothing else comes; whether there was any."""
         with self._guard:
             arrival = None if self.ended else channel.receive()
@@ -332,7 +331,7 @@ class Driver(Sender):
             return arrival is not None
         return False
 
-    def _on_token(self, arrival: Arrival, channel: Channel | None = None) -> bool:
+    def _on_token(self, arrival: Arrival, channel: UdpSocket | None = None) -> bool:
         """What came to the token port, by its first socket or another one; whether it was a token."""
         size, source, segment, waited_us = arrival
         buffer = (channel or self.wires.token).buffer
@@ -358,7 +357,7 @@ class Driver(Sender):
         self.lag.note(waited_us)
         held_us = waited_us if HELD_US < waited_us < STOPPED_US else 0  # who was stopped is not slow
         joiner = peer.token_joiner
-        packets = self._opened(peer, joiner, joiner.join(buffer, size, 0), Purpose.TOKEN, self._me)
+        packets = self._opened(peer, joiner, joiner.join(buffer, size, 0), Port.TOKEN, self._me)
         for packet in packets:
             if self._outgoing:
                 self._submit()

@@ -18,8 +18,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from ordercast.errors import AddressProblem
-from ordercast.runtime.config import format_address, parse_address
 from ordercast.runtime.connections import HANDSHAKE_S, Connection, Connections, Listener, bound
+from ordercast.transport.address import format_address, parse_address
 
 LOG = logging.getLogger("ordercast")
 

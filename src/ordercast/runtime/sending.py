@@ -1,7 +1,7 @@
 """The half of a driver that sends: what leaves together, by which socket, and to whom; and what it drops.
 
 Here is also what is opened of what peers sent, what becomes of measured paths, and what links ask of a driver
-(`ordercast.runtime.links.Post`): greetings to send, and what a person should know of peers.
+(`ordercast.transport.links.Post`): greetings to send, and what a person should know of peers.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 from ordercast.core.contract import Distance, Event, Gone
 from ordercast.core.identity import NodeId
 from ordercast.errors import OrdercastError
-from ordercast.runtime.links import Links
-from ordercast.runtime.paths import PATH_MAGIC, Measured, Paths, RoundTrip
-from ordercast.runtime.peers import Peer, spell
-from ordercast.runtime.seal import OVERHEAD, Refused, Seal
-from ordercast.runtime.seal import Channel as Purpose
-from ordercast.runtime.segments import HEADER_SIZE, Cutter, Joiner, Train
 from ordercast.runtime.sink import Sink
-from ordercast.runtime.udp import Address
-from ordercast.runtime.wires import Wires
 from ordercast.trace.schema import Row
+from ordercast.transport.links import Links
+from ordercast.transport.paths import PATH_MAGIC, Measured, Paths, RoundTrip
+from ordercast.transport.peers import Peer, spell
+from ordercast.transport.seal import OVERHEAD, Port, Refused, Seal
+from ordercast.transport.segments import HEADER_SIZE, Cutter, Joiner, Train
+from ordercast.transport.sockets import NodeSockets
+from ordercast.transport.udp_socket import Address
 
 if TYPE_CHECKING:
     from ordercast.trace.journal import Journal
@@ -44,7 +43,7 @@ class Sender:
     def __init__(
         self,
         node: NodeId,
-        wires: Wires,
+        wires: NodeSockets,
         seal: Seal | None,
         datagram: int,
         rows: list[Row],
@@ -60,7 +59,7 @@ class Sender:
         """What others said when they refused this node."""
         self._me = _NODE.pack(node)
         self._seal = seal
-        self._cutters = {channel: Cutter(datagram, checked=seal is None) for channel in Purpose}
+        self._cutters = {channel: Cutter(datagram, checked=seal is None) for channel in Port}
         self._prober = Cutter(datagram, checked=seal is None)
         self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
         overhead = HEADER_SIZE + (OVERHEAD if seal is not None else 0)
@@ -93,8 +92,8 @@ class Sender:
         self._out = []
         if self._seal is not None:
             seal = self._seal.seal
-            packets = [seal(Purpose.DATA, packet) for packet in packets]
-        return self._cutters[Purpose.DATA].cut(packets)
+            packets = [seal(Port.DATA, packet) for packet in packets]
+        return self._cutters[Port.DATA].cut(packets)
 
     def _multicast(self, trains: Sequence[Train], targets: Iterable[Peer]) -> None:
         send = self.wires.data.send
@@ -118,8 +117,8 @@ class Sender:
         if trains:
             self._multicast(trains, (peer,))
         if self._seal is not None:
-            data = self._seal.seal(Purpose.TOKEN, data, _NODE.pack(to))
-        for train in self._cutters[Purpose.TOKEN].cut((data,)):
+            data = self._seal.seal(Port.TOKEN, data, _NODE.pack(to))
+        for train in self._cutters[Port.TOKEN].cut((data,)):
             self.wires.token.send(train, peer.token)
         if trains and self.wires.group is None:
             self._multicast(trains, [target for target in self._links.targets if target is not peer])
@@ -127,7 +126,7 @@ class Sender:
     def _probe(self, peer: Peer, packet: bytes) -> None:
         """Send a question or an answer about the path to a peer."""
         if self._seal is not None:
-            packet = self._seal.seal(Purpose.TOKEN, packet, _NODE.pack(peer.node))
+            packet = self._seal.seal(Port.TOKEN, packet, _NODE.pack(peer.node))
         self.wires.token.send(self._prober.cut((packet,))[0], peer.token)
 
     def _note_rows(self) -> None:
@@ -163,7 +162,7 @@ class Sender:
         raise NotImplementedError
 
     def _opened(
-        self, peer: Peer, joiner: Joiner, packets: list[bytes], purpose: Purpose, to: bytes | None
+        self, peer: Peer, joiner: Joiner, packets: list[bytes], port: Port, to: bytes | None
     ) -> list[bytes]:
         """Those packets that are authentic, where that can be known; what was joined badly is counted."""
         if joiner.bad or joiner.given_up:
@@ -174,12 +173,12 @@ class Sender:
             sealed, packets = packets, []
             for packet in sealed:
                 try:
-                    packets.append(peer.opener.open(purpose, packet, to))
+                    packets.append(peer.opener.open(port, packet, to))
                 except Refused as error:
                     self.drop(str(error))
         if packets:
             self._links.heard(peer)
-        if purpose is Purpose.TOKEN:
+        if port is Port.TOKEN:
             packets = [packet for packet in packets if not self._is_probe(peer, packet)]
         return packets
 

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from ordercast.core.identity import Configuration, NodeId
 from ordercast.runtime.driver import Driver
-from ordercast.runtime.links import Links
-from ordercast.runtime.peers import spell
+from ordercast.transport.links import Links
+from ordercast.transport.peers import spell
 
 SLOW_US = 1_000
 """Who keeps the token waiting for less than this is not called slow."""

@@ -19,7 +19,7 @@ again under the same identifier. A node that made its identifier up here, at ran
 know whether it is new or lost its disk: its first incarnation comes from the clock, in seconds, and it
 waits for that second to end, so that the next life finds another one. That is beyond all that one start a
 second could have used up; and if the clock was set back, others know
-(`ordercast.runtime.lives`). Who knows that such a node is new says so with
+(`ordercast.transport.known_lives`). Who knows that such a node is new says so with
 `DataDirectory.initialise`, and it neither asks the clock nor waits.
 """
 
@@ -42,8 +42,8 @@ import msgspec
 from ordercast.core.identity import MAX_NODE_ID, NodeId
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem, StorageProblem
-from ordercast.runtime.lives import checked_life, life_by_the_clock
-from ordercast.runtime.plain_file import NotPlain, read_plain
+from ordercast.plain_file import NotPlain, read_plain
+from ordercast.runtime.incarnations import checked_life, life_by_the_clock
 
 LOG = logging.getLogger("ordercast")
 

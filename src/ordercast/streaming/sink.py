@@ -19,8 +19,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from ordercast.errors import ConfigProblem, OrdercastError
+from ordercast.keys import Keyring
 from ordercast.log.client import Connection
-from ordercast.runtime.keys import Keyring
 from ordercast.streaming.options import Writing
 from ordercast.streaming.producer import Producer, Task, commit
 

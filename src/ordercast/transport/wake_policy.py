@@ -35,7 +35,7 @@ AT_ONCE = 16
 REST_S = 0.005
 
 
-class PacedReader:
+class RateLimitedReader:
     """Reads a socket that anybody can fill, a bounded number of datagrams a second; others are lost."""
 
     def __init__(self, fd: int, read: Callable[[], bool]) -> None:
@@ -67,7 +67,7 @@ class PacedReader:
             self._loop.remove_reader(self._fd)
 
 
-class Attention:
+class WakePolicy:
     """Adds and removes the readers of a node's sockets, and keeps its event loop awake."""
 
     def __init__(

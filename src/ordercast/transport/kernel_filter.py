@@ -20,7 +20,7 @@ import socket
 import struct
 from collections.abc import Iterable
 
-from ordercast.runtime.udp import Address
+from ordercast.transport.udp_socket import Address
 
 SO_ATTACH_FILTER = 26
 SO_DETACH_FILTER = 27

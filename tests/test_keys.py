@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ordercast import keys
 from ordercast.errors import KeyProblem
-from ordercast.runtime import keys
-from ordercast.runtime.keys import KEY_SIZE, MOST_KEYS, PREFIX, Keyring, generate, key_id, written
+from ordercast.keys import KEY_SIZE, MOST_KEYS, PREFIX, Keyring, generate, key_id, written
 
 some_keys = st.lists(st.binary(min_size=KEY_SIZE, max_size=KEY_SIZE), min_size=1, max_size=4, unique=True)
 fluff = st.sampled_from(["", "   ", "# a comment", f"  # {PREFIX}not a key"])

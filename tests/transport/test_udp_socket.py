@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ordercast.errors import AddressProblem
-from ordercast.runtime.segments import Cutter, Joiner, Train
-from ordercast.runtime.udp import Address, Arrival, Channel
+from ordercast.transport.segments import Cutter, Joiner, Train
+from ordercast.transport.udp_socket import Address, Arrival, UdpSocket
 
 HERE: Address = ("127.0.0.1", 0)
 HERE_SIX: Address = ("::1", 0, 0, 0)
@@ -40,15 +40,15 @@ FAMILIES = pytest.mark.parametrize(
 
 
 @contextmanager
-def channel(here: Address = HERE, **options: Any) -> Iterator[Channel]:
-    opened = Channel(here, buffer=options.pop("buffer", 1_000_000), **options)
+def channel(here: Address = HERE, **options: Any) -> Iterator[UdpSocket]:
+    opened = UdpSocket(here, buffer=options.pop("buffer", 1_000_000), **options)
     try:
         yield opened
     finally:
         opened.close()
 
 
-def read(reader: Channel) -> Arrival:
+def read(reader: UdpSocket) -> Arrival:
     """On loopback what was sent is there, but the kernel may take its time."""
     return until(reader.receive)
 
@@ -62,7 +62,7 @@ def until(look: Callable[[], Arrival | None]) -> Arrival:
     raise AssertionError("nothing came")
 
 
-def read_packets(reader: Channel, count: int) -> list[bytes]:
+def read_packets(reader: UdpSocket, count: int) -> list[bytes]:
     joiner = Joiner()
     packets: list[bytes] = []
     while len(packets) < count:
@@ -145,7 +145,7 @@ class Refusing:
         return self._inner.recvmsg_into(*args)
 
 
-def refusing(one: Channel, **errors: int) -> Refusing:
+def refusing(one: UdpSocket, **errors: int) -> Refusing:
     fake = Refusing(one.socket, **errors)
     one.socket = fake  # type: ignore[assignment]
     return fake

@@ -12,22 +12,17 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 import zlib
 from collections import OrderedDict
 from pathlib import Path
 
 import msgspec
 
-from ordercast.core.identity import MAX_INCARNATION, MAX_NODE_ID, NodeId
+from ordercast.core.identity import MAX_NODE_ID, NodeId
 from ordercast.core.wire import UNREADABLE
-from ordercast.errors import StorageProblem
-from ordercast.runtime.plain_file import NotPlain, read_plain
+from ordercast.plain_file import NotPlain, read_plain
 
 LOG = logging.getLogger("ordercast")
-
-_CLOCK_BEGINS = 1_577_836_800
-"""2020-01-01 in seconds since the epoch: counted from there, incarnations fit 32 bits until 2088."""
 
 FILE = "lives"
 """The file of a data directory that they are kept in."""
@@ -40,29 +35,6 @@ FREELY = 2**30
 REACH = 2**10
 """Beyond that, a life is believed in that is at most so far above the one that is known: who can greet under
 a node's name could otherwise use up all numbers at once, and needs a million greetings and lives now."""
-
-
-def checked_life(incarnation: int) -> int:
-    """The number of a life, if there is such a one."""
-    if incarnation > MAX_INCARNATION:
-        raise StorageProblem(
-            f"the node would begin its life {incarnation}, and lives are numbered up to {MAX_INCARNATION}: "
-            "give it an empty data directory and another identifier."
-        )
-    return incarnation
-
-
-def life_by_the_clock() -> int:
-    """Seconds since 2020; the second is over when this returns, so that nobody after gets the same."""
-    now = time.time()
-    seconds = int(now) - _CLOCK_BEGINS
-    if seconds < 1:
-        raise StorageProblem(
-            "the clock of this machine is before 2020, and a node that was told its identifier and finds "
-            "no data of an earlier life counts its lives by it: set the clock and start the node again."
-        )
-    time.sleep(1 - now % 1)
-    return checked_life(seconds)
 
 
 def within_reach(life: int, known: int) -> bool:

@@ -31,11 +31,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from ordercast.runtime.keys import KEY_SIZE, Keyring
+from ordercast.keys import KEY_SIZE, Keyring
 
 SESSION_SIZE = 16
 WINDOW = 4096
-"""How far a packet may be overtaken by later ones of its channel and still be taken."""
+"""How far a packet may be overtaken by later ones of its port and still be taken."""
 
 _HEADER = struct.Struct(">IQ")
 _HEADER_SIZE = _HEADER.size
@@ -65,8 +65,8 @@ class Cipher(StrEnum):
     """Fastest where it does not."""
 
 
-class Channel(IntEnum):
-    """What a packet travels by: packets of one channel are in order, more or less."""
+class Port(IntEnum):
+    """The two ports of a node: packets that arrive at one are in order, more or less."""
 
     TOKEN = 0
     DATA = 1
@@ -103,9 +103,9 @@ def _aead(cipher: Cipher, group_key: bytes, salt: bytes, purpose: str) -> Aead:
     return AESGCM(key) if cipher is Cipher.AES_GCM else ChaCha20Poly1305(key)
 
 
-def _channels(cipher: Cipher, group_key: bytes, session: bytes) -> list[Aead]:
-    """By channel, what seals and opens the packets of a session."""
-    return [_aead(cipher, group_key, session, channel.name.lower()) for channel in Channel]
+def _by_port(cipher: Cipher, group_key: bytes, session: bytes) -> list[Aead]:
+    """By port, what seals and opens the packets of a session."""
+    return [_aead(cipher, group_key, session, port.name.lower()) for port in Port]
 
 
 class Seal:
@@ -121,7 +121,7 @@ class Seal:
     ) -> None:
         self.cipher = Cipher(cipher)
         self.session = new_session() if session is None else _checked(session)
-        self._counters = [0 for _ in Channel]
+        self._counters = [0 for _ in Port]
         self.rekey(keyring)
 
     def rekey(self, keyring: Keyring) -> None:
@@ -134,7 +134,7 @@ class Seal:
             for key_id, key in zip(keyring.ids, keyring.keys, strict=True)
         }
         self._encrypt: list[Code] = [
-            aead.encrypt for aead in _channels(self.cipher, keyring.keys[0], self.session)
+            aead.encrypt for aead in _by_port(self.cipher, keyring.keys[0], self.session)
         ]
         self._greetings: dict[int, Code] = {key_id: aead.decrypt for key_id, aead in greetings.items()}
         self._greet: Code = greetings[keyring.ids[0]].encrypt
@@ -144,16 +144,16 @@ class Seal:
 
     @property
     def counters(self) -> tuple[int, int]:
-        """By channel, how many packets were sealed: what a newcomer's `opener` may start from."""
-        return self._counters[Channel.TOKEN], self._counters[Channel.DATA]
+        """By port, how many packets were sealed: what a newcomer's `opener` may start from."""
+        return self._counters[Port.TOKEN], self._counters[Port.DATA]
 
-    def seal(self, channel: Channel, body: bytes, to: bytes | None = None) -> bytes:
+    def seal(self, port: Port, body: bytes, to: bytes | None = None) -> bytes:
         """A packet for everybody, or for the one that opens it with the same `to`."""
         counters = self._counters
-        counter = counters[channel]
-        counters[channel] = counter + 1
+        counter = counters[port]
+        counters[port] = counter + 1
         header = _HEADER.pack(self._key_id, counter)
-        return header + self._encrypt[channel](header, body, to)
+        return header + self._encrypt[port](header, body, to)
 
     def greeting(self, body: bytes, about: bytes = b"") -> bytes:
         """A greeting for whoever has the group key; `about` travels in the open, and is authentic with it."""
@@ -183,7 +183,7 @@ class Seal:
 
 
 class _Window:
-    """Which packets of a channel were here: all bits up to the highest counter, the newest lowest."""
+    """Which packets of a port were here: all bits up to the highest counter, the newest lowest."""
 
     __slots__ = ("high", "seen")
 
@@ -209,14 +209,14 @@ class Opener:
 
     def _renew(self) -> None:
         keyring = self._keyring = self._seal.keyring
-        self._open: list[dict[int, tuple[Code, _Window]]] = [{} for _ in Channel]
+        self._open: list[dict[int, tuple[Code, _Window]]] = [{} for _ in Port]
         for key_id, key in zip(keyring.ids, keyring.keys, strict=True):
             windows = self._windows.setdefault(key_id, tuple(map(_Window, self._since)))
-            aeads = _channels(self._seal.cipher, key, self.session)
+            aeads = _by_port(self._seal.cipher, key, self.session)
             for by_key, aead, window in zip(self._open, aeads, windows, strict=True):
                 by_key[key_id] = aead.decrypt, window
 
-    def open(self, channel: Channel, data: bytes, to: bytes | None = None) -> bytes:
+    def open(self, port: Port, data: bytes, to: bytes | None = None) -> bytes:
         """What was sealed, or `Refused`. A packet counts as seen only once it is known to be authentic."""
         if self._keyring is not self._seal.keyring:
             self._renew()
@@ -224,7 +224,7 @@ class Opener:
             raise Refused(TOO_SHORT)
         header = data[:_HEADER_SIZE]
         key_id, counter = _HEADER.unpack(header)
-        known = self._open[channel].get(key_id)
+        known = self._open[port].get(key_id)
         if known is None:
             raise Refused(UNKNOWN_KEY)
         decrypt, window = known

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ordercast.runtime.segments import (
+from ordercast.transport.segments import (
     HEADER,
     HEADER_SIZE,
     LARGEST_BUFFER,

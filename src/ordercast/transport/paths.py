@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ordercast.core.identity import NodeId
-from ordercast.runtime.peers import Peer, spell
+from ordercast.transport.peers import Peer, spell
 
 PATH_MAGIC = b"OP\x01"
 ASK, ANSWER = 1, 2

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from ordercast.core.identity import NodeId
 from ordercast.errors import OrdercastError
-from ordercast.runtime.seal import Opener
-from ordercast.runtime.segments import Joiner
-from ordercast.runtime.udp import Address
+from ordercast.transport.seal import Opener
+from ordercast.transport.segments import Joiner
+from ordercast.transport.udp_socket import Address
 
 
 class Peer:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ordercast.runtime.paths import AGAIN_S, MISSES, NARROW, SAMPLES, STEADY_S, Measured, Paths
-from ordercast.runtime.peers import Peer
+from ordercast.transport.paths import AGAIN_S, MISSES, NARROW, SAMPLES, STEADY_S, Measured, Paths
+from ordercast.transport.peers import Peer
 
 FULL = 1_452
 OVERHEAD = 14

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from ordercast.runtime import sources
-from ordercast.runtime.sources import dropped, keep_only, part
-from ordercast.runtime.udp import Address
+from ordercast.transport import kernel_filter as sources
+from ordercast.transport.kernel_filter import dropped, keep_only, part
+from ordercast.transport.udp_socket import Address
 
 HOSTS = pytest.mark.parametrize(
     ("listening", "at", "known", "stranger"),

@@ -21,8 +21,8 @@ from collections.abc import Callable, Container
 import msgspec
 
 from ordercast.core.identity import MAX_INCARNATION, MAX_NODE_ID
-from ordercast.runtime.seal import Opener, Seal
-from ordercast.runtime.udp import Address
+from ordercast.transport.seal import Opener, Seal
+from ordercast.transport.udp_socket import Address
 
 GREETING_MAGIC = b"OG\x02"
 """How greetings and challenges begin on the wire; a segment begins otherwise."""

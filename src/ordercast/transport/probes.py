@@ -15,7 +15,7 @@ import errno
 import socket
 
 from ordercast.errors import AddressProblem
-from ordercast.runtime.udp import Address, why_not_bound
+from ordercast.transport.udp_socket import Address, why_not_bound
 
 BACKLOG = 64
 PAUSE_S = 0.1
@@ -24,7 +24,7 @@ LOOKS = 10
 """A connection that is neither made nor refused after so many looks is given up, and tried anew."""
 
 
-class Door:
+class LivenessPort:
     """Shows that this process is there: lets everybody in, and out again."""
 
     def __init__(self, address: Address) -> None:
@@ -111,7 +111,7 @@ class _Probe:
             self._socket = None
 
 
-class Probes:
+class LivenessProbes:
     """Looks at the peers while something is amiss."""
 
     def __init__(self) -> None:

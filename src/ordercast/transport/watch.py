@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
-from ordercast.runtime.ending import EndingOnError
-from ordercast.runtime.links import GREET_S, Links
-from ordercast.runtime.paths import Paths
-from ordercast.runtime.peers import Peer
-from ordercast.runtime.probes import Probes
+from ordercast.transport.links import GREET_S, Links
+from ordercast.transport.paths import Paths
+from ordercast.transport.peers import Peer
+from ordercast.transport.probes import LivenessProbes
 
 ACTIVE_US = 50_000
 """A ring whose token came round in less time has something to do."""
@@ -86,7 +86,7 @@ class Watch:
     def __init__(
         self,
         links: Links,
-        guard: EndingOnError,
+        guard: AbstractContextManager[None],
         sightings: Sightings,
         on_gone: Callable[[Peer], None],
         paths: Paths,
@@ -97,7 +97,7 @@ class Watch:
         self._guard = guard
         self._sightings = sightings
         self._on_gone = on_gone
-        self._probes = Probes()
+        self._probes = LivenessProbes()
         self._closed = False
         self._greeting: asyncio.TimerHandle | None = None
         self._looking: asyncio.TimerHandle | None = None

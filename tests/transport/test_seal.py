@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ordercast.runtime import seal as seal_module
-from ordercast.runtime.keys import Keyring, generate
-from ordercast.runtime.seal import (
+from ordercast.keys import Keyring, generate
+from ordercast.transport import seal as seal_module
+from ordercast.transport.seal import (
     GREETING_OVERHEAD,
     OVERHEAD,
     REASONS,
     WINDOW,
-    Channel,
     Cipher,
     Opener,
+    Port,
     Refused,
     Seal,
     new_session,
@@ -30,7 +30,7 @@ BOTH = pytest.mark.parametrize("cipher", Cipher)
 HEADER = struct.Struct(">IQ")
 
 bodies = st.binary(max_size=9000)
-channels = st.sampled_from(Channel)
+channels = st.sampled_from(Port)
 ciphers = st.sampled_from(Cipher)
 
 
@@ -50,7 +50,7 @@ def reason(opening: Callable[..., bytes], *what: object) -> str:
 
 
 @given(bodies, channels, ciphers, st.none() | st.binary(max_size=16))
-def test_round_trip(body: bytes, channel: Channel, cipher: Cipher, to: bytes | None) -> None:
+def test_round_trip(body: bytes, channel: Port, cipher: Cipher, to: bytes | None) -> None:
     sender, opener = pair(cipher)
     sealed = sender.seal(channel, body, to)
     assert len(sealed) == len(body) + OVERHEAD
@@ -62,25 +62,25 @@ def test_round_trip(body: bytes, channel: Channel, cipher: Cipher, to: bytes | N
 
 def test_the_body_does_not_show() -> None:
     sender, _ = pair()
-    assert b"attack at dawn" not in sender.seal(Channel.DATA, b"attack at dawn")
+    assert b"attack at dawn" not in sender.seal(Port.DATA, b"attack at dawn")
     assert b"attack at dawn" not in sender.greeting(b"attack at dawn")
 
 
 @BOTH
 def test_every_flipped_bit_is_refused(cipher: Cipher) -> None:
     sender, opener = pair(cipher)
-    sender.seal(Channel.DATA, b"")
-    sealed = sender.seal(Channel.DATA, b"some body")
+    sender.seal(Port.DATA, b"")
+    sealed = sender.seal(Port.DATA, b"some body")
     greeting = sender.greeting(b"some body")
     for bit in range(8 * len(sealed)):
         spoiled = flipped(sealed, bit)
         expected = "unknown key" if bit < 32 else "not authentic"
-        assert reason(opener.open, Channel.DATA, spoiled) == expected
+        assert reason(opener.open, Port.DATA, spoiled) == expected
     for bit in range(8 * len(greeting)):
         spoiled = flipped(greeting, bit)
         expected = "unknown key" if bit < 32 else "not authentic"
         assert reason(sender.open_greeting, spoiled) == expected
-    assert opener.open(Channel.DATA, sealed) == b"some body", "a forgery shut the real packet out"
+    assert opener.open(Port.DATA, sealed) == b"some body", "a forgery shut the real packet out"
 
 
 def flipped(data: bytes, bit: int) -> bytes:
@@ -90,21 +90,21 @@ def flipped(data: bytes, bit: int) -> bytes:
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(data: bytes) -> None:
     sender, opener = pair()
-    for channel in Channel:
+    for channel in Port:
         assert reason(opener.open, channel, data) in ("too short", "unknown key", "not authentic")
     assert reason(sender.open_greeting, data) in ("too short", "unknown key", "not authentic")
 
 
 def test_every_cut_is_refused() -> None:
     sender, opener = pair()
-    sealed, greeting = sender.seal(Channel.TOKEN, b"body"), sender.greeting(b"body")
+    sealed, greeting = sender.seal(Port.TOKEN, b"body"), sender.greeting(b"body")
     for length in range(len(sealed)):
         expected = "too short" if length < OVERHEAD else "not authentic"
-        assert reason(opener.open, Channel.TOKEN, sealed[:length]) == expected
+        assert reason(opener.open, Port.TOKEN, sealed[:length]) == expected
     for length in range(len(greeting)):
         expected = "too short" if length < GREETING_OVERHEAD else "not authentic"
         assert reason(sender.open_greeting, greeting[:length]) == expected
-    assert reason(opener.open, Channel.TOKEN, sealed + b"\0") == "not authentic"
+    assert reason(opener.open, Port.TOKEN, sealed + b"\0") == "not authentic"
 
 
 # --- replays -----------------------------------------------------------------------------------
@@ -113,11 +113,11 @@ def test_every_cut_is_refused() -> None:
 @BOTH
 def test_a_packet_opens_once(cipher: Cipher) -> None:
     sender, opener = pair(cipher)
-    packets = [sender.seal(Channel.DATA, bytes([n])) for n in range(10)]
+    packets = [sender.seal(Port.DATA, bytes([n])) for n in range(10)]
     for packet in packets:
-        opener.open(Channel.DATA, packet)
+        opener.open(Port.DATA, packet)
     for packet in packets:
-        assert reason(opener.open, Channel.DATA, packet) == "replayed"
+        assert reason(opener.open, Port.DATA, packet) == "replayed"
 
 
 @given(st.lists(st.integers(0, 3 * WINDOW), min_size=1, max_size=60), st.booleans())
@@ -130,53 +130,53 @@ def test_the_window_against_a_set(order: list[int], dense: bool) -> None:
     for number in numbers:
         fresh = number not in seen and number > max(seen, default=-1) - WINDOW
         if fresh:
-            assert opener.open(Channel.DATA, packets[number]) == b"%d" % number
+            assert opener.open(Port.DATA, packets[number]) == b"%d" % number
             seen.add(number)
         else:
-            assert reason(opener.open, Channel.DATA, packets[number]) == "replayed"
+            assert reason(opener.open, Port.DATA, packets[number]) == "replayed"
 
 
 def at(sender: Seal, counter: int) -> bytes:
     """The packet with that counter."""
-    sender._counters[Channel.DATA] = counter
-    return sender.seal(Channel.DATA, b"%d" % counter)
+    sender._counters[Port.DATA] = counter
+    return sender.seal(Port.DATA, b"%d" % counter)
 
 
 def test_reordering_within_the_window_is_accepted() -> None:
     sender, opener = pair()
-    packets = [sender.seal(Channel.DATA, b"%d" % n) for n in range(2 * WINDOW)]
+    packets = [sender.seal(Port.DATA, b"%d" % n) for n in range(2 * WINDOW)]
     for start in (0, WINDOW):
         part = list(range(start, start + WINDOW))
         random.Random(f"reordering {start}").shuffle(part)
-        assert all(opener.open(Channel.DATA, packets[n]) == b"%d" % n for n in part)
+        assert all(opener.open(Port.DATA, packets[n]) == b"%d" % n for n in part)
 
 
 def test_the_edges_of_the_window() -> None:
     sender, opener = pair()
     packets = [at(sender, n) for n in (0, 1, 2, WINDOW + 1)]
-    opener.open(Channel.DATA, packets[3])
-    assert reason(opener.open, Channel.DATA, packets[0]) == "replayed"
-    assert reason(opener.open, Channel.DATA, packets[1]) == "replayed"
-    assert opener.open(Channel.DATA, packets[2]) == b"2"
+    opener.open(Port.DATA, packets[3])
+    assert reason(opener.open, Port.DATA, packets[0]) == "replayed"
+    assert reason(opener.open, Port.DATA, packets[1]) == "replayed"
+    assert opener.open(Port.DATA, packets[2]) == b"2"
     last = at(sender, 2**64 - 1)
-    assert opener.open(Channel.DATA, last) == b"%d" % (2**64 - 1)
+    assert opener.open(Port.DATA, last) == b"%d" % (2**64 - 1)
 
 
 def test_channels_overtake_each_other_without_bound() -> None:
     sender, opener = pair()
-    token = sender.seal(Channel.TOKEN, b"token")
+    token = sender.seal(Port.TOKEN, b"token")
     for _ in range(2 * WINDOW):
-        opener.open(Channel.DATA, sender.seal(Channel.DATA, b""))
-    assert opener.open(Channel.TOKEN, token) == b"token"
+        opener.open(Port.DATA, sender.seal(Port.DATA, b""))
+    assert opener.open(Port.TOKEN, token) == b"token"
 
 
 def test_a_newcomer_does_not_take_what_was_sealed_before() -> None:
     sender = Seal(RING)
-    before = [sender.seal(channel, b"old") for channel in Channel]
+    before = [sender.seal(channel, b"old") for channel in Port]
     since = sender.counters
-    after = [sender.seal(channel, b"new") for channel in Channel]
+    after = [sender.seal(channel, b"new") for channel in Port]
     opener = Seal(RING).opener(sender.session, since)
-    for channel in Channel:
+    for channel in Port:
         assert reason(opener.open, channel, before[channel]) == "replayed"
         assert opener.open(channel, after[channel]) == b"new"
         assert reason(opener.open, channel, before[channel]) == "replayed"
@@ -187,32 +187,32 @@ def test_a_newcomer_does_not_take_what_was_sealed_before() -> None:
 
 def test_a_packet_for_one_channel_is_refused_by_the_other() -> None:
     sender, opener = pair()
-    sealed = sender.seal(Channel.TOKEN, b"body")
-    assert reason(opener.open, Channel.DATA, sealed) == "not authentic"
-    assert opener.open(Channel.TOKEN, sealed) == b"body"
+    sealed = sender.seal(Port.TOKEN, b"body")
+    assert reason(opener.open, Port.DATA, sealed) == "not authentic"
+    assert opener.open(Port.TOKEN, sealed) == b"body"
 
 
 def test_a_token_for_one_node_is_refused_by_another() -> None:
     sender = Seal(RING)
     second, third = Seal(RING), Seal(RING)
-    sealed = sender.seal(Channel.TOKEN, b"token", second.session)
+    sealed = sender.seal(Port.TOKEN, b"token", second.session)
     opener = third.opener(sender.session)
-    assert reason(opener.open, Channel.TOKEN, sealed, third.session) == "not authentic"
-    assert reason(opener.open, Channel.TOKEN, sealed) == "not authentic"
-    assert second.opener(sender.session).open(Channel.TOKEN, sealed, second.session) == b"token"
+    assert reason(opener.open, Port.TOKEN, sealed, third.session) == "not authentic"
+    assert reason(opener.open, Port.TOKEN, sealed) == "not authentic"
+    assert second.opener(sender.session).open(Port.TOKEN, sealed, second.session) == b"token"
 
 
 def test_a_packet_of_another_session_is_refused() -> None:
     sender, opener = pair()
     again = Seal(RING)
-    assert reason(opener.open, Channel.DATA, again.seal(Channel.DATA, b"")) == "not authentic"
-    assert opener.open(Channel.DATA, sender.seal(Channel.DATA, b"")) == b""
+    assert reason(opener.open, Port.DATA, again.seal(Port.DATA, b"")) == "not authentic"
+    assert opener.open(Port.DATA, sender.seal(Port.DATA, b"")) == b""
 
 
 def test_another_key_is_refused() -> None:
     stranger = Seal(Keyring((generate(),)))
     opener = Seal(RING).opener(stranger.session)
-    assert reason(opener.open, Channel.DATA, stranger.seal(Channel.DATA, b"x")) == "unknown key"
+    assert reason(opener.open, Port.DATA, stranger.seal(Port.DATA, b"x")) == "unknown key"
     assert reason(Seal(RING).open_greeting, stranger.greeting(b"x")) == "unknown key"
 
 
@@ -220,7 +220,7 @@ def test_another_cipher_is_refused() -> None:
     sender, other = Seal(RING, Cipher.AES_GCM), Seal(RING, Cipher.CHACHA20_POLY1305)
     for one, two in ((sender, other), (other, sender)):
         opener = one.opener(two.session)
-        assert reason(opener.open, Channel.DATA, two.seal(Channel.DATA, b"x")) == "not authentic"
+        assert reason(opener.open, Port.DATA, two.seal(Port.DATA, b"x")) == "not authentic"
         assert reason(one.open_greeting, two.greeting(b"x")) == "not authentic"
 
 
@@ -260,20 +260,20 @@ def test_lives_never_share_a_nonce(used: Used, cipher: Cipher, monkeypatch: pyte
     for _ in range(5):
         sender = Seal(RING, cipher)
         for _ in range(20):
-            for channel in Channel:
+            for channel in Port:
                 sender.seal(channel, b"the same body")
             sender.greeting(b"the same body")
-    assert len({key for key, _ in used}) == 5 * len(Channel) + 1
+    assert len({key for key, _ in used}) == 5 * len(Port) + 1
 
 
 def test_keys_that_come_back_never_share_a_nonce(used: Used) -> None:
     one, two = generate(), generate()
     sender = Seal(Keyring((one,)))
     for ring in ((one, two), (two, one), (one,), (two,), (one,)):
-        for channel in Channel:
+        for channel in Port:
             sender.seal(channel, b"before")
         sender.rekey(Keyring(ring))
-        for channel in Channel:
+        for channel in Port:
             sender.seal(channel, b"after")
 
 
@@ -306,7 +306,7 @@ def test_rollover_without_any_refusal(cipher: Cipher) -> None:
     from_left, from_right = right.opener(left.session), left.opener(right.session)
 
     def talk() -> None:
-        for channel in Channel:
+        for channel in Port:
             for _ in range(3):
                 assert from_left.open(channel, left.seal(channel, b"l", right.session), right.session) == b"l"
                 assert from_right.open(channel, right.seal(channel, b"r"), None) == b"r"
@@ -327,26 +327,26 @@ def test_after_the_rollover_the_old_key_is_refused() -> None:
     old, new = generate(), generate()
     sender, receiver = Seal(Keyring((old,))), Seal(Keyring((old, new)))
     opener = receiver.opener(sender.session)
-    opener.open(Channel.DATA, sender.seal(Channel.DATA, b""))
+    opener.open(Port.DATA, sender.seal(Port.DATA, b""))
     receiver.rekey(Keyring((new,)))
-    assert reason(opener.open, Channel.DATA, sender.seal(Channel.DATA, b"")) == "unknown key"
+    assert reason(opener.open, Port.DATA, sender.seal(Port.DATA, b"")) == "unknown key"
     assert reason(receiver.open_greeting, sender.greeting(b"")) == "unknown key"
     sender.rekey(Keyring((new,)))
-    assert opener.open(Channel.DATA, sender.seal(Channel.DATA, b"now")) == b"now"
+    assert opener.open(Port.DATA, sender.seal(Port.DATA, b"now")) == b"now"
 
 
 def test_what_was_seen_stays_seen_over_a_rollover() -> None:
     old, new = generate(), generate()
     sender, receiver = Seal(Keyring((old,))), Seal(Keyring((old,)))
     opener = receiver.opener(sender.session)
-    packet = sender.seal(Channel.DATA, b"once")
-    opener.open(Channel.DATA, packet)
+    packet = sender.seal(Port.DATA, b"once")
+    opener.open(Port.DATA, packet)
     receiver.rekey(Keyring((old, new)))
-    assert reason(opener.open, Channel.DATA, packet) == "replayed"
+    assert reason(opener.open, Port.DATA, packet) == "replayed"
     receiver.rekey(Keyring((new,)))
-    assert reason(opener.open, Channel.DATA, packet) == "unknown key"
+    assert reason(opener.open, Port.DATA, packet) == "unknown key"
     receiver.rekey(Keyring((new, old)))
-    assert reason(opener.open, Channel.DATA, packet) == "replayed"
+    assert reason(opener.open, Port.DATA, packet) == "replayed"
 
 
 def test_a_leaked_key_does_no_harm_once_it_is_pruned() -> None:
@@ -355,13 +355,13 @@ def test_a_leaked_key_does_no_harm_once_it_is_pruned() -> None:
     sender, receiver = Seal(Keyring((old, new))), Seal(Keyring((old, new)))
     opener = receiver.opener(sender.session)
     thief = Seal(Keyring((old,)), session=sender.session)
-    opener.open(Channel.DATA, at(thief, 2**64 - 1))
+    opener.open(Port.DATA, at(thief, 2**64 - 1))
     for party in (sender, receiver):
         party.rekey(Keyring((new,)))
-    assert opener.open(Channel.DATA, sender.seal(Channel.DATA, b"heard")) == b"heard"
+    assert opener.open(Port.DATA, sender.seal(Port.DATA, b"heard")) == b"heard"
 
 
 def test_the_header_is_the_key_and_the_counter() -> None:
     sender, _ = pair()
-    headers = [HEADER.unpack_from(sender.seal(Channel.TOKEN, b"")) for _ in range(3)]
+    headers = [HEADER.unpack_from(sender.seal(Port.TOKEN, b"")) for _ in range(3)]
     assert headers == [(RING.ids[0], 0), (RING.ids[0], 1), (RING.ids[0], 2)]

@@ -2,9 +2,9 @@
 
 A node knows some addresses (`seeds`, or the full list of peers). It greets them; who answers tells which
 others it knows, and they are greeted too. A greeting counts only if it echoes a fresh challenge of mine
-(`ordercast.runtime.greetings`): so what was recorded earlier, or comes from elsewhere, makes no link. Linked
-nodes greet each other every second, each with a new challenge for the other; who is silent for `SILENT_S` is
-sent only greetings until it speaks.
+(`ordercast.transport.greetings`): so what was recorded earlier, or comes from elsewhere, makes no link.
+Linked nodes greet each other every second, each with a new challenge for the other; who is silent for
+`SILENT_S` is sent only greetings until it speaks.
 
 What a link has opened stays opened: a session that comes back, at another address or after its process was
 believed dead, goes on with the same replay windows.
@@ -25,8 +25,8 @@ import msgspec
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import DuplicateNode, OtherProtocol
-from ordercast.runtime.connections import source_of
-from ordercast.runtime.greetings import (
+from ordercast.transport.address import source_of
+from ordercast.transport.greetings import (
     CHALLENGE,
     GREETING,
     GREETING_MAGIC,
@@ -38,10 +38,10 @@ from ordercast.runtime.greetings import (
     new_tag,
     sound,
 )
-from ordercast.runtime.lives import KnownLives, within_reach
-from ordercast.runtime.peers import Peer, Post, spell
-from ordercast.runtime.seal import UNKNOWN_KEY, Refused, Seal
-from ordercast.runtime.udp import Address
+from ordercast.transport.known_lives import KnownLives, within_reach
+from ordercast.transport.peers import Peer, Post, spell
+from ordercast.transport.seal import UNKNOWN_KEY, Refused, Seal
+from ordercast.transport.udp_socket import Address
 
 GREET_S = 0.5
 """How often addresses without a link are tried; linked nodes greet each other every other time."""

@@ -11,11 +11,11 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, cast
 
 from ordercast.errors import AddressProblem
-from ordercast.runtime.config import NodeConfig, Place, parse_address
-from ordercast.runtime.greetings import GREETING_MAGIC
-from ordercast.runtime.probes import Door
-from ordercast.runtime.sources import dropped, keep_only, part
-from ordercast.runtime.udp import Address, Channel
+from ordercast.transport.address import Place, parse_address
+from ordercast.transport.greetings import GREETING_MAGIC
+from ordercast.transport.kernel_filter import dropped, keep_only, part
+from ordercast.transport.probes import LivenessPort
+from ordercast.transport.udp_socket import Address, UdpSocket
 
 PORTS_TRIED = 200
 GREETINGS_BUFFER = 64 * 1024
@@ -25,25 +25,25 @@ TOKENS_BUFFER = 256 * 1024
 SIOCGIFADDR = 0x8915
 
 
-class Wires(NamedTuple):
+class NodeSockets(NamedTuple):
     """The sockets of a node."""
 
-    token: Channel
+    token: UdpSocket
     """Tokens and greetings."""
-    data: Channel
-    door: Door
+    data: UdpSocket
+    liveness: LivenessPort
     """Shows that this process is there."""
-    greetings: Sequence[Channel] = ()
+    greetings: Sequence[UdpSocket] = ()
     """Where greetings arrive, at the port for tokens: of peers and of strangers. Empty where the kernel
     cannot part them from tokens."""
-    multicast: Channel | None = None
+    multicast: UdpSocket | None = None
     """Where the group's multicasts arrive, if it uses IP multicast."""
     group: Address | None = None
     """Where they are sent to."""
 
     def close(self) -> None:
         """Give the ports back."""
-        for channel in (self.token, *self.greetings, self.data, self.door, self.multicast):
+        for channel in (self.token, *self.greetings, self.data, self.liveness, self.multicast):
             if channel is not None:
                 channel.close()
 
@@ -90,42 +90,51 @@ async def _look_up(text: str, name: str, port: int, *, six: bool) -> list[Addres
     return [cast(Address, answer[4]) for answer in answers]
 
 
-async def open_wires(place: Place, config: NodeConfig, *, only_tokens: bool = False) -> Wires:
+async def open_sockets(
+    place: Place,
+    buffer: int,
+    multicast: str | None = None,
+    interface: str | None = None,
+    *,
+    only_tokens: bool = False,
+) -> NodeSockets:
     """The node's sockets: two neighbouring ports, and the multicast group's if there is one.
 
-    `only_tokens`: nothing else comes to the first port, but for greetings.
+    `buffer`: bytes of receive buffer to ask for. `only_tokens`: nothing else comes to the first port, but for
+    greetings.
     """
     host = (await _look_up(place.host, place.host, 0, six=":" in place.host))[0]
-    token_buffer = min(config.socket_buffer, TOKENS_BUFFER if only_tokens else config.socket_buffer)
-    wires = _two_ports(place, host, config.socket_buffer, token_buffer)
+    token_buffer = min(buffer, TOKENS_BUFFER if only_tokens else buffer)
+    wires = _two_ports(place, host, buffer, token_buffer)
     try:
-        return _with_multicast(wires, config)
+        return wires if multicast is None else _with_multicast(wires, multicast, interface)
     except BaseException:
         wires.close()
         raise
 
 
-def _two_ports(place: Place, host: Address, buffer: int, token_buffer: int) -> Wires:
+def _two_ports(place: Place, host: Address, buffer: int, token_buffer: int) -> NodeSockets:
     tries = PORTS_TRIED if not place.exact or not place.port else 1
     stream = random.Random()
     for attempt in range(tries):
         port = (place.port + 2 * attempt) if place.port else stream.randrange(20_000, 60_000, 2)
         tokens = cast(Address, (host[0], port, *host[2:]))
         data = cast(Address, (host[0], port + 1, *host[2:]))
-        opened: list[Channel | Door] = []
+        opened: list[UdpSocket | LivenessPort] = []
         try:
-            opened.append(door := Door(tokens))  # first: it cannot be parted, so that nobody else is there
-            opened.append(token := Channel(tokens, buffer=token_buffer, timed=True, parted=True))
-            greetings = [Channel(tokens, buffer=GREETINGS_BUFFER, parted=True)]
+            # first: it cannot be shared, so that nobody else is there
+            opened.append(door := LivenessPort(tokens))
+            opened.append(token := UdpSocket(tokens, buffer=token_buffer, timed=True, parted=True))
+            greetings = [UdpSocket(tokens, buffer=GREETINGS_BUFFER, parted=True)]
             opened += greetings
-            greetings.append(Channel(tokens, buffer=GREETINGS_BUFFER, parted=True))
+            greetings.append(UdpSocket(tokens, buffer=GREETINGS_BUFFER, parted=True))
             opened.append(greetings[1])
-            opened.append(channel := Channel(data, buffer=buffer))
+            opened.append(channel := UdpSocket(data, buffer=buffer))
             if part(token.socket, (), GREETING_MAGIC):
-                return Wires(token, channel, door, greetings)
+                return NodeSockets(token, channel, door, greetings)
             for lane in greetings:
                 lane.close()
-            return Wires(token, channel, door)
+            return NodeSockets(token, channel, door)
         except AddressProblem:
             for one in opened:
                 one.close()
@@ -134,22 +143,20 @@ def _two_ports(place: Place, host: Address, buffer: int, token_buffer: int) -> W
     raise AssertionError("the last attempt raises")
 
 
-def _with_multicast(wires: Wires, config: NodeConfig) -> Wires:
-    if config.multicast is None:
-        return wires
-    group, port = parse_address(config.multicast)
+def _with_multicast(wires: NodeSockets, multicast: str, interface: str | None) -> NodeSockets:
+    group, port = parse_address(multicast)
     channel = None
     try:
-        index = interface_index(config.interface)
+        index = interface_index(interface)
         where: Address = (group, port, 0, index) if ":" in group else (group, port)
-        channel = Channel(where, buffer=wires.data.asked, shared=True)
+        channel = UdpSocket(where, buffer=wires.data.asked, shared=True)
         channel.join(group, index)
         wires.data.send_multicast_from(index)
     except OSError as error:
         if channel is not None:
             channel.close()
         raise AddressProblem(
-            f"multicast to {config.multicast} does not work here ({error.strerror or error}): name the "
+            f"multicast to {multicast} does not work here ({error.strerror or error}): name the "
             "`interface`, as `ip link` shows it, or leave `multicast` out"
         ) from error
     return wires._replace(multicast=channel, group=where)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ordercast.core.identity import MAX_INCARNATION
-from ordercast.runtime import lives
-from ordercast.runtime.lives import FREELY, REACH, KnownLives, within_reach
+from ordercast.transport import known_lives as lives
+from ordercast.transport.known_lives import FREELY, REACH, KnownLives, within_reach
 
 ONE, TWO = b"1" * 16, b"2" * 16
 

@@ -15,7 +15,7 @@ import time
 from typing import NamedTuple, TypeAlias
 
 from ordercast.errors import AddressProblem
-from ordercast.runtime.segments import Train
+from ordercast.transport.segments import Train
 
 Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 """A socket address as the kernel gives it: IPv4 or IPv6."""
@@ -45,7 +45,7 @@ class Arrival(NamedTuple):
     """How long the (last) datagram waited in the socket; 0 where nobody measures."""
 
 
-class Channel:
+class UdpSocket:
     """One bound UDP socket."""
 
     def __init__(

@@ -1,11 +1,22 @@
-"""Addresses as people write them: host and port."""
+"""Addresses: as people write them (host and port), where a node listens, and who shares one."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from typing import Any, NamedTuple
 
 from ordercast.errors import AddressProblem
+
+
+class Place(NamedTuple):
+    """Where a node listens."""
+
+    host: str
+    port: int
+    """Tokens and greetings arrive here, data at the next one; 0 is any two neighbours that are free."""
+    exact: bool
+    """False: if the port is taken, the next free pair above it does as well."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -52,3 +63,15 @@ def is_literal(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def source_of(address: Any) -> str:
+    """Who is counted together: an IPv4 host, the /64 network of an IPv6 host, or this machine's own user."""
+    if not isinstance(address, tuple):
+        return "local"
+    found = ipaddress.ip_address(address[0].partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))

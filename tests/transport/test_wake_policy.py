@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from ordercast.runtime.attention import AWAKE_US, BRISK_US, BUSY_US, STAYED_AWAY_US, Attention
+from ordercast.transport.wake_policy import AWAKE_US, BRISK_US, BUSY_US, STAYED_AWAY_US, WakePolicy
 
 TURNS = 5
 
@@ -24,7 +24,7 @@ class Scene:
             its.setblocking(False)
         self.sockets = [end for pair in pairs for end in pair]
         (self.token, its_token), (self.data, its_data) = pairs
-        self.attention = Attention(
+        self.attention = WakePolicy(
             its_token.fileno(),
             [its_data.fileno()],
             lambda: self._read("token", its_token),

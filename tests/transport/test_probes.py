@@ -1,4 +1,4 @@
-"""Probes: a process that has ended is found out by its door, one that is there is left in peace."""
+"""LivenessProbes: a process that has ended is found out by its door, one that is there is left in peace."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ordercast.errors import AddressProblem
-from ordercast.runtime.probes import Door, Probes
-from ordercast.runtime.udp import Address, Channel
+from ordercast.transport.probes import LivenessPort, LivenessProbes
+from ordercast.transport.udp_socket import Address, UdpSocket
 
 FAMILIES = pytest.mark.parametrize("any_port", [("127.0.0.1", 0), ("::1", 0, 0, 0)], ids=["IPv4", "IPv6"])
 
 
 def free(any_port: Address) -> Address:
     """An address that was somebody's a moment ago."""
-    channel = Channel(any_port, buffer=65_536)
+    channel = UdpSocket(any_port, buffer=65_536)
     channel.close()
     return channel.address
 
@@ -31,7 +31,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(limited())
 
 
-async def found(probes: Probes, addresses: list[Address]) -> list[Address]:
+async def found(probes: LivenessProbes, addresses: list[Address]) -> list[Address]:
     while not (gone := probes.look(addresses)):
         await asyncio.sleep(0.005)
     return gone
@@ -41,9 +41,9 @@ async def found(probes: Probes, addresses: list[Address]) -> list[Address]:
 def test_a_door_that_is_closed_is_found_and_an_open_one_is_not(any_port: Address) -> None:
     async def main() -> None:
         here, gone = free(any_port), free(any_port)
-        door = Door(here)
+        door = LivenessPort(here)
         door.open()
-        probes = Probes()
+        probes = LivenessProbes()
         assert await found(probes, [here, gone]) == [gone]
         for _ in range(50):
             assert probes.look([here]) == []
@@ -61,8 +61,8 @@ def test_who_does_not_get_round_to_open_is_there_all_the_same(any_port: Address)
 
     async def main() -> None:
         here = free(any_port)
-        door = Door(here)
-        probes = Probes()
+        door = LivenessPort(here)
+        probes = LivenessProbes()
         for _ in range(300):
             assert probes.look([here]) == []
             await asyncio.sleep(0)
@@ -75,7 +75,7 @@ def test_who_does_not_get_round_to_open_is_there_all_the_same(any_port: Address)
 def test_all_is_forgotten_when_all_is_well_again() -> None:
     async def main() -> None:
         gone = free(("127.0.0.1", 0))
-        probes = Probes()
+        probes = LivenessProbes()
         assert await found(probes, [gone]) == [gone]
         assert probes
         probes.clear()
@@ -88,7 +88,7 @@ def test_all_is_forgotten_when_all_is_well_again() -> None:
 def test_who_is_not_asked_for_any_more_is_not_told_of() -> None:
     async def main() -> None:
         gone = free(("127.0.0.1", 0))
-        probes = Probes()
+        probes = LivenessProbes()
         assert await found(probes, [gone]) == [gone]
         assert probes.look([]) == []
         assert not probes
@@ -97,7 +97,7 @@ def test_who_is_not_asked_for_any_more_is_not_told_of() -> None:
 
 
 def test_an_address_without_a_route_says_nothing() -> None:
-    probes = Probes()
+    probes = LivenessProbes()
     for _ in range(20):
         assert probes.look([("240.0.0.1", 9)]) == []
     probes.clear()
@@ -106,10 +106,10 @@ def test_an_address_without_a_route_says_nothing() -> None:
 def test_no_socket_is_left_behind() -> None:
     async def main() -> None:
         here = free(("127.0.0.1", 0))
-        door = Door(here)
+        door = LivenessPort(here)
         door.open()
         before = len(os.listdir("/proc/self/fd"))
-        probes = Probes()
+        probes = LivenessProbes()
         for _ in range(200):
             probes.look([here, *(("127.0.0.1", port) for port in range(1, 10))])
             await asyncio.sleep(0.001)
@@ -126,4 +126,4 @@ def test_a_door_that_is_somebody_elses_is_a_problem_with_the_address() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         with pytest.raises(AddressProblem, match="in use"):
-            Door(other.getsockname())
+            LivenessPort(other.getsockname())

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ordercast.errors import KeyProblem
-from ordercast.runtime.plain_file import NotPlain, read_open
+from ordercast.plain_file import NotPlain, read_open
 
 KEY_SIZE = 32
 PREFIX = "ordercast-key-1:"

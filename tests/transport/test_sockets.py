@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 import pytest
 
 from ordercast.errors import AddressProblem
-from ordercast.runtime.config import NodeConfig, Place
-from ordercast.runtime.udp import Channel
-from ordercast.runtime.wires import Wires, interface_index, open_wires, resolve
+from ordercast.runtime.config import NodeConfig
+from ordercast.transport.address import Place
+from ordercast.transport.sockets import NodeSockets, interface_index, open_sockets, resolve
+from ordercast.transport.udp_socket import UdpSocket
 
 T = TypeVar("T")
 
@@ -26,8 +27,15 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(guarded())
 
 
-def opened(host: str = "127.0.0.1", port: int = 0, *, exact: bool = True, **config: Any) -> Wires:
-    return run(open_wires(Place(host, port, exact), NodeConfig(**config)))
+def opened(host: str = "127.0.0.1", port: int = 0, *, exact: bool = True, **config: Any) -> NodeSockets:
+    return run(
+        open_sockets(
+            Place(host, port, exact),
+            config.get("socket_buffer", NodeConfig().socket_buffer),
+            config.get("multicast"),
+            config.get("interface"),
+        )
+    )
 
 
 def sockets() -> int:
@@ -100,7 +108,7 @@ def test_an_interface_that_is_not_there_is_told(interface: str) -> None:
 
 
 def test_a_multicast_port_of_another_program_is_told() -> None:
-    taken = Channel(("239.66.1.3", 0), buffer=100_000)
+    taken = UdpSocket(("239.66.1.3", 0), buffer=100_000)
     before = sockets()
     with pytest.raises(AddressProblem, match="in use"):
         opened(multicast=f"239.66.1.3:{taken.address[1]}", interface="lo", insecure=True)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ordercast.errors import DuplicateNode, OrdercastError, OtherProtocol
-from ordercast.runtime import links as links_module
-from ordercast.runtime.greetings import CHALLENGE, GREETING, GREETING_MAGIC, HEADER, Greeting
-from ordercast.runtime.keys import Keyring, generate
-from ordercast.runtime.links import (
+from ordercast.keys import Keyring, generate
+from ordercast.transport import links as links_module
+from ordercast.transport.greetings import CHALLENGE, GREETING, GREETING_MAGIC, HEADER, Greeting
+from ordercast.transport.links import (
     ALIVE_S,
     AT_ONCE,
     FORGET_S,
@@ -24,9 +24,9 @@ from ordercast.runtime.links import (
     SILENT_S,
     Links,
 )
-from ordercast.runtime.peers import Peer, spell
-from ordercast.runtime.seal import Channel, Refused, Seal
-from ordercast.runtime.udp import Address
+from ordercast.transport.peers import Peer, spell
+from ordercast.transport.seal import Port, Refused, Seal
+from ordercast.transport.udp_socket import Address
 
 RING = Keyring((generate(),))
 SEALED = pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])
@@ -700,17 +700,17 @@ def test_a_session_that_comes_back_does_not_open_what_it_has_opened() -> None:
     two = Host(net, 2, 200, [100], sealed=True)
     net.run()
     assert two.links._seal is not None
-    packet = two.links._seal.seal(Channel.DATA, b"hello")
+    packet = two.links._seal.seal(Port.DATA, b"hello")
     opener = one.links.peers[2].opener
     assert opener is not None
-    assert opener.open(Channel.DATA, packet) == b"hello"
+    assert opener.open(Port.DATA, packet) == b"hello"
     one.links.part_with(one.links.peers[2])  # wrongly
     net.pass_time(2)
     assert one.targets == [2]
     again = one.links.peers[2].opener
     assert again is not None
     with pytest.raises(Refused, match="replayed"):
-        again.open(Channel.DATA, packet)
+        again.open(Port.DATA, packet)
 
 
 def test_a_second_node_does_not_get_an_identifier_while_its_owner_answers() -> None:
