@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import msgspec
 import pytest
 from cli_parts import ordercast, process
 
+from ordercast.catalogue import lab_protocol
 from ordercast.groups.api import Node
 from ordercast.protocols import PROTOCOLS
-from ordercast.runtime.config import NodeConfig, load
+from ordercast.runtime.config import NodeConfig, load, toml_value
 from ordercast.totem.config import TotemConfig
 
 
@@ -39,16 +42,99 @@ def test_every_field_as_json() -> None:
     assert totem == list(TotemConfig.__struct_fields__)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_defaults_that_are_told_are_those_that_a_node_uses(protocol: str) -> None:
-    async def used() -> Any:
-        async with Node(protocol=protocol, listen="127.0.0.1:0") as node:
-            member: Any = node._member
-            machine = member.driver.machine
-            return msgspec.to_builtins(machine.config)
+def told(profile: str) -> Any:
+    """What `ordercast config` says of a profile: defaults of the node's fields, and of each protocol's."""
+    document = ordercast("config", "--profile", profile, "--json").document
+    assert document["profile"] == profile
 
-    told = ordercast("config", "--json").document["protocols"][protocol]
-    assert {field["name"]: field["default"] for field in told} == asyncio.run(used())
+    def defaults(fields: list[dict[str, Any]]) -> dict[str, Any]:
+        return {field["name"]: field["default"] for field in fields}
+
+    protocols = {name: defaults(fields) for name, fields in document["protocols"].items()}
+    return defaults(document["fields"]), protocols
+
+
+def in_force(configs: list[NodeConfig]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """What real nodes that are told this go by: their configurations, and the settings of their machines."""
+
+    async def used(config: NodeConfig) -> Any:
+        async with Node(config=config.with_changes(listen="127.0.0.1:0")) as node:
+            member: Any = node._member
+            return [
+                json.loads(msgspec.json.encode(each, enc_hook=str))
+                for each in (member.config, member.driver.machine.config)
+            ]
+
+    async def all_at_once() -> Any:
+        return await asyncio.gather(*map(used, configs))
+
+    return asyncio.run(all_at_once())
+
+
+@pytest.mark.parametrize("profile", ["auto", "lan", "wan"])
+def test_the_defaults_that_are_told_are_those_that_a_node_uses(profile: str) -> None:
+    fields, protocols = told(profile)
+    assert set(protocols) == set(PROTOCOLS)
+    found = in_force([NodeConfig(protocol=name).with_changes(profile=profile) for name in protocols])
+    for (protocol, expected), (config, settings) in zip(protocols.items(), found, strict=True):
+        assert settings == expected
+        given = {"protocol": protocol, "profile": profile, "listen": "127.0.0.1:0"}
+        assert {name: config[name] for name in fields} == {**fields, **given}
+
+
+def other_value(make: type[msgspec.Struct], settings: dict[str, Any], name: str) -> Any:
+    """One that a setting may have beside the others."""
+    value = settings[name]
+    for other in (not value,) if isinstance(value, bool) else (value + 1, value - 1):
+        with suppress(ValueError):
+            make(**{**settings, name: other})
+            return other
+    raise AssertionError(f"no other value of {name} is right")
+
+
+@pytest.mark.parametrize("profile", ["lan", "wan"])
+def test_every_setting_of_a_file_is_in_force(tmp_path: Path, profile: str) -> None:
+    """Each is given another value than the one that `ordercast config` tells."""
+    _, protocols = told(profile)
+    configs = []
+    for protocol, settings in protocols.items():
+        printed = ordercast("config", "--protocol", protocol, "--profile", profile).out
+        for name, value in list(settings.items()):
+            if name == "founders":
+                continue  # a node alone would wait for the others
+            settings[name] = other_value(PROTOCOLS[protocol].settings, settings, name)
+            line = f"#{name} = {toml_value(value)}\n"
+            assert printed.count(line) == 1
+            printed = printed.replace(line, f"{name} = {toml_value(settings[name])}\n")
+        file = tmp_path / f"{protocol}.toml"
+        file.write_text(printed)
+        checked = ordercast("config", "--check", file, "--json").document
+        assert (checked["problem"], checked["config"]["profile"]) == (None, profile)
+        assert checked["config"]["protocol_settings"] == settings
+        configs.append(load(file))
+    for (protocol, expected), (config, settings) in zip(protocols.items(), in_force(configs), strict=True):
+        assert (config["protocol"], config["profile"], settings) == (protocol, profile, expected)
+
+
+def test_the_defaults_of_simulated_nodes_are_those_that_the_simulator_uses() -> None:
+    fields, protocols = told("sim")
+    assert fields == {}
+    for protocol, expected in protocols.items():
+        machine: Any = lab_protocol(protocol).make({})(1)
+        assert msgspec.to_builtins(machine.config) == expected
+    printed = ordercast("config", "--profile", "sim").out
+    assert "sim run --set" in printed
+    assert "#token_loss_us = 200_000\n" in printed
+
+
+def test_a_profile_that_is_none_is_told_those_there_are(tmp_path: Path) -> None:
+    said = ordercast("config", "--profile", "moon")
+    assert said.code == 2
+    assert 'write "auto", "lan" or "wan"' in said.sentence
+    file = tmp_path / "ring.toml"
+    file.write_text("")
+    assert ordercast("config", "--check", file, "--profile", "wan").code == 0
+    assert ordercast("config", "--check", file, "--profile", "moon").code == 1
 
 
 def test_a_right_file_is_right(tmp_path: Path) -> None:

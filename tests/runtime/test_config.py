@@ -244,7 +244,7 @@ def test_every_field_is_explained() -> None:
 
 def test_the_explained_file_says_the_defaults() -> None:
     used = TotemConfig(token_loss_us=777_000)
-    text = annotated("totem", used)
+    text = annotated(NodeConfig(), used)
     assert parse(text) == NodeConfig()
     lines = [line.removeprefix("#") if line[1:2].strip() else line for line in text.splitlines()]
     everything = [line for line in lines if not line.endswith("# an example: not set")]

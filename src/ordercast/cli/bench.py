@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ordercast.cli import options
 from ordercast.cli.config import used
-from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProtocolName, Settings
+from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProfileName, ProtocolName, Settings
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
 from ordercast.measure.bench import MOST_NODES, Plan, Result, WorkerFailed, measure
 from ordercast.measure.netns import NoNamespaces
@@ -56,6 +56,7 @@ def bench(
         typer.Option("--uvloop/--no-uvloop", help="The event loop. Not given: uvloop if installed."),
     ] = None,
     protocol: ProtocolName = "totem",
+    profile: ProfileName = "auto",
     settings: Settings = None,
     json: Json = False,
 ) -> None:
@@ -67,9 +68,11 @@ def bench(
     """
     with blaming("--protocol"):
         chosen = protocol_called(protocol)
+    with blaming("--profile"):
+        config = NodeConfig(protocol=protocol).with_changes(profile=profile)
     with blaming("--set"):
         values = options.fields(settings or ())
-        used(NodeConfig(protocol=protocol, protocol_settings=values))
+        used(config.with_changes(protocol_settings=values))
     if (kill_one or stop_one) and chosen.primary_partition and nodes < FEWEST_OF_A_VIEW:
         refuse(
             f"{protocol} goes on with a majority only, which one of {nodes} nodes is not: choose --nodes "
@@ -98,6 +101,7 @@ def bench(
             ),
             uvloop=uvloop,
             protocol=protocol,
+            profile=config.profile,
             settings=values,
         )
     except ValueError as error:

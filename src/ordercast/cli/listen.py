@@ -18,6 +18,7 @@ from ordercast.cli.member import (
     ConfigFile,
     Insecure,
     KeyFile,
+    OfProfile,
     OfProtocol,
     Patience,
     Seeds,
@@ -38,6 +39,7 @@ def listen(
     key: KeyFile = None,
     insecure: Insecure = False,
     protocol: OfProtocol = None,
+    profile: OfProfile = None,
     trace: TracedTo = None,
     count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many messages.")] = None,
     timeout: Patience = 10.0,
@@ -49,7 +51,7 @@ def listen(
 
     How the group is reached is told as to `ordercast send`. Exit code 3 if it cannot be reached.
     """
-    live(_listen(passing(config, seed, key, insecure, protocol, trace), group, count, timeout, json))
+    live(_listen(passing(config, seed, key, insecure, protocol, profile, trace), group, count, timeout, json))
 
 
 async def _listen(config: NodeConfig, name: str, most: int | None, timeout: float, json: bool) -> None:

@@ -42,6 +42,14 @@ OfProtocol = Annotated[
         "--protocol", metavar="NAME", help="What orders messages, as at all nodes; see `ordercast protocols`."
     ),
 ]
+OfProfile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="How far nodes are apart, as at all of them: auto (as a rule), lan, wan.",
+    ),
+]
 TracedTo = Annotated[
     Path | None,
     typer.Option(
@@ -79,10 +87,13 @@ def passing(
     key: Path | None,
     insecure: bool,
     protocol: str | None,
+    profile: str | None,
     trace: Path | None,
 ) -> NodeConfig:
     """For a member that comes and goes: the file tells how to reach the group, and where traces go."""
-    base = configured(file, key=key, insecure=insecure or None, protocol=protocol, trace=trace)
+    base = configured(
+        file, key=key, insecure=insecure or None, protocol=protocol, profile=profile, trace=trace
+    )
     if base.peers is not None and not seeds:
         refuse(
             f"{file} lists all peers, so that no further member is let in: use the API in one of them, or "

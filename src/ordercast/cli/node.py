@@ -15,6 +15,7 @@ from ordercast.cli.member import (
     Insecure,
     KeyFile,
     NotStarted,
+    OfProfile,
     OfProtocol,
     Seeds,
     TracedTo,
@@ -45,10 +46,7 @@ def node(
     insecure: Insecure = False,
     trace: TracedTo = None,
     protocol: OfProtocol = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Timeouts for auto (measured round trips, as a rule), lan or wan."),
-    ] = None,
+    profile: OfProfile = None,
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics there.")
     ] = None,

@@ -103,6 +103,12 @@ def faults(lines: Iterable[str], members: Iterable[NodeId], where: str = "") -> 
 ProtocolName = Annotated[
     str, typer.Option("--protocol", help="Which protocol; see `ordercast protocols`.", metavar="NAME")
 ]
+ProfileName = Annotated[
+    str,
+    typer.Option(
+        "--profile", metavar="NAME", help="How far nodes are apart: auto, lan or wan; see `ordercast config`."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", help="Everything random follows from it.", min=0)]
 NodeRange = Annotated[

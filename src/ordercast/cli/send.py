@@ -21,6 +21,7 @@ from ordercast.cli.member import (
     Insecure,
     KeyFile,
     NotReached,
+    OfProfile,
     OfProtocol,
     Patience,
     Seeds,
@@ -52,6 +53,7 @@ def send(
     key: KeyFile = None,
     insecure: Insecure = False,
     protocol: OfProtocol = None,
+    profile: OfProfile = None,
     trace: TracedTo = None,
     safe: Annotated[
         bool, typer.Option("--safe", help="Delivered only once every member is known to have it.")
@@ -65,7 +67,7 @@ def send(
     How the group is reached is in --config, or told by --seed and --key; without either, a node on this
     machine at the usual port is looked for. Exit code 3 if the group cannot be reached.
     """
-    chosen = passing(config, seed, key, insecure, protocol, trace)
+    chosen = passing(config, seed, key, insecure, protocol, profile, trace)
     given = [os.fsencode(message) for message in messages or ()]
     if not given and sys.stdin.isatty():
         ASIDE.print("[bright_black]a message a line; Ctrl-D ends[/]")

@@ -15,6 +15,10 @@ SIM = "sim"
 """The profile of settings for a simulated network, in which nobody is scheduled and nothing takes long."""
 LAN = "lan"
 """The profile of settings for processes of an operating system on a local network."""
+WAN = "wan"
+"""The profile of settings for nodes that are far apart: packet and answer take up to 300 ms."""
+ROUND_TRIPS_US: Mapping[str, int] = {LAN: 15_000, WAN: 300_000}
+"""By profile of a real node: the longest round trip between two nodes, in microseconds, that it is for."""
 
 
 class About(NamedTuple):
@@ -83,6 +87,8 @@ class Protocol(NamedTuple):
     setting `founders`: how many nodes have to agree to begin a group."""
     levels: bool = False
     """Whether messages may be sent at levels of resilience."""
+    follows_distance: bool = False
+    """Whether its machine's timeouts follow the round trips that are measured (`Distance`)."""
     token_on_unicast: bool = True
     """Whether what is unicast is a token, for which data may wait; or packets like all others."""
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
-from ordercast.core.protocol import LAN, Buffers, Protocol
+from ordercast.core.protocol import Buffers, Protocol
 from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import ConfigProblem, StorageProblem
 from ordercast.runtime.config import NodeConfig
@@ -74,7 +74,9 @@ def protocol_settings_of(config: NodeConfig, buffer: int) -> msgspec.Struct:
             f"packet_size is {settings['packet_size']}: choose at most {most} with an mtu of {config.mtu}"
         )
     try:
-        return protocol_of(config).configure(settings, LAN, Buffers(buffer, space - OVERHEAD))
+        return protocol_of(config).configure(
+            settings, config.settings_profile, Buffers(buffer, space - OVERHEAD)
+        )
     except ConfigProblem:
         raise
     except ValueError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ordercast.core.contract import Event
 from ordercast.core.identity import Batch, Configuration, Ended, Kind, NodeId
+from ordercast.core.protocol import LAN
 from ordercast.errors import KeyProblem, NodeClosed
 from ordercast.groups.envelope import describe
 from ordercast.groups.equipment import journal_of, machine_of, protocol_of, stamp_of, storage_of
@@ -167,7 +168,10 @@ class Member:
             rows,
             self._journal,
             token_on_unicast=protocol.token_on_unicast,
-            round_trip=RoundTrip(config.profile),
+            round_trip=RoundTrip(
+                config.settings_profile,
+                followed=protocol.follows_distance and config.profile != LAN,
+            ),
         )
         self.log.begin(lambda: self.driver.machine.final, self.apply_brake, self.driver.leave_at_once)
         self.links = Links(

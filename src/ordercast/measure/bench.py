@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 import msgspec
 
@@ -66,6 +66,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     uvloop: bool | None = None
     """Whether to run in uvloop; None: if it is installed."""
     protocol: str = "totem"
+    profile: Literal["auto", "lan", "wan"] = "auto"
+    """As in `NodeConfig`."""
     settings: dict[str, object] = {}
     """Settings of the protocol."""
 
@@ -240,6 +242,7 @@ class Crew:
                     safe=plan.safe,
                     uvloop=bool(self.uvloop),
                     protocol=plan.protocol,
+                    profile=plan.profile,
                     settings=plan.settings,
                 )
             )

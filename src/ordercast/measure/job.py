@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from ordercast.measure.order import Chapter
@@ -26,6 +28,7 @@ class Job(msgspec.Struct, kw_only=True):
     safe: bool
     uvloop: bool
     protocol: str
+    profile: Literal["auto", "lan", "wan"]
     settings: dict[str, object]
 
 

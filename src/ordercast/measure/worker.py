@@ -68,6 +68,7 @@ class Worker:
             key=None if job.key is None else Path(job.key),
             insecure=job.key is None,
             protocol=job.protocol,
+            profile=job.profile,
             settings=job.settings,
         )
         async with node:

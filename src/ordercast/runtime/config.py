@@ -18,6 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from ordercast.core.identity import MAX_NODE_ID
+from ordercast.core.protocol import LAN, WAN
 from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import AddressProblem, ConfigProblem
 from ordercast.plain_file import NotPlain, read_plain
@@ -92,9 +93,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Settings of the protocol, the same at all nodes; times are microseconds."""
 
     profile: Literal["auto", "lan", "wan"] = "auto"
-    """How far the nodes are from each other. "auto" measures the round trips, and timeouts follow them; "wan"
-    has them fit 300 ms from the start, and more if so much is measured; "lan" leaves them as they are set.
-    Totem follows it; the timeouts of the sequencer family are set by hand."""
+    """Which defaults the protocol's settings have, the same at all nodes: "lan" those for a local network,
+    with round trips of up to 15 ms; "wan" those for nodes that are far apart, with up to 300 ms; "auto" those
+    of "lan". With "auto" and "wan", Totem's timeouts grow where longer round trips are measured; those of the
+    sequencer family stay, and a warning says so."""
 
     trace: Path | None = None
     """Directory for the run's trace, which `ordercast audit` checks. Not set: no trace."""
@@ -158,6 +160,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """The same, but for these fields; all is checked again."""
         check_names(fields)
         return msgspec.structs.replace(self, **fields)
+
+    @property
+    def settings_profile(self) -> str:
+        """The profile whose settings are the protocol's defaults."""
+        return WAN if self.profile == WAN else LAN
 
     @property
     def sealed(self) -> bool:

@@ -15,6 +15,8 @@ HEAD = """Configuration of a node of ordercast. Every field is here with its mea
 comment: this file changes nothing as it is. Uncomment what you want to change. Defaults of the protocol's
 settings are those of a node on this machine: windows and packet_size follow from mtu, and from the
 socket_buffer that the system grants."""
+SIMULATED = """Settings of simulated nodes, each with its meaning and its default: `ordercast sim run --set
+NAME=VALUE` changes one."""
 
 
 class Explained(NamedTuple):
@@ -51,28 +53,44 @@ def _docstrings(cls: type) -> dict[str, str]:
     return found
 
 
-def annotated(protocol: str, settings: msgspec.Struct) -> str:
-    """A configuration file with every field, its default and its meaning. As it is, it changes nothing.
+def annotated(config: NodeConfig, settings: msgspec.Struct) -> str:
+    """A configuration file with every field, its default and its meaning.
 
-    ``settings`` are those that a node of the protocol uses where nothing is set.
+    As it is, it changes nothing but the protocol and the profile, if those of ``config`` are not the default
+    ones. ``settings`` are those that a node with this configuration uses where nothing is set.
     """
-    fields = explain(NodeConfig())
-    own = next(field for field in fields if field.name == "protocol_settings")
-    chosen = protocol != NodeConfig().protocol
-    head = HEAD.replace("nothing as it is", "the protocol and nothing else") if chosen else HEAD
-    lines = [
-        *_comment(head),
-        "",
-    ]
-    for field in fields:
-        if field.name == "protocol" and chosen:  # without it the table would not be known
-            lines += [*_comment(field.meaning), f"protocol = {toml_value(protocol)}", ""]
-        elif field is not own:
+    default = NodeConfig()
+    told = [name for name in ("protocol", "profile") if getattr(config, name) != getattr(default, name)]
+    head = (
+        HEAD.replace("nothing as it is", f"the {' and the '.join(told)} and nothing else") if told else HEAD
+    )
+    lines = [*_comment(head), ""]
+    for field in explain(default):
+        if field.name in told:  # the table below is that of this protocol, its defaults are this profile's
+            lines += [
+                *_comment(field.meaning),
+                f"{field.name} = {toml_value(getattr(config, field.name))}",
+                "",
+            ]
+        elif field.name == "protocol_settings":
+            own = field
+        else:
             lines += _setting(field)
-    lines += [*_comment(own.meaning), f"[{protocol}]", ""]
+    lines += [*_comment(own.meaning), *_table(config.protocol, settings)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def annotated_settings(protocol: str, settings: msgspec.Struct) -> str:
+    """The settings of simulated nodes of a protocol, with their meanings and defaults."""
+    lines = [*_comment(SIMULATED), "", *_table(protocol, settings)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _table(protocol: str, settings: msgspec.Struct) -> list[str]:
+    lines = [f"[{protocol}]", ""]
     for field in explain(settings):
         lines += _setting(field)
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return lines
 
 
 def _setting(field: Explained) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ordercast.core.contract import Distance, Event, Gone
 from ordercast.core.identity import NodeId
+from ordercast.core.protocol import ROUND_TRIPS_US
 from ordercast.errors import OrdercastError
 from ordercast.runtime.sink import Sink
 from ordercast.trace.schema import Row
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("ordercast")
 
-FAR = 'write profile = "wan", or leave profile out, to have timeouts that fit'
 MOST_REASONS = 64
 """Reasons for drops that are counted apart."""
 _NODE = struct.Struct(">I")
@@ -151,11 +151,21 @@ class Sender:
         trip_us = self._round_trip.news(self.paths.measured.round_trip_us, anew)
         if trip_us is None:
             return
-        if self._round_trip.fixed:
-            self.warn(f"peers are {trip_us // 1000} ms away, there and back: {FAR}")
-        else:
-            LOG.info("peers are up to %d ms away, there and back: timeouts fit that", trip_us // 1000)
+        chosen = self._round_trip
+        if chosen.followed:
+            if trip_us:
+                LOG.info(
+                    "peers are up to %d ms away, there and back: timeouts fit that, and are longer than "
+                    'those of profile "%s"',
+                    trip_us // 1000,
+                    chosen.profile,
+                )
             self._event(Distance(3 * trip_us // 2))
+        elif trip_us:
+            self.warn(
+                f"peers are {trip_us // 1000} ms away, there and back, and timeouts are those of profile "
+                f'"{chosen.profile}", made for {ROUND_TRIPS_US[chosen.profile] // 1000} ms: {chosen.advice}'
+            )
 
     def _event(self, event: Event) -> None:
         """Hand something to the machine, and carry out what it answers."""

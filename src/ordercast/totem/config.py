@@ -35,6 +35,10 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long the token may stay away while a ring is being formed, when nobody knows yet how slow its
     members are; 0: as long as on a formed ring (`token_loss_us`)."""
 
+    round_trip_us: int = 0
+    """The round trip that the timeouts are made for. Where longer ones are measured, the timeouts are longer
+    by as many of the difference as each one has to outlast; see `profile`."""
+
     join_us: int = 1_500
     """How often a Join is repeated while a ring is being formed (000 §6.2.1)."""
 
@@ -117,7 +121,8 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
         def at_least(name: str, round_trips: float) -> int:
             own_us: int = getattr(self, name)
-            return max(own_us, own_us // 2 + int(round_trips * round_trip_us))
+            slack_us = max(0, own_us - int(round_trips * self.round_trip_us))
+            return max(own_us, slack_us // 2 + int(round_trips * round_trip_us))
 
         return msgspec.structs.replace(
             self,
@@ -170,7 +175,8 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 _MAY_BE_ZERO = {
-    *("accelerated_window", "consensus_member_us", "eager_requests", "forming_loss_us", "hold_us", "packing")
+    *("accelerated_window", "consensus_member_us", "eager_requests", "forming_loss_us", "hold_us", "packing"),
+    "round_trip_us",
 }
 _ORDER = (
     (

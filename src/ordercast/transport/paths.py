@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ordercast.core.identity import NodeId
+from ordercast.core.protocol import LAN, ROUND_TRIPS_US, WAN
 from ordercast.transport.peers import Peer, spell
 
 PATH_MAGIC = b"OP\x01"
@@ -20,10 +21,6 @@ ASK, ANSWER = 1, 2
 _HEAD = struct.Struct(">3sBQH")
 HEAD_SIZE = _HEAD.size
 
-WAN_US = 300_000
-"""The round trip that the profile for wide networks expects from the start."""
-NEAR_US = 15_000
-"""Peers that answer sooner are near: the timeouts are for that."""
 NARROW = (1_232, 984, 528)
 """Datagrams, in bytes, that are tried where the configured ones do not arrive: those of an MTU of 1280 (every
 IPv6 network), 1032 and 576 (every IPv4 network)."""
@@ -92,20 +89,30 @@ class _Path:
 
 
 class RoundTrip:
-    """What a node expects of the round trip to its peers, and what its machine was told of it."""
+    """Compares the measured round trip to the peers with that which a profile's settings are made for."""
 
-    def __init__(self, profile: str = "auto") -> None:
-        """`profile` as in `NodeConfig`."""
-        self.expected_us = WAN_US if profile == "wan" else 0
-        """Timeouts fit this at least."""
-        self.fixed = profile == "lan"
-        """They are not stretched, whatever is measured."""
+    def __init__(self, profile: str = LAN, *, followed: bool = True) -> None:
+        """`profile` is one of `ROUND_TRIPS_US`; with `followed`, the machine's timeouts follow what is
+        measured."""
+        self.profile = profile
+        self.followed = followed
         self._told_us = 0
 
+    @property
+    def advice(self) -> str:
+        """What to do where peers are further than the profile is made for, and timeouts do not follow."""
+        if self.profile != WAN:
+            return (
+                f'write profile = "{WAN}" at every node, which is made for {ROUND_TRIPS_US[WAN] // 1000} ms'
+            )
+        return "no profile is made for that: set longer timeouts in the protocol's table at every node"
+
     def news(self, measured_us: int, anew: bool) -> int | None:
-        """What the machine, one that was told nothing if `anew`, should know now; None: what it knows."""
-        trip_us = max(measured_us, self.expected_us)
-        trip_us = trip_us if trip_us > NEAR_US else 0
+        """The round trip, in microseconds, that the machine should be told now; 0: that of its profile.
+
+        None if it was told already, or nearly the same; one that was told nothing (`anew`) was told 0.
+        """
+        trip_us = measured_us if measured_us > ROUND_TRIPS_US[self.profile] else 0
         told_us = 0 if anew else self._told_us
         self._told_us = told_us
         if told_us // 2 <= trip_us <= 5 * told_us // 4:

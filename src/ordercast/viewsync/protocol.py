@@ -10,7 +10,7 @@ import msgspec
 
 from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
-from ordercast.core.protocol import LAN, SIM, About, Buffers, Protocol
+from ordercast.core.protocol import LAN, SIM, WAN, About, Buffers, Protocol
 from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import Orderer
@@ -34,6 +34,22 @@ PROFILES: dict[str, dict[str, object]] = {
         "found_us": 500_000,
         "silence_us": 100_000,
         "hurry_us": 1_000,
+        "batch": 64,
+    },
+    WAN: {
+        # A packet and its answer take 300 ms, and what has no answer may have been lost: nothing is sent
+        # again before an answer can be here, nobody is suspected for three heartbeats that were lost, and a
+        # coordinator has time for the four round trips that a change takes.
+        "heartbeat_us": 300_000,
+        "aggressive_us": 2_000_000,
+        "conservative_us": 6_000_000,
+        "change_us": 450_000,
+        "round_us": 2_000_000,
+        "retry_us": 450_000,
+        "join_us": 450_000,
+        "found_us": 3_000_000,
+        "silence_us": 300_000,
+        "hurry_us": 5_000,
         "batch": 64,
     },
 }
