@@ -122,7 +122,6 @@ FRAIL = Protocol(
     promises="nothing",
     revives=True,
     levels=True,
-    token_on_unicast=False,
 )
 
 

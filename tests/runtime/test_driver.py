@@ -22,6 +22,7 @@ from ordercast.core.contract import (
     Gone,
     Halt,
     Install,
+    Lane,
     Multicast,
     Originate,
     Packet,
@@ -161,16 +162,12 @@ class Told:
         self.log.append(("ended", type(error).__name__))
 
 
-async def being(
-    node: int, knows: Sequence[Being] = (), ring: Keyring | None = None, token_on_unicast: bool = True
-) -> Being:
+async def being(node: int, knows: Sequence[Being] = (), ring: Keyring | None = None) -> Being:
     log: list[object] = []
     wires = await open_sockets(Place("127.0.0.1", 0, exact=True), NodeConfig().socket_buffer)
     script, disk, seal = Script(), Disk(log, node), None if ring is None else Seal(ring)
     told = Told(log)
-    driver = Driver(
-        node, script, disk, wires, told, seal, 1452, None, [], None, token_on_unicast=token_on_unicast
-    )
+    driver = Driver(node, script, disk, wires, told, seal, 1452, None, [], None)
     links = Links(
         node=node,
         incarnation=0,
@@ -190,13 +187,17 @@ async def being(
 
 
 @asynccontextmanager
-async def pair(sealed: bool = False, token_on_unicast: bool = True) -> AsyncIterator[tuple[Being, Being]]:
-    """Two that are linked."""
+async def pair(sealed: bool = False, tokens: bool = True) -> AsyncIterator[tuple[Being, Being]]:
+    """Two that are linked, and have passed a token on where there are `tokens`."""
     ring = Keyring((generate(),)) if sealed else None
-    one = await being(1, ring=ring, token_on_unicast=token_on_unicast)
-    two = await being(2, [one], ring=ring, token_on_unicast=token_on_unicast)
+    one = await being(1, ring=ring)
+    two = await being(2, [one], ring=ring)
     try:
         await until(lambda: bool(one.links.targets and two.links.targets))
+        if tokens:
+            one.carry_out(Unicast(2, b"token", Lane.TOKEN))
+            two.carry_out(Unicast(1, b"token", Lane.TOKEN))
+            await until(lambda: bool(one.packets and two.packets))
         for each in (one, two):
             each.script.events.clear()
         yield one, two
@@ -255,7 +256,7 @@ def test_effects_are_carried_out_in_order() -> None:
                 Accept(1),
                 Originate(BATCH),
                 Multicast(b"a"),
-                Unicast(2, b"t"),
+                Unicast(2, b"t", Lane.TOKEN),
                 Deliver(BATCH),
                 Persist(b"durable"),
                 Multicast(b"b"),
@@ -290,7 +291,7 @@ def test_the_token_follows_the_data_of_its_receiver_and_goes_ahead_of_that_of_ot
             await until(lambda: len(one.links.targets) == 2)
             three.script.events.clear()
             ways = watch_sending(one)
-            one.carry_out(Multicast(b"a"), Unicast(successor, b"t"))
+            one.carry_out(Multicast(b"a"), Unicast(successor, b"t", Lane.TOKEN))
             there, other = (one.links.peers[node] for node in (successor, 5 - successor))
             assert ways == [("data", there.data), ("token", there.token), ("data", other.data)]
             await until(lambda: len(two.packets) + len(three.packets) == 3)
@@ -402,7 +403,7 @@ def test_a_machine_that_raises_on_a_packet_ends_its_life_and_not_the_node(token:
 
             one.carry_out(SetTimer("ghost", 20_000))
             one.script.answer = answer
-            two.carry_out(Unicast(1, b"x") if token else Multicast(b"x"))
+            two.carry_out(Unicast(1, b"x", Lane.TOKEN) if token else Multicast(b"x"))
             await until(lambda: not one.driver.live)
             assert one.log == [("failed", b"x", error)]
             assert (one.driver.state, one.driver.drops["machine failed"]) == ("crashed", 1)
@@ -439,7 +440,7 @@ def test_a_machine_that_cannot_begin_ends_the_node(caplog: pytest.LogCaptureFixt
 def test_to_nobody() -> None:
     async def main() -> None:
         async with pair() as (one, _):
-            one.carry_out(Unicast(77, b"token"))
+            one.carry_out(Unicast(77, b"token", Lane.TOKEN))
             assert one.driver.drops == {"no address to send to": 1}
 
     run(main)
@@ -498,7 +499,7 @@ def test_what_the_machine_has_no_room_for_waits_for_the_token() -> None:
             await asyncio.sleep(0.02)
             assert one.script.events == [Submit([b"abc", b"de"], Guarantee.AGREED)]
             one.script.room = 100
-            two.carry_out(Unicast(1, b"token"))
+            two.carry_out(Unicast(1, b"token", Lane.TOKEN))
             await until(lambda: bool(one.packets))
             submitted, token = one.script.events[1:]
             assert submitted == Submit([b"fgh"], Guarantee.AGREED)
@@ -538,7 +539,7 @@ def test_data_is_read_before_a_token(sealed: bool) -> None:
     async def main() -> None:
         async with pair(sealed) as (one, two):
             for _ in range(3):
-                two.carry_out(Unicast(1, b"token"), Multicast(b"first"), Multicast(b"second"))
+                two.carry_out(Unicast(1, b"token", Lane.TOKEN), Multicast(b"first"), Multicast(b"second"))
             await until(lambda: len(one.packets) == 9)
             assert one.packets == [b"first", b"second"] * 3 + [b"token"] * 3
 
@@ -582,7 +583,7 @@ def test_timers_wait_until_everything_was_read(monkeypatch: pytest.MonkeyPatch) 
         async with pair() as (one, two):
             overdue(one)
             for number in range(20):
-                two.carry_out(Multicast(bytes(number + 1)), Unicast(1, b"token"))
+                two.carry_out(Multicast(bytes(number + 1)), Unicast(1, b"token", Lane.TOKEN))
             await until(lambda: bool(one.script.of(Timer)))
             kinds = [type(event) for event in one.script.of(Packet, Timer)]
             assert kinds[:40] == [Packet] * 40
@@ -736,7 +737,7 @@ def test_a_token_does_not_wait_for_data_of_no_use_that_does_not_end(sealed: bool
     async def main() -> None:
         async with pair(sealed) as (one, two):
             await until(lambda: not one.driver.wires.token.waiting())
-            two.carry_out(Unicast(1, b"token"))
+            two.carry_out(Unicast(1, b"token", Lane.TOKEN))
             mine, its = two.driver.wires, one.driver.wires
             for _ in range(100):
                 for _ in range(2 * BUFFERS_A_TURN):
@@ -758,7 +759,7 @@ def test_a_token_is_found_among_what_is_none(sealed: bool) -> None:
             await until(lambda: not its.token.waiting())
             for _ in range(USELESS_A_TURN // 2):
                 mine.token.send(Train(b"garbage of a peer", 0), its.token.address)
-            two.carry_out(Unicast(1, b"token"))
+            two.carry_out(Unicast(1, b"token", Lane.TOKEN))
             one.driver._turn()
             assert one.packets == [b"token"]
 
@@ -777,7 +778,7 @@ def test_strangers_do_not_take_the_place_of_tokens(sealed: bool) -> None:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 for _ in range(5000):
                     stranger.sendto(b"OG\x02\x01" + bytes(150), wires.token.address)
-                two.carry_out(Unicast(1, b"token"))
+                two.carry_out(Unicast(1, b"token", Lane.TOKEN))
                 one.driver._turn()
                 assert one.packets == [b"token"]
                 assert wires.dropped["greeting: no room"] > 1000
@@ -904,7 +905,7 @@ def test_a_machine_that_was_told_to_go_is_not_followed_by_another() -> None:
 
 def test_without_a_token_many_unicasts_are_read_at_a_time() -> None:
     async def main() -> None:
-        async with pair(token_on_unicast=False) as (one, two):
+        async with pair(tokens=False) as (one, two):
             two.carry_out(*(Unicast(1, b"%d" % number) for number in range(5)), Multicast(b"data"))
             await asyncio.sleep(0)
             await until(lambda: len(one.packets) == 6)
@@ -915,7 +916,7 @@ def test_without_a_token_many_unicasts_are_read_at_a_time() -> None:
 
 def test_room_that_data_makes_is_used_at_once() -> None:
     async def main() -> None:
-        async with pair(token_on_unicast=False) as (one, two):
+        async with pair(tokens=False) as (one, two):
             one.script.room = 3
             one.driver.submit([b"one", b"two"], Guarantee.AGREED)
             await until(lambda: bool(one.script.of(Submit)))
@@ -930,8 +931,8 @@ def test_a_silent_process_that_ended_is_missed_although_others_speak() -> None:
     """With a token, somebody else's packets would mean nothing; here they mean that the group is at work."""
 
     async def main() -> None:
-        async with pair(token_on_unicast=False) as (one, two):
-            three = await being(3, [one, two], token_on_unicast=False)
+        async with pair(tokens=False) as (one, two):
+            three = await being(3, [one, two])
             await until(lambda: len(one.links.targets) == 2)
             three.driver.end(None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from totem_parts import CONFIG, RING, ring, token
 
-from ordercast.core.contract import CancelTimer, Effect, SetTimer, Unicast
+from ordercast.core.contract import CancelTimer, Effect, Lane, SetTimer, Unicast
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.custody import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION, Custody
 from ordercast.totem.packets import Hurry
@@ -45,7 +45,7 @@ def passes(custody: Custody, *, me: int = 1, idle: bool = False) -> bool:
 def test_a_forwarded_token_is_watched_by_two_timers(custody: Custody, effects: list[Effect]) -> None:
     """000 §5.2: each time a processor forwards the token, it sets a Token Retransmission timeout."""
     custody.send(0, 2, b"token", effects)
-    assert effects == [Unicast(2, b"token"), LOSS, RETRANSMISSION]
+    assert effects == [Unicast(2, b"token", Lane.TOKEN), LOSS, RETRANSMISSION]
     assert custody.awaiting_sign
 
 
@@ -55,7 +55,7 @@ def test_the_regular_token_goes_to_the_successor_and_is_counted(
     """000 §5.2: if the token is accepted, the processor increments token_seq."""
     made, visiting = ring(me=3), token(token_seq=7, seq=5)
     custody.pass_on(0, made, visiting, 4, True, 0, effects)
-    assert effects == [Unicast(1, visiting.encode()), LOSS, RETRANSMISSION]
+    assert effects == [Unicast(1, visiting.encode(), Lane.TOKEN), LOSS, RETRANSMISSION]
     assert (visiting.token_seq, made.token_seq, made.forwarded_seq, made.arrived_seq) == (8, 8, 5, 4)
 
 
@@ -63,7 +63,7 @@ def test_in_gather_the_token_is_passed_on_without_timers(custody: Custody, effec
     """000 Fig. 4: there, the Token Loss timeout waits for the Commit token."""
     visiting = token()
     custody.pass_on(0, ring(), visiting, 0, False, 0, effects)
-    assert effects == [Unicast(2, visiting.encode())]
+    assert effects == [Unicast(2, visiting.encode(), Lane.TOKEN)]
     assert not custody.awaiting_sign
 
 
@@ -90,7 +90,7 @@ def test_without_a_sign_the_token_is_sent_again_and_again(custody: Custody, effe
     custody.send(0, 2, b"token", [])
     custody.resend(effects)
     custody.resend(effects)
-    assert effects == [Unicast(2, b"token"), RETRANSMISSION] * 2
+    assert effects == [Unicast(2, b"token", Lane.TOKEN), RETRANSMISSION] * 2
 
 
 def test_a_token_that_moved_on_is_not_sent_again(custody: Custody, effects: list[Effect]) -> None:
@@ -104,7 +104,7 @@ def test_of_two_tokens_sent_the_later_is_sent_again(custody: Custody, effects: l
     custody.send(0, 2, b"first", [])
     custody.send(0, 2, b"second", [])
     custody.resend(effects)
-    assert effects[0] == Unicast(2, b"second")
+    assert effects[0] == Unicast(2, b"second", Lane.TOKEN)
 
 
 def test_with_the_ring_its_token_is_given_up(custody: Custody, effects: list[Effect]) -> None:

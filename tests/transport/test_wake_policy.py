@@ -14,7 +14,7 @@ TURNS = 5
 
 
 class Scene:
-    """An attention with a clock of its own, and sockets that can be written to."""
+    """A wake policy with a clock of its own, and sockets that can be written to."""
 
     def __init__(self, data_waits: bool) -> None:
         self.now = 1_000_000
@@ -24,14 +24,15 @@ class Scene:
             its.setblocking(False)
         self.sockets = [end for pair in pairs for end in pair]
         (self.token, its_token), (self.data, its_data) = pairs
-        self.attention = WakePolicy(
+        self.policy = WakePolicy(
             its_token.fileno(),
             [its_data.fileno()],
             lambda: self._read("token", its_token),
             lambda: self._read("data", its_data),
             lambda: self.now,
-            data_waits=data_waits,
         )
+        if data_waits:
+            self.policy.expect_tokens()
 
     def _read(self, name: str, end: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -40,10 +41,10 @@ class Scene:
 
     def came(self, after_us: int) -> None:
         self.now += after_us
-        self.attention.came(self.now)
+        self.policy.came(self.now)
 
     def close(self) -> None:
-        self.attention.close()
+        self.policy.close()
         for end in self.sockets:
             end.close()
 
@@ -89,15 +90,15 @@ def test_what_comes_briskly_keeps_the_loop_awake_for_a_while(data_waits: bool) -
     async def main() -> None:
         scene = Scene(data_waits)
         scene.came(BRISK_US)
-        assert not scene.attention._awake
+        assert not scene.policy._awake
         scene.came(1)
-        assert scene.attention._awake
+        assert scene.policy._awake
         scene.now += AWAKE_US - 1
         await turns()
-        assert scene.attention._awake
+        assert scene.policy._awake
         scene.now += 1
         await turns()
-        assert not scene.attention._awake
+        assert not scene.policy._awake
         scene.close()
 
     asyncio.run(main())

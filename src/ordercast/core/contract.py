@@ -12,6 +12,7 @@ Time is integer microseconds. A machine may be told a later time than the last, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, NodeId
@@ -97,6 +98,20 @@ Event: TypeAlias = Start | Submit | Packet | Timer | Stop | Brake | Gone | Dista
 # --- effects: what a machine wants done --------------------------------------------------------
 
 
+class Lane(Enum):
+    """How a packet for one node travels beside the multicasts.
+
+    What is multicast travels in a third lane, the one for data, which may be full of it: a receiver reads it
+    in the order in which it came.
+    """
+
+    CONTROL = "control"
+    """Apart from data: no multicasts can crowd it out, and it waits for none."""
+    TOKEN = "token"
+    """Behind data: it goes out behind what was multicast before it, and the receiver reads it once no data
+    waits, one token at a time (000 §5.2). Data, in turn, may wait until the next token comes."""
+
+
 class Multicast(NamedTuple):
     """Send to every other node that can be reached (the sender does not receive it)."""
 
@@ -104,10 +119,11 @@ class Multicast(NamedTuple):
 
 
 class Unicast(NamedTuple):
-    """Send to one node. The token travels so."""
+    """Send to one node."""
 
     to: NodeId
     data: bytes
+    lane: Lane = Lane.CONTROL
 
 
 class SetTimer(NamedTuple):

@@ -89,8 +89,6 @@ class Protocol(NamedTuple):
     """Whether messages may be sent at levels of resilience."""
     follows_distance: bool = False
     """Whether its machine's timeouts follow the round trips that are measured (`Distance`)."""
-    token_on_unicast: bool = True
-    """Whether what is unicast is a token, for which data may wait; or packets like all others."""
 
     def configure(
         self, settings: Mapping[str, object], profile: str, buffers: Buffers | None = None

@@ -131,7 +131,6 @@ class Member:
             config.socket_buffer,
             config.multicast,
             config.interface,
-            only_tokens=self.protocol.token_on_unicast,
         )
         try:
             self.config = with_founders(config, self.protocol, listed, wires.token.address)
@@ -167,7 +166,6 @@ class Member:
             self._recorder,
             rows,
             self._journal,
-            token_on_unicast=protocol.token_on_unicast,
             round_trip=RoundTrip(
                 config.settings_profile,
                 followed=protocol.follows_distance and config.profile != LAN,

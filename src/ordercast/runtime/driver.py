@@ -24,6 +24,7 @@ from ordercast.core.contract import (
     Event,
     Halt,
     Install,
+    Lane,
     Machine,
     Multicast,
     Originate,
@@ -49,6 +50,7 @@ from ordercast.runtime.storage import Storage
 from ordercast.runtime.timers import Timers
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
+from ordercast.transport.activity import ActivityMonitor, PeerMonitor
 from ordercast.transport.greetings import GREETING_MAGIC
 from ordercast.transport.links import Links
 from ordercast.transport.paths import RoundTrip
@@ -57,7 +59,6 @@ from ordercast.transport.segments import HEADER_SIZE, MAGIC
 from ordercast.transport.sockets import NodeSockets
 from ordercast.transport.udp_socket import Address, Arrival, UdpSocket
 from ordercast.transport.wake_policy import RateLimitedReader, WakePolicy
-from ordercast.transport.watch import Sightings, Signs, Watch
 
 if TYPE_CHECKING:
     from ordercast.trace.journal import Journal
@@ -92,18 +93,15 @@ class Driver(Sender):
         rows: list[Row],
         journal: Journal | None,
         *,
-        token_on_unicast: bool = True,
         round_trip: RoundTrip | None = None,
     ) -> None:
-        """`token_on_unicast`: what is unicast is a token, for which data may wait; else it is like others."""
         super().__init__(node, wires, seal, datagram, rows, journal, round_trip, sink)
         self.machine = machine
         self.state = "starting"
         self.because = ""
         self.sent = self.delivered = 0
         self._guard = EndingOnError(self.end)
-        self.halted = False
-        """The machine itself ended the last life, with a word to the others."""
+        self.halted = False  # the machine itself ended the last life, with a word to the others
         self._stopping = False
         self._sent_before = 0
         """By earlier lives: message numbers begin anew in each."""
@@ -112,20 +110,17 @@ class Driver(Sender):
         self._storage = storage
         self._recorder = recorder
         self._loop: asyncio.AbstractEventLoop
-        self._listening = [wires.data, *([wires.multicast] if wires.multicast else [])]
-        self._attention: WakePolicy | None = None
-        self._token_on_unicast = token_on_unicast
+        self._listening = [socket for socket in (wires.data, wires.multicast) if socket is not None]
+        self._wake_policy: WakePolicy | None = None
+        self._tokens = False  # the machine has sent none yet
         self._outgoing = Outgoing()
         self._submitting = False
         self._timers = Timers(self.lag, self.now_us, self._on_alarm)
         self._guarded = 0
-        self._useless = self._unread = 0
-        """Since data was last read to its end, or a token: reads of no use, and bytes read."""
+        self._useless = self._unread = 0  # since data was last read to its end: reads of no use, and bytes
         self._greetings: list[RateLimitedReader] = []
-        self._watch: Watch | None = None
-        self._sightings = Sightings(self.now_us)
-        if not token_on_unicast:
-            self._sightings = Signs(self.now_us, lambda: self.delivered)
+        self._peer_monitor: PeerMonitor | None = None
+        self._activity = ActivityMonitor(self.now_us, lambda: self.delivered)
 
     # --- a life ---------------------------------------------------------------------------------
 
@@ -133,13 +128,12 @@ class Driver(Sender):
         """Read the sockets and greet; the machine is not started yet."""
         self._links = links
         self._loop = asyncio.get_running_loop()
-        self._attention = WakePolicy(
+        self._wake_policy = WakePolicy(
             self.wires.token.fileno(),
             [channel.fileno() for channel in self._listening],
             self._on_token_readable,
             self._on_data_readable,
             self.now_us,
-            data_waits=self._token_on_unicast,
         )
         links.sources_changed = self.wires.admit
         self.wires.admit(())
@@ -148,7 +142,7 @@ class Driver(Sender):
             for channel in self.wires.greetings
         ]
         self.wires.liveness.open()
-        self._watch = Watch(links, self._guard, self._sightings, self._on_gone, self.paths)
+        self._peer_monitor = PeerMonitor(links, self._guard, self._activity, self._on_gone, self.paths)
 
     def start(self, incarnation: int, stored: bytes | None) -> None:
         """Begin the machine's life: packets that came before were not for it."""
@@ -192,13 +186,13 @@ class Driver(Sender):
             return
         self.ended = True
         self.live = False
-        if self._attention is not None:
-            self._attention.close()
+        if self._wake_policy is not None:
+            self._wake_policy.close()
         for reader in self._greetings:
             reader.close()
         self._timers.close()
-        if self._watch is not None:
-            self._watch.close()
+        if self._peer_monitor is not None:
+            self._peer_monitor.close()
         self._note_rows()
         self.wires.close()
         self._sink.ended(error)
@@ -250,10 +244,10 @@ class Driver(Sender):
         so that it waits for no more bytes than twice that, and for few datagrams that are of no use.
         """
         dry = self._drain()
-        budget = 1 if self._token_on_unicast else BUFFERS_A_TURN
+        budget = 1 if self._tokens else BUFFERS_A_TURN
         useless = USELESS_A_TURN
         enough = self._useless >= MOST_USELESS or self._unread >= 2 * self.wires.data.granted
-        while budget and useless and (dry or enough or not self._token_on_unicast) and not self.ended:
+        while budget and useless and (dry or enough or not self._tokens) and not self.ended:
             arrival = self.wires.token.receive()
             if arrival is None:
                 break
@@ -296,7 +290,7 @@ class Driver(Sender):
             return False
         handle = self._handle
         now = self.now_us()
-        if not self._token_on_unicast:
+        if not self._tokens:
             self._came(now)
         joiner = peer.data_joiner
         joined = joiner.join(channel.buffer, size, segment)
@@ -312,15 +306,22 @@ class Driver(Sender):
                 self._carry_out(now, effects)
                 if not self.live:
                     return True
-        if self._outgoing and not self._token_on_unicast:
+        if self._outgoing and not self._tokens:
             self._submit()
         return bool(packets) or not useless
 
     def _came(self, now: int) -> None:
         """What shows that the group goes about its work: the token; or, without one, any packet."""
-        self._sightings.note(now)
-        if self._attention is not None:
-            self._attention.came(now)
+        self._activity.note(now)
+        if self._wake_policy is not None:
+            self._wake_policy.came(now)
+
+    def _expect_tokens(self) -> None:
+        """Whoever sends tokens gets some: they are read behind data, one at a time."""
+        self._tokens = True
+        for reader in (self._activity, self.wires, self._wake_policy):
+            assert reader is not None
+            reader.expect_tokens()
 
     def _on_greeting(self, channel: UdpSocket) -> bool:
         """Read a greeting where nothing else comes; whether there was any."""
@@ -395,6 +396,8 @@ class Driver(Sender):
             elif type(effect) is Multicast:
                 self._out.append(effect.data)
             elif type(effect) is Unicast:
+                if effect.lane is Lane.TOKEN and not self._tokens:
+                    self._expect_tokens()
                 self._unicast(effect.to, effect.data)
             elif type(effect) is SetTimer:
                 self._timers.set(now, effect.name, effect.delay_us)

@@ -7,7 +7,7 @@ then has something to send tells it to hurry.
 
 from __future__ import annotations
 
-from ordercast.core.contract import CancelTimer, Effect, SetTimer, Unicast
+from ordercast.core.contract import CancelTimer, Effect, Lane, SetTimer, Unicast
 from ordercast.core.identity import NodeId
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.ordering import Ring
@@ -70,7 +70,7 @@ class Custody:
         self._sign.begin(now_us, held=hold_us > 0)
         self._delay_us = self._sign.timeout_us
         timer = SetTimer(TOKEN_RETRANSMISSION, hold_us + self._delay_us)
-        effects += (Unicast(to, raw), loss, timer)
+        effects += (Unicast(to, raw, Lane.TOKEN), loss, timer)
 
     def pass_on(
         self,
@@ -99,7 +99,7 @@ class Custody:
             loss = self._loss_timeout(waits_us)
             self._send(now_us, ring.successor, token.encode(), loss, hold_us, effects)
         else:
-            effects.append(Unicast(ring.successor, token.encode()))
+            effects.append(Unicast(ring.successor, token.encode(), Lane.TOKEN))
 
     def _loss_timeout(self, waits_us: int) -> SetTimer:
         """The Token Loss timeout of a ring whose token lately waited for so long.
@@ -148,7 +148,7 @@ class Custody:
             self._resent = True
             slowest_us = max(self._sign.timeout_us, self._loss_timer.delay_us // MOST_TRIES)
             self._delay_us = min(2 * self._delay_us, slowest_us)
-            effects += (Unicast(*self._sent), SetTimer(TOKEN_RETRANSMISSION, self._delay_us))
+            effects += (Unicast(*self._sent, Lane.TOKEN), SetTimer(TOKEN_RETRANSMISSION, self._delay_us))
 
     def give_up(self, effects: list[Effect]) -> None:
         """The ring is given up: whatever becomes of its token does not matter any more."""

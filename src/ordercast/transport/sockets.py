@@ -55,6 +55,10 @@ class NodeSockets(NamedTuple):
             if channel is not None:
                 keep_only(channel.socket, sources)
 
+    def expect_tokens(self) -> None:
+        """From now on few packets at a time come to the token port, and none may wait behind others."""
+        self.token.resize(min(self.token.asked, TOKENS_BUFFER))
+
     @property
     def dropped(self) -> dict[str, int]:
         """Datagrams that the kernel did not hand over, by reason."""
@@ -95,17 +99,13 @@ async def open_sockets(
     buffer: int,
     multicast: str | None = None,
     interface: str | None = None,
-    *,
-    only_tokens: bool = False,
 ) -> NodeSockets:
     """The node's sockets: two neighbouring ports, and the multicast group's if there is one.
 
-    `buffer`: bytes of receive buffer to ask for. `only_tokens`: nothing else comes to the first port, but for
-    greetings.
+    `buffer`: bytes of receive buffer to ask for, at each port.
     """
     host = (await _look_up(place.host, place.host, 0, six=":" in place.host))[0]
-    token_buffer = min(buffer, TOKENS_BUFFER if only_tokens else buffer)
-    wires = _two_ports(place, host, buffer, token_buffer)
+    wires = _two_ports(place, host, buffer)
     try:
         return wires if multicast is None else _with_multicast(wires, multicast, interface)
     except BaseException:
@@ -113,7 +113,7 @@ async def open_sockets(
         raise
 
 
-def _two_ports(place: Place, host: Address, buffer: int, token_buffer: int) -> NodeSockets:
+def _two_ports(place: Place, host: Address, buffer: int) -> NodeSockets:
     tries = PORTS_TRIED if not place.exact or not place.port else 1
     stream = random.Random()
     for attempt in range(tries):
@@ -124,7 +124,7 @@ def _two_ports(place: Place, host: Address, buffer: int, token_buffer: int) -> N
         try:
             # first: it cannot be shared, so that nobody else is there
             opened.append(door := LivenessPort(tokens))
-            opened.append(token := UdpSocket(tokens, buffer=token_buffer, timed=True, parted=True))
+            opened.append(token := UdpSocket(tokens, buffer=buffer, timed=True, parted=True))
             greetings = [UdpSocket(tokens, buffer=GREETINGS_BUFFER, parted=True)]
             opened += greetings
             greetings.append(UdpSocket(tokens, buffer=GREETINGS_BUFFER, parted=True))

@@ -89,6 +89,11 @@ class UdpSocket:
         self.unsent = 0
         """Datagrams or trains that the kernel had no room for."""
 
+    def resize(self, buffer: int) -> None:
+        """Ask for a receive buffer of so many bytes; what waits in it stays."""
+        self.asked = buffer
+        self.granted = _size_buffers(self.socket, buffer)
+
     def fileno(self) -> int:
         """For the event loop."""
         return self.socket.fileno()

@@ -10,8 +10,8 @@ about a millisecond, to be woken costs more than what there is to do:
   not woken for it. It then waits for the token, before which it is read anyway, and the event loop looks
   after it only if the token stays away.
 
-Where the token travels among the data, or there is none, a node is woken for everything at once, and any
-packet keeps it awake as the token does.
+Where the token travels among the data, or this node has passed none on yet, a node is woken for everything at
+once, and any packet keeps it awake as the token does.
 """
 
 from __future__ import annotations
@@ -77,15 +77,14 @@ class WakePolicy:
         on_token: Callable[[], None],
         on_data: Callable[[], None],
         now_us: Callable[[], int],
-        data_waits: bool = True,
     ) -> None:
-        """With `data_waits`, data is left to wait for tokens that come briskly."""
+        """Until `expect_tokens`, any packet keeps the node awake, and data always wakes it."""
         self._loop = asyncio.get_running_loop()
         self._token = token
         self._data = data
         self._on_data = on_data
         self._now_us = now_us
-        self._data_waits = data_waits
+        self._data_waits = False
         self._came_us = 0
         self._brisk = False
         self._awake = False
@@ -99,8 +98,12 @@ class WakePolicy:
         for fd in self._data:
             self._loop.add_reader(fd, self._on_data)
 
+    def expect_tokens(self) -> None:
+        """From now on data is left to wait for tokens that come briskly."""
+        self._data_waits = True
+
     def came(self, now_us: int) -> None:
-        """A token is here; or, where data does not wait for it, any packet."""
+        """A token is here; or, where none are expected, any packet."""
         brisk = now_us - self._came_us < BRISK_US
         self._came_us = now_us
         if not brisk:

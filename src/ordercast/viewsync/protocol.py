@@ -124,5 +124,4 @@ def sequenced(
         revives=True,
         primary_partition=True,
         levels=True,
-        token_on_unicast=False,
     )

@@ -17,77 +17,72 @@ LOOK_S, IDLE_LOOK_S = 0.02, 0.2
 """How often a node looks where the token is, on a ring that has something to do and on one that has not."""
 MISSED_US, IDLE_MISSED_US = 40_000, 150_000
 """A token that has been away for this long makes a node look whether the others are still there."""
-
-
 UNHEARD_S = 0.15
 """Without a token, a peer that nothing came from for so long is looked after: it missed a heartbeat."""
 LATELY_US = 1_000_000
 """Without a token, a group that delivered something within this time has something to do."""
 
 
-class Sightings:
-    """When the token came."""
+class ActivityMonitor:
+    """When this node last heard of the group's work, and whose process may therefore have ended.
 
-    __slots__ = ("_now_us", "interval_us", "seen_us")
+    Once tokens are expected, the token alone shows that the group is at work; else any packet does.
+    """
 
-    def __init__(self, now_us: Callable[[], int]) -> None:
-        self._now_us = now_us
-        self.seen_us = 0
-        self.interval_us = 0
-        """Between the last two."""
-
-    def note(self, now_us: int) -> None:
-        """It is here."""
-        self.interval_us = now_us - self.seen_us
-        self.seen_us = now_us
-
-    @property
-    def active(self) -> bool:
-        """Whether it went round quickly."""
-        return self.interval_us < ACTIVE_US
-
-    @property
-    def missed(self) -> bool:
-        """Whether it stays away for longer than it should."""
-        return self._now_us() - self.seen_us >= (MISSED_US if self.active else IDLE_MISSED_US)
-
-    def suspects(self, links: Links) -> list[Peer]:
-        """Whose process may have ended: anybody's, once the token stays away."""
-        return links.targets if self.missed else []
-
-
-class Signs(Sightings):
-    """When anything came, where there is no token to be seen."""
-
-    __slots__ = ("_delivered", "_last", "_moved_us")
+    __slots__ = ("_delivered", "_interval_us", "_last", "_moved_us", "_now_us", "_seen_us", "_tokens")
 
     def __init__(self, now_us: Callable[[], int], delivered: Callable[[], int]) -> None:
-        """`delivered` tells how many messages were, so far."""
-        super().__init__(now_us)
+        """`delivered` tells how many messages were delivered here, so far."""
+        self._now_us = now_us
         self._delivered = delivered
+        self._tokens = False
+        self._seen_us = 0
+        self._interval_us = 0
+        """Between the last two signs of work."""
         self._last = 0
         self._moved_us = 0
+        """When the count of delivered messages was last found to have risen."""
+
+    def expect_tokens(self) -> None:
+        """From now on `note` is called for tokens alone."""
+        self._tokens = True
+
+    def note(self, now_us: int) -> None:
+        """A token came; or, where none are expected, any packet."""
+        self._interval_us = now_us - self._seen_us
+        self._seen_us = now_us
 
     @property
     def active(self) -> bool:
-        """Whether something was delivered lately: heartbeats come without."""
+        """Whether the token came round quickly; without one, whether something was delivered lately, since
+        heartbeats come without."""
+        if self._tokens:
+            return self._interval_us < ACTIVE_US
         return self._now_us() - self._moved_us < LATELY_US
 
+    @property
+    def _missed(self) -> bool:
+        """Whether nothing has come for longer than it should take."""
+        return self._now_us() - self._seen_us >= (MISSED_US if self.active else IDLE_MISSED_US)
+
     def suspects(self, links: Links) -> list[Peer]:
-        """Whose process may have ended: anybody's, once all are silent; else whoever is silent for long."""
-        if (delivered := self._delivered()) != self._last:
+        """Whose process may have ended: anybody's, once nothing comes; without a token, also that of a peer
+        which alone is silent for long."""
+        if not self._tokens and (delivered := self._delivered()) != self._last:
             self._last, self._moved_us = delivered, self._now_us()
-        return super().suspects(links) or links.unheard(UNHEARD_S)
+        if self._missed:
+            return links.targets
+        return [] if self._tokens else links.unheard(UNHEARD_S)
 
 
-class Watch:
+class PeerMonitor:
     """Greets and probes until it is closed."""
 
     def __init__(
         self,
         links: Links,
         guard: AbstractContextManager[None],
-        sightings: Sightings,
+        activity: ActivityMonitor,
         on_gone: Callable[[Peer], None],
         paths: Paths,
     ) -> None:
@@ -95,7 +90,7 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._links = links
         self._guard = guard
-        self._sightings = sightings
+        self._activity = activity
         self._on_gone = on_gone
         self._probes = LivenessProbes()
         self._closed = False
@@ -113,7 +108,7 @@ class Watch:
     def _look(self) -> None:
         """Look at the peers' processes while no token comes."""
         with self._guard:
-            peers = {peer.token: peer for peer in self._sightings.suspects(self._links)}
+            peers = {peer.token: peer for peer in self._activity.suspects(self._links)}
             if peers:
                 for address in self._probes.look(list(peers)):
                     self._on_gone(peers[address])
@@ -121,7 +116,7 @@ class Watch:
                 self._probes.clear()
             self._paths.look(self._links.targets)
         if not self._closed:
-            soon = self._sightings.active or bool(self._probes)
+            soon = self._activity.active or bool(self._probes)
             self._looking = self._loop.call_later(LOOK_S if soon else IDLE_LOOK_S, self._look)
 
     def close(self) -> None:
