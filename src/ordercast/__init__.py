@@ -1,25 +1,36 @@
-"""ordercast: the same messages, in the same order, at every member of a group."""
+"""ordercast: the same messages, in the same order, at every member of a group.
 
-from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, MessageId
-from ordercast.errors import (
-    AddressProblem,
-    ConfigProblem,
-    DuplicateNode,
-    Evicted,
-    Excluded,
-    KeyProblem,
-    MessageTooLarge,
-    NodeClosed,
-    OrdercastError,
-    OtherProtocol,
-    SendTimeout,
-    StorageProblem,
-)
-from ordercast.groups.api import Group, Node, Receipt
-from ordercast.groups.events import ConfigurationChange, Delivery, Message, Rejoined
-from ordercast.keys import Keyring
-from ordercast.runtime.config import NodeConfig
-from ordercast.runtime.config import load as load_config
+What is named here is loaded when it is first used: who wants the name of an error, or runs a command that
+starts no node, does not wait for sockets and cryptography.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ordercast import errors, threads
+    from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, MessageId
+    from ordercast.errors import (
+        AddressProblem,
+        ConfigProblem,
+        DuplicateNode,
+        Evicted,
+        Excluded,
+        KeyProblem,
+        MessageTooLarge,
+        NodeClosed,
+        OrdercastError,
+        OtherProtocol,
+        SendTimeout,
+        StorageProblem,
+    )
+    from ordercast.groups.api import Group, Node, Receipt
+    from ordercast.groups.events import ConfigurationChange, Delivery, Message, Rejoined
+    from ordercast.keys import Keyring
+    from ordercast.runtime.config import NodeConfig
+    from ordercast.runtime.config import load as load_config
 
 __version__ = "0.1.0"
 
@@ -50,5 +61,40 @@ __all__ = [
     "Rejoined",
     "SendTimeout",
     "StorageProblem",
+    "errors",
     "load_config",
+    "threads",
 ]
+
+_HOMES = {
+    "ordercast.core.identity": "Configuration ConfigurationId Ended Kind MessageId",
+    "ordercast.errors": (
+        "AddressProblem ConfigProblem DuplicateNode Evicted Excluded KeyProblem MessageTooLarge NodeClosed "
+        "OrdercastError OtherProtocol SendTimeout StorageProblem"
+    ),
+    "ordercast.groups.api": "Group Node Receipt",
+    "ordercast.groups.events": "ConfigurationChange Delivery Message Rejoined",
+    "ordercast.keys": "Keyring",
+    "ordercast.runtime.config": "NodeConfig load",
+}
+"""Modules, and what comes from each."""
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+_RENAMED = {"load_config": "load"}
+
+
+if not TYPE_CHECKING:  # a type checker knows all names, and what is none of them
+
+    def __getattr__(name: str) -> Any:
+        """Load what is asked for the first time, and keep it."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        inner = _RENAMED.get(name, name)
+        if inner in _HOME:
+            globals()[name] = getattr(import_module(_HOME[inner]), inner)
+        else:
+            import_module(f"{__name__}.{name}")
+        return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,23 +7,39 @@ import sys
 
 import pytest
 
+import ordercast
+from ordercast.groups.api import Node
+
 HEAVY = ("pyarrow", "prometheus_client", "typer", "rich", "uvloop", "hypothesis", "numpy")
 
 
-@pytest.mark.parametrize("module", ["ordercast", "ordercast.threads"])
-def test_importing_loads_nothing_heavy(module: str) -> None:
-    script = f"import sys, {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+LOADING = ["import ordercast", "import ordercast.threads", "from ordercast import *"]
+
+
+@pytest.mark.parametrize("loading", LOADING)
+def test_importing_loads_nothing_heavy(loading: str) -> None:
+    script = f"{loading}\nimport sys; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert answer.stdout.strip() == ""
 
 
-def test_importing_loads_nothing_of_the_laboratory() -> None:
-    script = "import sys, ordercast; print(*(name for name in sys.modules if name[:10] == 'ordercast.'))"
+@pytest.mark.parametrize("loading", LOADING)
+def test_importing_loads_nothing_of_the_laboratory(loading: str) -> None:
+    script = f"{loading}\nimport sys; print(*(name for name in sys.modules if name[:10] == 'ordercast.'))"
     answer = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     loaded = {name.split(".")[1] for name in answer.stdout.split()}
-    assert "groups" in loaded
+    assert ("groups" in loaded) is (loading != LOADING[0]), "it is loaded when it is used"
     assert not loaded & {"protocols", "sequencers", "totem", "viewsync"}, "machines, before there is a node"
     assert not loaded & {"audit", "catalogue", "demo", "draw", "lab", "measure", "mutants", "sim"}
+
+
+def test_everything_the_package_names_is_there_and_nothing_else() -> None:
+    assert set(ordercast.__all__) <= set(dir(ordercast))
+    for name in ordercast.__all__:
+        assert getattr(ordercast, name) is not None
+    assert ordercast.Node is Node
+    with pytest.raises(AttributeError, match="module 'ordercast' has no attribute 'Nodes'"):
+        _ = ordercast.Nodes  # type: ignore[attr-defined]
 
 
 def test_a_node_that_runs_loads_nothing_heavy() -> None:
