@@ -109,19 +109,24 @@ def test_the_first_begins_alone_and_the_others_join_it(protocol: str) -> None:
     run(main)
 
 
-def test_nodes_with_one_list_begin_together() -> None:
+def test_nodes_with_one_list_begin_together(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         addresses = free_addresses(3)
         nodes = [make_node(listen=address, seeds=addresses, protocol="total") for address in addresses]
         async with AsyncExitStack() as stack:
             first = asyncio.create_task(stack.enter_async_context(nodes[0]))
-            await asyncio.sleep(1.0)
-            assert not first.done(), "one of three begins nothing"
+            while "nodes have to be up to begin a group" not in caplog.text:
+                assert not first.done(), "one of three begins nothing"
+                await asyncio.sleep(0.01)
             await asyncio.gather(first, *map(stack.enter_async_context, nodes[1:]))
             await together(nodes)
             await check_order(nodes)
 
-    run(main)
+    monkeypatch.setattr("ordercast.groups.member.PATIENCE_S", 0.7)
+    with caplog.at_level(logging.WARNING, "ordercast"):
+        run(main)
 
 
 def test_who_is_told_of_a_group_that_is_not_there_waits_and_says_for_whom(

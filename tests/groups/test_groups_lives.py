@@ -13,6 +13,7 @@ import pytest
 from frail_protocol import frail
 from group_nodes import make_node, payloads, read, run, until
 
+from absence import turns
 from ordercast import (
     ConfigProblem,
     Configuration,
@@ -215,7 +216,7 @@ def test_who_sends_between_two_lives_waits_for_the_next(monkeypatch: pytest.Monk
             sending = asyncio.create_task(group.send(b"patient", receipt=True))
             waiting = asyncio.create_task(two.wait_for(2))
             late = await two.join("g")
-            await asyncio.sleep(0.02)
+            await turns()
             assert not sending.done()
             assert not waiting.done(), "the last configuration is one of a life that is over"
             gate.set()

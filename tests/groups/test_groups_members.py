@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from group_nodes import make_node, payloads, read, ring, run, together, until
 
+from absence import turns
 from ordercast import Configuration, DuplicateNode, Kind, Message, Node, NodeClosed, StorageProblem, keys
 from ordercast.groups import member as member_module
 
@@ -187,21 +188,25 @@ def test_cancelling_a_sender_that_waits_sends_nothing() -> None:
             its = await two.join("g")
             mine = await one.join("g", receive=False)
 
+            sent = 0
+
             async def flood() -> None:
+                nonlocal sent
                 while True:
                     await mine.send(bytes(1000))
+                    sent += 1
 
             flooding = asyncio.create_task(flood())
             await until(lambda: one.status()["held_up_by"] == two.id)
-            await asyncio.sleep(0.1)
-            sent = one._running.gate.numbers
             late = asyncio.create_task(mine.send(b"cancelled"))
-            await asyncio.sleep(0.01)
+            await turns()
+            assert not late.done()
             for task in (late, flooding):
                 task.cancel()
             await asyncio.gather(late, flooding, return_exceptions=True)
-            assert one._running.gate.numbers == sent
-            assert len(await read(its, sent)) == sent
+            last = asyncio.create_task(mine.send(b"last"))
+            assert await payloads(its, sent + 1) == [*[bytes(1000)] * sent, b"last"]
+            await last
 
     run(main)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from group_nodes import make_node, payloads, read, ring, run, until
 
+from absence import turns
 from ordercast import (
     ConfigProblem,
     Delivery,
@@ -466,7 +467,7 @@ def test_waiting_senders_are_told_when_the_node_stops() -> None:
             await fill(sender)
             tasks = [asyncio.create_task(sender.send(b"x")) for _ in range(3)]
             many = asyncio.create_task(sender.send_many([bytes(1000)] * 100))
-            await asyncio.sleep(0.01)
+            await turns()
             stopping = asyncio.create_task(one.stop())
             for task in [*tasks, many]:
                 with pytest.raises(NodeClosed, match="leaving: it takes no more"):

@@ -26,9 +26,20 @@ class Fed:
 
     def __init__(self, log: Store) -> None:
         self.final: Final = None
+        self.asked = 0
+        """How often it was asked what is final: once a tick."""
         self.brakes: list[bool] = []
         self.failures: list[StorageProblem] = []
-        self.feed = Feed(log, lambda: self.final, self._brake, self.failures.append)
+        self.feed = Feed(log, self._tell_final, self._brake, self.failures.append)
+
+    def _tell_final(self) -> Final:
+        self.asked += 1
+        return self.final
+
+    async def ticks(self, count: int) -> None:
+        """Until so many ticks more have passed."""
+        asked = self.asked
+        await until(lambda: self.asked >= asked + count)
 
     def _brake(self) -> None:
         self.brakes.append(self.feed.braking)
@@ -64,13 +75,13 @@ def test_what_is_delivered_is_written_once_it_is_final(tmp_path: Path) -> None:
         feed.install(ring)
         feed.deliver(delivered(1, "a", "b").batch)
         feed.deliver(delivered(2, "c").batch)
-        await asyncio.sleep(3 * feeding.TICK_S)
+        await one.ticks(3)
         assert head(tmp_path) == "None"
         one.final = (ring.id, 0)
         await until(lambda: head(tmp_path) == "8.1/0/0")
         one.final = (ring.id, 1)
         await until(lambda: head(tmp_path) == "8.1/1/1")
-        await asyncio.sleep(3 * feeding.TICK_S)
+        await one.ticks(3)
         assert head(tmp_path) == "8.1/1/1"
         one.final = (ring.id, 7)
         await feed.kept()

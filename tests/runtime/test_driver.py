@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from absence import past, turns
 from ordercast.core.contract import (
     Accept,
     Brake,
@@ -48,10 +49,11 @@ from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
 from ordercast.transport.address import Place
 from ordercast.transport.links import Links
+from ordercast.transport.probes import LivenessProbes
 from ordercast.transport.seal import OVERHEAD, Seal, new_session
 from ordercast.transport.segments import HEADER_SIZE, Cutter, Train
 from ordercast.transport.sockets import open_sockets
-from ordercast.transport.udp_socket import Arrival
+from ordercast.transport.udp_socket import Address, Arrival
 
 RING = ConfigurationId(4, 1)
 BATCH = Batch(RING, 1, 0, 1, 0, 1, Guarantee.AGREED, [b"payload"])
@@ -337,7 +339,7 @@ def test_nothing_behind_a_persist_that_fails() -> None:
             assert not one.driver.halted
             seen = len(one.script.events)
             one.driver.brake(True)
-            await asyncio.sleep(0.05)
+            await turns()
             assert len(one.script.events) == seen
             assert two.packets == []
 
@@ -359,7 +361,7 @@ def test_nothing_behind_a_halt() -> None:
             assert one.log == [("halted", "enough"), ("ended", "NoneType")]
             assert one.driver.halted
             await until(lambda: two.packets == [b"last word"])
-            await asyncio.sleep(0.02)
+            await past(1_000)
             assert two.packets == [b"last word"]
             assert not one.script.of(Timer)
 
@@ -410,7 +412,7 @@ def test_a_machine_that_raises_on_a_packet_ends_its_life_and_not_the_node(token:
             heard = len(one.script.events)
             two.carry_out(Multicast(b"y"))
             await until(lambda: one.driver.drops["not started yet"] > 0)
-            await asyncio.sleep(0.03)
+            await past(20_000)
             assert len(one.script.events) == heard, "the life is over: no packet, no timer"
             assert not one.driver.ended
             one.script.answer = lambda event: ()
@@ -496,7 +498,7 @@ def test_what_the_machine_has_no_room_for_waits_for_the_token() -> None:
             one.script.room = 5
             one.driver.submit([b"abc", b"de", b"fgh"], Guarantee.AGREED)
             await until(lambda: bool(one.script.events))
-            await asyncio.sleep(0.02)
+            await turns()
             assert one.script.events == [Submit([b"abc", b"de"], Guarantee.AGREED)]
             one.script.room = 100
             two.carry_out(Unicast(1, b"token", Lane.TOKEN))
@@ -514,7 +516,7 @@ def test_stopping_submits_what_waits_first() -> None:
             one.driver.submit([b"last"], Guarantee.AGREED)
             one.driver.stop()
             assert one.script.events == [Submit([b"last"], Guarantee.AGREED), Stop()]
-            await asyncio.sleep(0.01)
+            await turns()
             assert len(one.script.events) == 2
 
     run(main)
@@ -525,7 +527,7 @@ def test_after_the_end_nothing_is_submitted() -> None:
         async with pair() as (one, _):
             one.driver.submit([b"late"], Guarantee.AGREED)
             one.driver.end(None)
-            await asyncio.sleep(0.01)
+            await turns()
             assert one.script.events == []
 
     run(main)
@@ -601,7 +603,7 @@ def test_a_timer_that_what_was_read_set_back_has_not_run_out() -> None:
             overdue(one)
             two.carry_out(Multicast(b"I am here"))
             await until(lambda: bool(one.packets))
-            await asyncio.sleep(0.02)
+            await turns()
             assert not one.script.of(Timer)
 
     run(main)
@@ -636,10 +638,9 @@ def test_timers_set_in_a_timer_do_not_hold_the_loop() -> None:
 def test_a_cancelled_timer_does_not_run_out() -> None:
     async def main() -> None:
         async with pair() as (one, _):
-            one.carry_out(SetTimer("a", 2000), SetTimer("b", 1000), CancelTimer("a"))
-            await until(lambda: bool(one.script.of(Timer)))
-            await asyncio.sleep(0.01)
-            assert one.script.of(Timer) == [Timer("b")]
+            one.carry_out(SetTimer("a", 2000), SetTimer("b", 1000), SetTimer("c", 3000), CancelTimer("a"))
+            await until(lambda: len(one.script.of(Timer)) == 2)
+            assert one.script.of(Timer) == [Timer("b"), Timer("c")]
 
     run(main)
 
@@ -668,10 +669,19 @@ def test_a_process_that_is_gone_is_told_of() -> None:
     run(main)
 
 
-def test_nobody_is_taken_for_gone_who_is_not() -> None:
+def test_nobody_is_taken_for_gone_who_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    look = LivenessProbes.look
+
+    def counted(self: LivenessProbes, addresses: list[Address]) -> list[Address]:
+        looks.append(addresses)
+        return look(self, addresses)
+
+    monkeypatch.setattr(LivenessProbes, "look", counted)
+
     async def main() -> None:
         async with pair() as (one, two):
-            await asyncio.sleep(0.3)
+            await until(lambda: len(looks) >= 10)
             assert not one.script.of(Gone)
             assert not two.script.of(Gone)
             assert not one.driver.drops

@@ -813,8 +813,8 @@ def test_what_is_told_is_bounded_and_forgotten() -> None:
         )
     assert len(one.links._known) <= MOST_ADDRESSES
     net.flying.clear()
-    for _ in range(int(FORGET_S * 2) + 10):
-        net.now += 0.5
+    for _ in range(30):
+        net.now += FORGET_S / 20
         one.links.greet()
         net.flying.clear()
     assert len(one.links._known) == 0

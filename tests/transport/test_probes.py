@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from absence import turns
 from ordercast.errors import AddressProblem
 from ordercast.transport.probes import LivenessPort, LivenessProbes
 from ordercast.transport.udp_socket import Address, UdpSocket
@@ -47,7 +48,7 @@ def test_a_door_that_is_closed_is_found_and_an_open_one_is_not(any_port: Address
         assert await found(probes, [here, gone]) == [gone]
         for _ in range(50):
             assert probes.look([here]) == []
-            await asyncio.sleep(0.001)
+            await turns(3)
         door.close()
         assert await found(probes, [here]) == [here]
         probes.clear()
@@ -112,9 +113,9 @@ def test_no_socket_is_left_behind() -> None:
         probes = LivenessProbes()
         for _ in range(200):
             probes.look([here, *(("127.0.0.1", port) for port in range(1, 10))])
-            await asyncio.sleep(0.001)
+            await turns(3)
         probes.clear()
-        await asyncio.sleep(0.05)
+        await turns()
         assert len(os.listdir("/proc/self/fd")) <= before
         door.close()
 
