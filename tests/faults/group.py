@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 import msgspec
+from forked import Forked
 from worker import Job
 
 from ordercast.audit.properties import audit_runs
@@ -28,6 +29,7 @@ from ordercast.trace.reader import read_runs
 
 PATIENCE_S = float(os.environ.get("ORDERCAST_PATIENCE", "60"))
 """How long a state is waited for before it is said that it does not come."""
+POLL_S = 0.03
 WORKER = Path(__file__).with_name("worker.py")
 _numbers = count(1)
 
@@ -40,14 +42,14 @@ def wait_until(true: Callable[[], Any], what: str | Callable[[], str], patience_
             raise AssertionError(
                 f"after {patience_s:g} s still not: {what if isinstance(what, str) else what()}"
             )
-        time.sleep(0.01)
+        time.sleep(POLL_S)
     return found
 
 
 class Member:
     """One process, of one life of a node."""
 
-    def __init__(self, process: subprocess.Popen[bytes], job: Job, log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | Forked, job: Job, log: Path) -> None:
         self.process = process
         self.job = job
         self.node = job.node
@@ -228,13 +230,12 @@ class Cluster:
         """The process of a life."""
         log = self.directory / f"node-{job.node}-{next(self._lives)}.log"
         self.logs.append(log)
-        command = [sys.executable, str(WORKER), msgspec.json.encode(job).decode()]
+        told = msgspec.json.encode(job).decode()
+        if self._network is None:
+            return Member(Forked(told, log), job, log)
         with log.open("wb") as stderr:
             options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
-            if self._network is not None:
-                process = self._network.start(job.node, command, **options)
-            else:
-                process = subprocess.Popen(command, **options)
+            process = self._network.start(job.node, [sys.executable, str(WORKER), told], **options)
         return Member(process, job, log)
 
     def _listen(self, node: int) -> str:

@@ -294,8 +294,9 @@ def say(event: str, **more: Any) -> None:
     sys.stdout.buffer.flush()
 
 
-def main() -> int:
-    job = msgspec.json.decode(sys.argv[1], type=Job)
+def main(told: str) -> int:
+    """The life of a member; `told` is a `Job`."""
+    job = msgspec.json.decode(told, type=Job)
     if job.descriptors:
         resource.setrlimit(resource.RLIMIT_NOFILE, (job.descriptors, job.descriptors))
     logging.basicConfig(
@@ -308,4 +309,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))
