@@ -1,5 +1,6 @@
 # make run    five real nodes on this machine: one is killed and restarted, one stopped; the order is proved
 # make test   all tests but those on a cluster, and the share of branches covered in the parts that order messages
+# make campaign   the hunts among the tests with all their seeds, mutants and rounds: for hours
 # make cluster   the tests on a Spark cluster of two workers
 # make lint   ruff and mypy
 #
@@ -15,27 +16,33 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COVERED := src/ordercast/core src/ordercast/totem
 TRACED := tests/core tests/totem
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(8, 2 * len(os.sched_getaffinity(0))))')
+PYTEST := $(BIN)/pytest -n $(PROCESSES) --dist loadgroup
 NOTHING_CHOSEN := $(if $(ARGS),|| test $$? -eq 5)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests begin hundreds of interpreters, none of which should have to compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test cluster lint format clean
+.PHONY: run test campaign cluster lint format clean
 .DELETE_ON_ERROR:
 
 run: $(STAMP)
 	@$(BIN)/ordercast demo --engine spark
 
 # The parts that order messages are traced while their own tests run, and those alone: the tracer is slow.
-# Tests on Spark use all cores and share one session: one process has them to itself.
+# Many tests wait for others more than they compute: there are two processes a core. Tests on Spark share one
+# session, so that one process has them all, beside the others.
 test: $(STAMP)
 	@$(PYTEST) $(COVERED:%=--cov=%) --cov-report= $(TRACED) $(ARGS) $(NOTHING_CHOSEN)
-	@$(PYTEST) $(TRACED:%=--ignore=%) -m 'not spark' $(ARGS) $(NOTHING_CHOSEN)
-	@$(BIN)/pytest -m 'spark and not cluster' $(ARGS) $(NOTHING_CHOSEN)
+	@$(PYTEST) $(TRACED:%=--ignore=%) -m 'not cluster' $(ARGS) $(NOTHING_CHOSEN)
 ifeq ($(ARGS),)
 	@$(BIN)/coverage json --quiet -o $(VENV)/coverage.json
 	@$(BIN)/python .ci/branches.py --at-least $(BRANCHES) $(VENV)/coverage.json $(COVERED)
 endif
+
+campaign: $(STAMP)
+	@ORDERCAST_CAMPAIGN=1 $(PYTEST) -m campaign $(ARGS) $(NOTHING_CHOSEN)
 
 # A standalone cluster of two workers on loopback, one of which is killed: three minutes more.
 cluster: $(STAMP)
@@ -53,7 +60,7 @@ format: $(STAMP)
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ordercast needs Python 3.11 or later: make PYTHON=python3.11")'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/pip install -qq --editable '.[dev]'
+	@$(BIN)/pip install -qq --no-compile --editable '.[dev]'
 	@touch $@
 
 clean:

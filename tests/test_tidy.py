@@ -12,7 +12,7 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -89,7 +89,8 @@ class Module:
         inner = self.name.split(".")[1]
         return "" if inner == "__init__" else inner
 
-    def imports(self) -> Iterator[tuple[str, bool]]:
+    @cached_property
+    def imports(self) -> list[tuple[str, bool]]:
         """Every module named by an import, in full, and whether it is for the type checker alone."""
         type_only = {
             id(inner)
@@ -98,6 +99,7 @@ class Module:
             for statement in node.body
             for inner in ast.walk(statement)
         }
+        found: list[tuple[str, bool]] = []
         for node in ast.walk(self.tree):
             names: list[str] = []
             if isinstance(node, ast.Import):
@@ -105,8 +107,8 @@ class Module:
             elif isinstance(node, ast.ImportFrom):
                 base = self._absolute(node)
                 names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-            for name in names:
-                yield name, id(node) in type_only
+            found += ((name, id(node) in type_only) for name in names)
+        return found
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -131,7 +133,7 @@ def imports_point_one_way(module: Module) -> Iterator[str]:
         yield f"the package {module.package} has no place in MAY_IMPORT yet"
         return
     allowed = MAY_IMPORT.get(module.package, frozenset(MAY_IMPORT) - {"cli"})
-    for name, _ in module.imports():
+    for name, _ in module.imports:
         parts = name.split(".")
         if parts[0] != "ordercast" or len(parts) < 2 or parts[1] not in MAY_IMPORT:
             continue
@@ -146,7 +148,7 @@ def the_product_reaches_no_laboratory(everything: list[Module]) -> Iterator[str]
     waiting = list(reached)
     while waiting:
         name = waiting.pop()
-        for found, type_only in known[name].imports():
+        for found, type_only in known[name].imports:
             if found in known and found not in reached and not type_only:
                 reached[found] = f"{reached[name]} -> {found}"
                 waiting.append(found)
@@ -159,7 +161,7 @@ def machines_are_pure(module: Module) -> Iterator[str]:
     """No clock, socket, thread, chance or `await`; `random.Random` as a type of what is handed in."""
     if module.package != "core" and module.package not in MACHINES:
         return
-    for name, type_only in module.imports():
+    for name, type_only in module.imports:
         top = name.split(".")[0]
         if top in IMPURE and not (top == "random" and type_only):
             yield f"imports {name}: that is the driver's business"
@@ -195,7 +197,7 @@ def mutants_stay_outside(module: Module) -> Iterator[str]:
     """
     if module.package in ("cli", "mutants"):
         return
-    for name, _ in module.imports():
+    for name, _ in module.imports:
         if any(part in ("mutant", "mutants") for part in name.split(".")):
             yield f"imports {name}"
     for node in ast.walk(module.tree):
@@ -218,6 +220,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+@cache
 def modules() -> list[Module]:
     found = []
     for path in sorted((SRC / "ordercast").rglob("*.py")):

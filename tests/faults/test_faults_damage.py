@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-ROUNDS = os.environ.get("ORDERCAST_NODE_DAMAGES", "8")
-"""Rounds take one to two seconds each; a campaign has 1,000."""
+import pytest
+
+from hunts import rounds
+
+ROUNDS = str(rounds(4, 400, "ORDERCAST_NODE_DAMAGES"))
+"""A round takes one to two seconds."""
 
 
+@pytest.mark.campaign
 def test_a_node_whose_files_are_damaged_gives_no_wrong_data_and_says_what_is_wrong(tmp_path: Path) -> None:
     script = Path(__file__).with_name("damage_rounds.py")
     said = subprocess.run(

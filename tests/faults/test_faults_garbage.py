@@ -6,7 +6,6 @@ a port of the test's own.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,14 +19,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from wire import MAY_SPOOF, Datagram, Ear, Forger, load
 
+from hunts import rounds
 from ordercast import keys
 from ordercast.totem.packets import decode
 from ordercast.transport.greetings import GREETING_MAGIC
 from ordercast.transport.paths import PATH_MAGIC
 from ordercast.transport.segments import HEADER, HEADER_SIZE, MAGIC, MOST_PARTIAL
 
-DATAGRAMS = int(os.environ.get("ORDERCAST_DATAGRAMS", "3000"))
-"""Sent at each kind of group. The bar is 100,000 in all."""
+DATAGRAMS = rounds(1_500, 100_000, "ORDERCAST_DATAGRAMS")
+"""Sent at each kind of group."""
 BURST = 100
 """Sent before somebody looks: so many fit every socket's buffer."""
 REFUSED = "refused by the seal"
@@ -128,6 +128,7 @@ def test_the_corpus_is_of_today() -> None:
     )
 
 
+@pytest.mark.campaign
 def test_garbage_is_counted(siege: Siege) -> None:
     chance = random.Random(1)
     for own in (False, True):
@@ -139,11 +140,12 @@ def test_garbage_is_counted(siege: Siege) -> None:
     siege.group.await_progress()
 
 
+@pytest.mark.campaign
 def test_garbage_that_hypothesis_thinks_of_is_counted(siege: Siege) -> None:
     chance = random.Random(2)
 
     @settings(
-        max_examples=150,
+        max_examples=rounds(30, 1_000),
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),

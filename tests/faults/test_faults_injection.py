@@ -1,20 +1,22 @@
 """Mutated datagrams from the members' own addresses, at a live group without a key: nobody ends.
 
-The bar is 300,000 at each protocol: ``ORDERCAST_DATAGRAMS=300000``, or ``python injection.py``.
+A campaign sends 300,000 at each protocol, as ``ORDERCAST_DATAGRAMS=300000`` does, or ``python injection.py``.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from injection import attack
 from wire import MAY_SPOOF
 
-DATAGRAMS = int(os.environ.get("ORDERCAST_DATAGRAMS", "2000"))
+from hunts import rounds
+
+DATAGRAMS = rounds(1_500, 300_000, "ORDERCAST_DATAGRAMS")
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(not MAY_SPOOF, reason="overhearing the wire and forging addresses needs root")
 @pytest.mark.parametrize("protocol", ["totem", "total", "cm"])
 def test_a_group_stands_mutated_datagrams_of_its_members(protocol: str, tmp_path: Path) -> None:

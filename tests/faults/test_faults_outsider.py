@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +12,7 @@ import pytest
 from crowd import Crowd, Served, free_port
 from group import Cluster, wait_until
 
+from hunts import rounds
 from ordercast import keys
 from ordercast.errors import KeyProblem, Unreachable
 from ordercast.keys import Keyring
@@ -20,8 +20,8 @@ from ordercast.log import wire
 from ordercast.log.client import Connection
 from ordercast.runtime.control import SOCKET, NoNode, ask
 
-CONNECTIONS = int(os.environ.get("ORDERCAST_CONNECTIONS", "1500"))
-"""Opened at each TCP port. The bar is 5,000."""
+CONNECTIONS = rounds(1_000, 5_000, "ORDERCAST_CONNECTIONS")
+"""Opened at each TCP port."""
 DESCRIPTORS = 256
 
 
@@ -69,6 +69,7 @@ def alone(
         target.group.conclude()
 
 
+@pytest.mark.campaign
 def test_connections_at_every_tcp_port_do_not_stop_a_change_or_a_client(target: Target) -> None:
     served = target.start(1)
     served.member.await_word("ready")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from pathlib import Path
 
+import pytest
 from group import Cluster
 
+from hunts import rounds
 from ordercast.errors import DuplicateNode, StorageProblem
 
-CYCLES = int(os.environ.get("ORDERCAST_CYCLES", "6"))
-"""Kills and restarts. The bar is 200 of them."""
+CYCLES = rounds(2, 200, "ORDERCAST_CYCLES")
+"""Kills and restarts."""
 
 
+@pytest.mark.campaign
 def test_members_are_killed_and_restarted_again_and_again(tmp_path: Path) -> None:
     chance = random.Random(CYCLES)
     took: list[tuple[float, float, float]] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections.abc import Sequence
@@ -13,10 +12,11 @@ import pytest
 from damage import damage
 from log_parts import delivered, installed, store
 
+from hunts import rounds
 from ordercast.errors import Damaged, LogError, NotThere, StorageProblem, Unreachable
 from ordercast.log import Position, Replica
 
-ROUNDS = int(os.environ.get("ORDERCAST_DAMAGES", "60"))
+ROUNDS = rounds(15, 1_000, "ORDERCAST_DAMAGES")
 """How many damages; each takes some hundredths of a second."""
 
 
@@ -67,6 +67,7 @@ def place_of(row: dict[str, Any]) -> Position:
     return Position(row["config_seq"], row["config_rep"], row["seq"], row["slot"])
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_a_damaged_log_gives_what_was_written_or_says_what_is_damaged(tmp_path: Path, seed: int) -> None:
     chance = random.Random(f"damage/{seed}")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from hunts import rounds
 from ordercast.catalogue import lab_protocol
 from ordercast.core.contract import Effect, Event, Machine, Start
 from ordercast.core.identity import ConfigurationId, NodeId
@@ -148,9 +149,10 @@ def positions_rise(told: Told) -> int:
     return count
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["totem", "total", "cm", "rbp", "irbp", "pinwheel", "dtp"])
 def test_what_is_final_is_with_every_member_that_does_not_fail(name: str) -> None:
-    seeds = range(8) if name == "totem" else range(2)
+    seeds = range(rounds(4, 40) if name == "totem" else rounds(2, 20))
     runs = [lived(name, seed) for seed in seeds]
     assert sum(map(check, runs)) > 200
     assert sum(map(positions_rise, runs)) > 1

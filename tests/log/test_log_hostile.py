@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from test_log_nodes import group, run, stop
 
+from hunts import rounds
 from ordercast import Message, MessageTooLarge
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import ConfigProblem
@@ -78,9 +79,10 @@ def unlikely(chance: random.Random) -> bytes:
     return chance.choice(good)
 
 
+@pytest.mark.campaign
 def test_a_tag_names_a_group_or_there_is_none() -> None:
     chance = random.Random(1)
-    for _ in range(20_000):
+    for _ in range(rounds(2_000, 100_000)):
         payload = unlikely(chance)
         found = tag_of(payload)
         if found is not None:
@@ -91,7 +93,8 @@ def test_a_tag_names_a_group_or_there_is_none() -> None:
     assert tag_of(bytes((MESSAGE, 0)) + b"x") is None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(rounds(2, 40)))
 def test_whatever_is_delivered_members_do_the_same_and_the_log_holds(seed: int, tmp_path: Path) -> None:
     """The whole path behind the machine: producers, groups, log; two members, the same order."""
     chance = random.Random(seed)

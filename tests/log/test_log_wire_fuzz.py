@@ -5,20 +5,21 @@ More of them: ``ORDERCAST_WIRE_MUTATIONS=200000``, or ``python wire_fuzz.py``.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from log_parts import delivered, installed, store
 from wire_fuzz import fuzz
 
+from hunts import rounds
 from ordercast.log.blocks import Messages, batch_of, checked_batch_of, head_of
 from ordercast.log.position import Position
 from ordercast.log.view import View
 
-MUTATIONS = int(os.environ.get("ORDERCAST_WIRE_MUTATIONS", "2000"))
+MUTATIONS = rounds(1_000, 100_000, "ORDERCAST_WIRE_MUTATIONS")
 
 
+@pytest.mark.campaign
 def test_mutated_requests_and_answers(tmp_path: Path) -> None:
     outcome = fuzz(tmp_path, MUTATIONS)
     assert outcome.mutations >= MUTATIONS - 3

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from shuffler import ALL, Heard, Shuffler, check_order, check_same, numbers_of
 
+from hunts import rounds
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sequencers.cm import Irbp
 from ordercast.sequencers.member import Member
@@ -140,8 +141,9 @@ class Run:
             assert len(order.places) <= len(order.R) or order.externals
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.NAME)
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(rounds(1, 40)))
 def test_one_order_everywhere_and_nothing_lost(kind: type[Member], block: int) -> None:
     for seed in range(5 * block, 5 * block + 5):
         run = Run(kind, seed)
@@ -204,9 +206,10 @@ class Turning(Run):
         super().finish()
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.campaign
+@pytest.mark.parametrize("block", range(rounds(4, 60)))
 def test_intermediate_views_change_nothing_of_that(block: int) -> None:
-    for seed in range(20 * block, 20 * block + 20):
+    for seed in range(5 * block, 5 * block + 5):
         run = Turning(Irbp, seed)
         for _ in range(run.chance.randint(20, 80)):
             run.step()

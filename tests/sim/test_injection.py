@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hunts import rounds
 from ordercast.catalogue import LAB_PROTOCOLS, LAB_TOTEM, lab_protocol
 from ordercast.core.wire import Malformed
 from ordercast.sim.injection import Insane, campaign, inject, retained
@@ -16,10 +17,11 @@ from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import Join, Token
 
 FIRST_SEED = int(os.environ.get("ORDERCAST_SEED", "60"))
-PACKETS = int(os.environ.get("ORDERCAST_INJECTIONS", "2000"))
+PACKETS = rounds(2_000, 200_000, "ORDERCAST_INJECTIONS")
 """Wrong packets at each protocol; the bar is ten million at all of them: ``ordercast sim inject``."""
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", LAB_PROTOCOLS)
 def test_no_machine_raises_because_of_a_packet(name: str) -> None:
     states: set[str] = set()
