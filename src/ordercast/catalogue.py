@@ -84,7 +84,7 @@ def _draw_group(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
     heartbeat_us = max(5_000, 4 * hop_us)
     aggressive_us = heartbeat_us * stream.choice((3, 4, 5))
     change_us = hop_us * stream.choice((3, 4, 6))
-    return {
+    drawn: dict[str, object] = {
         "heartbeat_us": heartbeat_us,
         "aggressive_us": aggressive_us,
         "conservative_us": aggressive_us * stream.choice((2, 3, 4)),
@@ -104,6 +104,10 @@ def _draw_group(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
         "keep_bytes": stream.choice((0, 2_000, 20_000, 16 * 1024 * 1024)),
         "founders": draw_founders(stream, range(1, nodes + 1)),
     }
+    if stream.random() < 0.25:  # larger than a datagram: sent again in parts
+        drawn["datagram_size"] = stream.choice((256, 500))
+        drawn["packet_size"] = stream.choice((1_400, 6_000))
+    return drawn
 
 
 def sequenced_in_lab(product: Protocol, hits: tuple[str, ...] = ("token lost",)) -> LabProtocol:

@@ -34,6 +34,7 @@ from ordercast.sequencers.total import Total
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import NOTHING, Settled, Stream, Unsettled, View
 from ordercast.viewsync.header import read_header
+from ordercast.viewsync.parts import PART, Parts, decode_part
 
 ALL: tuple[type[Member], ...] = (Cm, Rbp, Irbp, Pinwheel, Dtp, Total)
 MOVING: tuple[type[Member], ...] = (Cm, Pinwheel, Dtp)
@@ -57,6 +58,7 @@ class Node:
 
     def __init__(self, orderer: Member) -> None:
         self.orderer = orderer
+        self.parts = Parts(100)
         self.heard: list[Heard] = []
         self.stable: list[tuple[int, int]] = []
         self.originated: list[int] = []
@@ -193,6 +195,11 @@ class Shuffler:
         node = self.nodes[target]
         if node.halted or not node.views or head.view != node.views[-1] or node.orderer._told is not None:
             return
+        if head.kind == PART:
+            whole = node.parts.join(head.sender, decode_part(data))
+            if whole is None:
+                return
+            data, head = whole, read_header(whole)
         effects: list[Effect] = []
         node.orderer.packet(self.now, head.kind, head.sender, data, effects)
         self.carry_out(target, effects)

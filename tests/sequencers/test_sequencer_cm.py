@@ -173,7 +173,7 @@ def test_a_token_brings_a_new_request_for_what_its_holder_lacks() -> None:
     """All wait for it: it does not wait out the pause of earlier requests."""
     seat = Seat(Cm, 3, config=GroupConfig(retry_us=8_000))
     seat.ack(1, 1, (2, 1), following=2)
-    for _ in range(5):
+    for _ in range(8):
         seat.expire(REQ_TIMER)
     assert seat.timers[REQ_TIMER] == 64_000
     seat.null(2, 2, following=3)

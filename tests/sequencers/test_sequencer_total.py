@@ -164,7 +164,7 @@ def test_the_sequencer_sends_again_what_was_asked_for_to_who_asked() -> None:
 
 
 def test_what_is_sent_again_at_a_time_is_bounded() -> None:
-    seat = Seat(Total, 1, config=GroupConfig(packet_size=60_000))
+    seat = Seat(Total, 1, config=GroupConfig(packet_size=60_000, datagram_size=60_000))
     for lsn in range(1, 11):
         request(seat, 2, lsn, payload=bytes(50_000))
     sent = seat.hear(3, packets.TOTAL_RESEND, encode_resend(b"", list(range(1, 11))))

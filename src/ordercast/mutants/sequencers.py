@@ -9,17 +9,43 @@ from ordercast.core.contract import Effect, Install, Unicast
 from ordercast.core.identity import Ended, Guarantee, NodeId
 from ordercast.core.packing import SendQueue
 from ordercast.mutants.mutant import Mutant, register
-from ordercast.sequencers import moving, settling
+from ordercast.sequencers import member, moving, settling
 from ordercast.sequencers.member import Member
 from ordercast.sequencers.moving import MovingSequencer, Token
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import NULL, Ack, MessageKey, Msg
 from ordercast.sequencers.total import Total
 from ordercast.viewsync.contract import Settled, View
+from ordercast.viewsync.parts import Part, Parts
 
 SEQUENCER_MUTANTS: list[Mutant] = []
 
 _mutant = register(SEQUENCER_MUTANTS)
+
+# --- packets in parts ------------------------------------------------------------------------------
+
+
+@_mutant("total", "ordering", Parts, "join", "parts of a packet are joined in the order in which they come")
+def _parts_of_packets_as_they_come(right: Any) -> Any:
+    def join(self: Parts, sender: NodeId, part: Part) -> bytes | None:
+        kept = self._of.get(sender, {}).get((part.check, part.size, part.part_size), {})
+        return None if right(self, sender, part) is None else b"".join(kept.values())
+
+    return join
+
+
+@_mutant(
+    "cm", "ordering", member, "send_in_parts", "of a packet that is sent again the last part is left out"
+)
+def _last_part_left_out(right: Any) -> Any:
+    def send(packet: bytes, datagram: int, effects: list[Effect], to: NodeId | None = None) -> None:
+        before = len(effects)
+        right(packet, datagram, effects, to)
+        if len(effects) > before + 1:
+            effects.pop()
+
+    return send
+
 
 # --- levels of resilience --------------------------------------------------------------------------
 

@@ -9,12 +9,12 @@ from typing import ClassVar
 from ordercast.core.contract import Accept, Drop, Effect, Halt, Install, Multicast, Originate
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, Kind, NodeId
 from ordercast.core.packing import SendQueue
-from ordercast.core.wire import Malformed
+from ordercast.core.wire import MAX_PACKET, Malformed
+from ordercast.sequencers.loss import Loss
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
     CONTINUED,
     CONTINUES,
-    MESSAGE_OVERHEAD,
     NOBODY,
     AnyPacket,
     Msg,
@@ -25,6 +25,7 @@ from ordercast.sequencers.settling import settle, unsettled
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import Settled, Unsettled, View
 from ordercast.viewsync.header import header
+from ordercast.viewsync.parts import send_in_parts
 
 BURST_BYTES = 256 * 1024
 """Most that is sent at a time to who asked for something, so that it is not lost again for being too much."""
@@ -60,7 +61,7 @@ class Member(ABC):
         self.order: Order | None = None
         self._decode = decode
         self._queue = SendQueue(config.send_queue)
-        self._space = config.packet_size - MESSAGE_OVERHEAD
+        self._loss = Loss(config)
         self._told: Unsettled | None = None
         self._cut_off = False
         self._heads: dict[int, bytes] = {}
@@ -283,8 +284,9 @@ class Member(ABC):
         """Send what waits, as far as flow control allows."""
         queue = self._queue
         while queue.waiting and not self.closed and self._may_send(order):
-            packed = queue.next_packet(self._space)
+            packed = queue.next_packet(self._loss.space)
             assert packed is not None
+            self._loss.sent()
             number, guarantee, chunks, ends, continues, continued = packed
             flags = CONTINUES * continues | CONTINUED * continued
             key = (self.me, order.N[self.me])
@@ -308,3 +310,15 @@ class Member(ABC):
         """Send to all members; a member that is alone has nobody to send to."""
         if len(order.R) > 1:
             effects.append(Multicast(data))
+
+    def _send_again(
+        self, data: bytes, effects: list[Effect], to: NodeId | None = None, attempt: int = 0
+    ) -> None:
+        """Send a packet of messages once more, to one member or to all.
+
+        In parts of a datagram each, if it was asked for or packets are being lost. One of its own that only
+        has no place yet may not be lost at all: the first ``attempt`` is cheap, and sends it whole.
+        """
+        self._stats["retransmissions"] += 1
+        whole = attempt == 1 and not self._loss.recent
+        send_in_parts(data, MAX_PACKET if whole else self.config.datagram_size, effects, to)

@@ -97,9 +97,9 @@ class MovingSequencer(Member):
         """Who passed the token to the holder."""
         self._asked: NodeId = NOBODY
         """Who was asked by name for what is missing."""
-        self._msg_patience = Patience("msg", config.retry_us, config.retry_us)
-        self._ack_patience = Patience("ack", config.retry_us, config.retry_us)
-        self._req_patience = Patience("req", config.retry_us // LATE, config.retry_us)
+        self._msg_patience = Patience("msg", config.retry_us, config.retry_us, self._loss)
+        self._ack_patience = Patience("ack", config.retry_us, config.retry_us, self._loss)
+        self._req_patience = Patience("req", config.retry_us // LATE, config.retry_us, self._loss)
 
     @staticmethod
     def _figures() -> tuple[str, ...]:
@@ -317,8 +317,7 @@ class MovingSequencer(Member):
     def _repeat_messages(self, order: Order, effects: list[Effect]) -> None:
         """The same MSG is sent at every timeout until it is acknowledged (002 §4.2, "Timeout")."""
         for msg in self._first_unplaced(order):
-            self._stats["retransmissions"] += 1
-            self._multicast(order, msg.raw, effects)
+            self._send_again(msg.raw, effects, attempt=self._msg_patience.attempts)
 
     # --- requests (002 §4.2, "Receiving REQ message"; 004 Fig. 16, lines 51–57) -----------------
 
@@ -342,6 +341,7 @@ class MovingSequencer(Member):
             self._asked = others[attempt % len(others)]
         req = encode_req(self._head(order, REQ), Req(order.hgsn, self._asked, tuple(keys), tuple(places)))
         self._stats["requests"] += 1
+        self._loss.noticed()
         effects.append(Multicast(req) if publicly else Unicast(self._asked, req))
 
     def _on_req(self, order: Order, sender: NodeId, req: Req, effects: list[Effect]) -> None:
@@ -352,7 +352,8 @@ class MovingSequencer(Member):
             self._answer(order, sender, req.keys, req.places, effects)
         else:
             own = [key for key in req.keys if key in order.pending and key[0] == self.me]
-            self._answer(order, sender, own, [], effects)
+            if own:
+                self._answer(order, sender, own, [], effects)
 
     def _answer(
         self,
@@ -365,12 +366,12 @@ class MovingSequencer(Member):
         """Send what is here of what was asked for, and say if it is gone."""
         room = BURST_BYTES
         gone = False
+        self._loss.noticed()
         for key in keys:
             msg = order.BUF.get(key)
             if msg is not None and room > 0:
                 room -= len(msg.raw)
-                self._stats["retransmissions"] += 1
-                effects.append(Unicast(to, passed_on(self._head(order, MSG), msg)))
+                self._send_again(passed_on(self._head(order, MSG), msg), effects, to)
             gone = gone or key[1] <= order.floors.get(key[0], 0)
         found = [place for place in places if place in order.places]
         if found:

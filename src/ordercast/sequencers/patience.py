@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ordercast.core.contract import CancelTimer, Effect, SetTimer
+from ordercast.sequencers.loss import Loss
 from ordercast.viewsync.contract import ORDER_TIMER
 
+HASTY = 4
+"""While packets are being lost, it is tried again after this fraction of the usual pause."""
 DOUBLINGS = 3
-"""How often the pause between attempts is doubled: it grows to eight times the first."""
+"""The pause between attempts is doubled each time, until it is eight times the usual one."""
 
 
 class Patience:
@@ -18,10 +21,13 @@ class Patience:
     runs, it is left alone, and what counts is whether the mark is the same when it runs out.
     """
 
-    def __init__(self, name: str, first_us: int, retry_us: int) -> None:
+    def __init__(self, name: str, first_us: int, retry_us: int, loss: Loss) -> None:
+        """The first attempt comes after ``first_us``, or sooner if packets are being lost."""
         self.name = ORDER_TIMER + name
-        self._first_us = first_us
+        self._usual_us = first_us
         self._retry_us = retry_us
+        self._loss = loss
+        self._first_us = first_us
         self._mark: Hashable = None
         self._running = False
         self.attempts = 0
@@ -34,6 +40,8 @@ class Patience:
         self._mark = mark
         self.attempts = 0
         self._running = True
+        hasty = self._loss.recent
+        self._first_us = min(self._usual_us, self._retry_us // HASTY) if hasty else self._usual_us
         effects.append(SetTimer(self.name, self._first_us))
 
     def due(self, mark: Hashable, effects: list[Effect]) -> bool:
@@ -42,7 +50,7 @@ class Patience:
         if mark is None or mark != self._mark:
             self.watch(mark, effects)
             return False
-        pause = self._retry_us * 2 ** min(self.attempts, DOUBLINGS)
+        pause = min(self._first_us << self.attempts, self._retry_us << DOUBLINGS)
         self.attempts += 1
         self._running = True
         effects.append(SetTimer(self.name, pause))

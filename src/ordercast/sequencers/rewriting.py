@@ -28,6 +28,7 @@ from ordercast.sequencers.packets import (
 from ordercast.viewsync import packets as membership
 from ordercast.viewsync.header import FIRST_ORDER_KIND, Header, header, read_header
 from ordercast.viewsync.packets import Decision, decode_decision, encode_decision
+from ordercast.viewsync.parts import PART, Part, decode_part
 
 
 class Carried(NamedTuple):
@@ -48,6 +49,10 @@ def rewrite(data: bytes, change: Callable[[Any], Any]) -> bytes:
     if head.kind >= FIRST_ORDER_KIND:
         changed: Carried = change(Carried(head, packets.decode(data)))
         return _ordered(header(*changed.header), changed.packet)
+    if head.kind == PART:
+        changed = change(Carried(head, decode_part(data)))
+        part: Part = changed.packet
+        return part.encode(header(*changed.header))
     packet = membership.decode(head, data)
     head, packet, decision = change(Carried(head, packet, _decision(packet)))
     if decision is not None:

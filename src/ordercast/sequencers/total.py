@@ -84,10 +84,10 @@ class Total(Member):
         """Places of the sequencer's own packets that not all are known to have."""
         self._unaware: set[NodeId] = set()
         """Members that are not known to be in the sequencer's view yet."""
-        self._request_patience = Patience("request", config.retry_us, config.retry_us)
-        self._resend_patience = Patience("resend", config.retry_us // LATE, config.retry_us)
-        self._view_patience = Patience("new-view", config.retry_us, config.retry_us)
-        self._status_patience = Patience("status", config.retry_us, config.retry_us)
+        self._request_patience = Patience("request", config.retry_us, config.retry_us, self._loss)
+        self._resend_patience = Patience("resend", config.retry_us // LATE, config.retry_us, self._loss)
+        self._view_patience = Patience("new-view", config.retry_us, config.retry_us, self._loss)
+        self._status_patience = Patience("status", config.retry_us, config.retry_us, self._loss)
 
     @staticmethod
     def _figures() -> tuple[str, ...]:
@@ -202,17 +202,17 @@ class Total(Member):
                 order.learn(member, stable)
 
     def _on_resend(self, order: Order, sender: NodeId, seqs: tuple[int, ...], effects: list[Effect]) -> str:
-        """003, "Retransmission"."""
+        """003, "Retransmission". Its bytes are the same each time, so that parts of them add up."""
         if not self.sequencing:
             return "other sequencer"
+        self._loss.noticed()
         room = BURST_BYTES
         for seq in seqs:
             placed = order.places.get(seq)
             if placed is not None and room > 0:
-                data = self._bcast(order, seq, order.BUF[placed.node, placed.lsn])
+                data = self._bcast(order, 0, seq, order.BUF[placed.node, placed.lsn])
                 room -= len(data)
-                self._stats["retransmissions"] += 1
-                effects.append(Unicast(sender, data))
+                self._send_again(data, effects, sender)
         return ""
 
     # --- ordering -------------------------------------------------------------------------------
@@ -243,11 +243,11 @@ class Total(Member):
             order.advance()
             if key[0] == self.me:
                 self._own.append(order.hgsn)
-            self._multicast(order, self._bcast(order, order.hgsn, order.BUF[key]), effects)
+            self._multicast(order, self._bcast(order, order.stable, order.hgsn, order.BUF[key]), effects)
         return bool(chosen)
 
-    def _bcast(self, order: Order, seq: int, msg: Msg) -> bytes:
-        return encode_bcast(self._head(order, TOTAL_BCAST), seq, order.stable, msg)
+    def _bcast(self, order: Order, stable: int, seq: int, msg: Msg) -> bytes:
+        return encode_bcast(self._head(order, TOTAL_BCAST), seq, stable, msg)
 
     def _may_send(self, order: Order) -> bool:
         """The sequencer has its sequence ids at once; it waits for the others to have its packets."""
@@ -320,12 +320,12 @@ class Total(Member):
 
     def _repeat_requests(self, order: Order, effects: list[Effect]) -> None:
         for msg in self._first_unplaced(order):
-            self._stats["retransmissions"] += 1
-            effects.append(Unicast(self.holder, msg.raw))
+            self._send_again(msg.raw, effects, self.holder, self._request_patience.attempts)
 
     def _ask(self, order: Order, effects: list[Effect]) -> None:
         """Ask for the first that are missing; what came in the meantime out of order is not asked for."""
         _, seqs = order.wanted(min(self.config.max_requests, MAX_ENTRIES))
         if seqs:
             self._stats["requests"] += 1
+            self._loss.noticed()
             effects.append(Unicast(self.holder, encode_resend(self._head(order, TOTAL_RESEND), seqs)))

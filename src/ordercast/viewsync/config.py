@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ordercast.core.wire import MAX_PACKET
+from ordercast.viewsync.parts import LEAST_DATAGRAM
 
 
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +46,11 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How much of what all in the token list have is kept for externals (004 §4.4.3)."""
 
     packet_size: int = 1_400
-    """Largest packet of messages, in bytes."""
+    """Largest packet of messages, in bytes. Less is put into one while packets are being lost."""
+
+    datagram_size: int = 1_400
+    """Bytes of a packet that the network carries in one datagram. What is larger travels in several, and is
+    sent again in parts of this size."""
 
     max_message_size: int = 16 * 1024 * 1024
     """Largest application message, in bytes."""
@@ -114,6 +119,7 @@ _ORDER = (
 )
 _RANGES = (
     ("packet_size", 256, MAX_PACKET),
+    ("datagram_size", LEAST_DATAGRAM, MAX_PACKET),
     ("resilience", 0, 7),
     ("max_requests", 1, 1024),
     ("max_members", 1, 1024),

@@ -42,6 +42,7 @@ from ordercast.viewsync.packets import (
     Summary,
     decode,
 )
+from ordercast.viewsync.parts import PART, Parts, decode_part
 from ordercast.viewsync.standing import CHANGE_TIMER, HEARTBEAT_TIMER, JOIN_TIMER
 from ordercast.viewsync.states import State
 
@@ -64,6 +65,7 @@ class GroupMachine(Membership):
         view.
         """
         super().__init__(me, config, orderer, procedure, i_views)
+        self._parts = Parts(config.max_members)
 
     # --- the contract ---------------------------------------------------------------------------
 
@@ -192,6 +194,13 @@ class GroupMachine(Membership):
             head = read_header(data)
             if head.sender != packet.sender:
                 return (Drop(FORGED_SENDER),)
+            if head.kind == PART:
+                whole = self._parts.join(head.sender, decode_part(data))
+                if whole is None:
+                    return ()
+                head, data = read_header(whole), whole
+                if head.sender != packet.sender:
+                    return (Drop(FORGED_SENDER),)
             effects: list[Effect] = []
             if head.kind >= FIRST_ORDER_KIND:
                 self._on_ordered(now_us, head, data, effects)

@@ -11,6 +11,7 @@
 | `Refuse`, `Abort` | Reformation (§3.2.3): a vote "No"; the originator gives up | to one; multicast |
 | `Excluded` | tells a life that it is in no view any more (§4.3.4) | to one |
 | `Knock`, `Answer` | whether an older group that was heard of is there, and answers us | to one |
+| `Part` | not in the papers: a part of a packet larger than a datagram (`parts`) | as the packet |
 
 All begin with the family's header, whose view is the one that is being changed (`NO_VIEW` while a group is
 being founded). `decode` is total: it returns a packet within bounds or raises `Malformed`.
@@ -27,6 +28,7 @@ from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.wire import MAX_COUNT, Malformed, Reader, check_count, check_node
 from ordercast.viewsync.contract import Stream
 from ordercast.viewsync.header import HEADER_SIZE, NO_VIEW, Header
+from ordercast.viewsync.parts import PART
 
 HEARTBEAT, JOIN, SUMMARY, FETCH, ITEM, COLLECT, ESTIMATE, PROPOSE, ACCEPTED, DECIDE = range(1, 11)
 EXCLUDED, REFUSE, ABORT, KNOCK, ANSWER = range(11, 16)
@@ -46,6 +48,7 @@ KIND_NAMES = {
     ABORT: "abort",
     KNOCK: "knock",
     ANSWER: "answer",
+    PART: "part",
 }
 
 MAX_RANGES = 2_000

@@ -78,7 +78,11 @@ def _fit(config: msgspec.Struct, buffers: Buffers) -> Mapping[str, object]:
     """What all may have on the way has to fit into every socket's buffer."""
     assert isinstance(config, GroupConfig)
     in_flight = buffers.buffer // config.packet_size
-    return {"window": max(4, min(32, in_flight // 4)), "max_unstable": max(32, min(1_024, in_flight))}
+    return {
+        "window": max(4, min(32, in_flight // 4)),
+        "max_unstable": max(32, min(1_024, in_flight)),
+        "datagram_size": buffers.datagram,
+    }
 
 
 def sequenced(

@@ -8,10 +8,8 @@ from ordercast.core.contract import (
     CancelTimer,
     Effect,
     Halt,
-    Multicast,
     Persist,
     Shift,
-    Unicast,
 )
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.randomness import RandomStream
@@ -31,6 +29,7 @@ from ordercast.viewsync.packets import (
     MembershipPacket,
     encode,
 )
+from ordercast.viewsync.parts import send_in_parts
 from ordercast.viewsync.states import NEXT, State
 from ordercast.viewsync.storage import KEPT_OUTCOMES, Outcome, Stored, store, view_of
 
@@ -115,7 +114,7 @@ class Standing:
     ) -> None:
         kind, body = encode(packet)
         data = header(kind, view, self.me, self.incarnation) + body
-        effects.append(Multicast(data) if to is None else Unicast(to, data))
+        send_in_parts(data, self.config.datagram_size, effects, to)
 
     def keep(self, effects: list[Effect]) -> None:
         """Store view and vote."""
