@@ -11,6 +11,7 @@ import pytest
 from ordercast.audit.properties import PROMISES
 from ordercast.catalogue import LAB_PROTOCOLS, LabProtocol, sequenced_in_lab
 from ordercast.core.contract import Drop, Install, Packet, Start, Submit
+from ordercast.core.declared import PacketKind, Purpose
 from ordercast.core.identity import Guarantee
 from ordercast.core.protocol import LAN, Buffers
 from ordercast.protocols import PROTOCOLS, protocol
@@ -145,7 +146,7 @@ class Newcomer(Cm):
 
     NAME = "newcomer"
     SUMMARY = "CM under another name."
-    KIND_NAMES: ClassVar[dict[int, str]] = {MSG: "hello"}
+    KINDS: ClassVar[dict[int, PacketKind]] = {MSG: PacketKind("hello", Purpose.MESSAGES, "Messages.")}
 
 
 def test_a_protocol_is_an_orderer_and_a_line() -> None:

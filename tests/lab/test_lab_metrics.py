@@ -7,6 +7,7 @@ import pytest
 from ordercast.lab.grid import Run
 from ordercast.lab.metrics import Mean, Meter, Traffic, Window, quantile, variation
 from ordercast.lab.under_load import conduct
+from ordercast.protocols import PROTOCOLS
 from ordercast.trace.schema import Row
 
 
@@ -106,7 +107,7 @@ def test_rows_may_come_in_any_pieces() -> None:
 
 
 def test_overhead_is_what_is_sent_beside_the_messages_and_the_membership() -> None:
-    traffic = Traffic()
+    traffic = Traffic(PROTOCOLS["cm"].kinds.values())
     traffic.sent.update({(1, "msg"): 4, (2, "ack"): 3, (1, "ack"): 1, (2, "heartbeat"): 10})
     figures = traffic.figures(nodes=2, messages=4)
     assert figures["overhead"] == 1  # 4 acknowledgements for 4 messages

@@ -74,6 +74,7 @@ class Script:
         self.stats: Mapping[str, float] = {}
         self.waits: Mapping[NodeId, int] = {}
         self.laggard: NodeId | None = None
+        self.role = ""
         self.final: tuple[ConfigurationId, int] | None = None
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:

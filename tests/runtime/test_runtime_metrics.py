@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ordercast.errors import AddressProblem
 from ordercast.runtime.metrics import Metrics, families
+from ordercast.totem.declared import STATISTICS
 from ordercast.transport.address import parse_address
 
 STATUS: dict[str, Any] = {
@@ -32,12 +33,16 @@ STATUS: dict[str, Any] = {
         {"node": 3, "address": None, "linked": False, "silent_s": None},
     ],
     "rotation_us": 310.0,
-    "rotation_us_max": 900,
     "throughput": {"delivered_per_s": 3.0, "sent_per_s": 1.0, "bytes_per_s": 300.0},
     "delivered": 1234,
     "sent": 400,
-    "retransmissions": 5,
-    "token_retransmissions": 1,
+    "statistics": {
+        "retransmissions": 5,
+        "token_retransmissions": 1,
+        "rotation_us_total": 2_000_000,
+        "rotation_us_max": 900,
+    },
+    "packets_sent": {"token": 40, "data": 0},
     "drops": {"bad seal": 7, "replayed": 2},
     "slow": {"node": 3, "waits_us": 1200},
     "waits_us": {"1": 30, "3": 1200},
@@ -67,7 +72,7 @@ def scraped(
     status: Callable[[], dict[str, Any]], scrape: Callable[[str], Any], address: str = "127.0.0.1:0"
 ) -> Any:
     async def main() -> Any:
-        server = Metrics(address, status)
+        server = Metrics(address, status, STATISTICS)
         await server.start()
         try:
             return await asyncio.to_thread(scrape, f"http://{server.address}/metrics")
@@ -111,6 +116,9 @@ def test_the_status_is_what_prometheus_reads(address: str) -> None:
         ("ordercast_peer_silent_seconds", "2"): 0.25,
         ("ordercast_rotation_seconds", ""): 310e-6,
         ("ordercast_rotation_max_seconds", ""): 900e-6,
+        ("ordercast_rotation_seconds_total", ""): 2,
+        ("ordercast_packets_sent_total", "token"): 40,
+        ("ordercast_packets_sent_total", "data"): 0,
         ("ordercast_waits_seconds", "3"): 1200e-6,
         ("ordercast_slow", "3"): 1,
         ("ordercast_held_up", "2"): 1,
@@ -127,7 +135,7 @@ def test_the_status_is_what_prometheus_reads(address: str) -> None:
 
 def test_a_status_that_tells_little_is_told_as_far_as_it_goes() -> None:
     little = {"node": 1, "configuration": None, "rotation_us": None, "slow": None, "held_up_by": None}
-    names = {sample.name for family in families(little) for sample in family.samples}
+    names = {sample.name for family in families(little, STATISTICS) for sample in family.samples}
     assert names == {"ordercast_node_info"}
 
 
@@ -168,7 +176,7 @@ def said(address: str, request: bytes) -> bytes:
 )
 def test_whatever_is_asked_is_answered_or_refused(request_: bytes, begin: bytes) -> None:
     async def main() -> bytes:
-        server = Metrics("127.0.0.1:0", lambda: STATUS)
+        server = Metrics("127.0.0.1:0", lambda: STATUS, STATISTICS)
         await server.start()
         try:
             answer = await asyncio.to_thread(said, server.address, request_)
@@ -190,7 +198,7 @@ def test_metrics_are_made_once_however_often_they_are_asked_for() -> None:
         return STATUS
 
     async def main() -> None:
-        server = Metrics("127.0.0.1:0", status)
+        server = Metrics("127.0.0.1:0", status, STATISTICS)
         await server.start()
         server._made = time.monotonic() + 1000, b"as they were\n"
         try:
@@ -204,11 +212,11 @@ def test_metrics_are_made_once_however_often_they_are_asked_for() -> None:
 
 def test_an_address_that_is_taken_is_told() -> None:
     async def twice() -> None:
-        first = Metrics("127.0.0.1:0", dict)
+        first = Metrics("127.0.0.1:0", dict, STATISTICS)
         await first.start()
         try:
             with pytest.raises(AddressProblem, match=r"metrics cannot be served at 127\.0\.0\.1:\d+: "):
-                await Metrics(first.address, dict).start()
+                await Metrics(first.address, dict, STATISTICS).start()
         finally:
             await first.close()
             await first.close()

@@ -13,6 +13,7 @@ from ordercast.core.identity import Configuration, ConfigurationId, Kind
 from ordercast.runtime import status as status_module
 from ordercast.runtime.driver import Driver
 from ordercast.runtime.status import SLOW_US, Counted, Living, Rates, status
+from ordercast.totem.protocol import TOTEM
 from ordercast.transport.paths import Measured
 from ordercast.transport.peers import Peer
 
@@ -35,7 +36,7 @@ def channel(**given: Any) -> SimpleNamespace:
 
 
 def a_driver(**given: Any) -> Any:
-    machine = SimpleNamespace(stats={}, waits={}, laggard=None)
+    machine = SimpleNamespace(stats={}, waits={}, laggard=None, role="")
     return SimpleNamespace(
         **{
             "machine": machine,
@@ -45,6 +46,7 @@ def a_driver(**given: Any) -> Any:
             "because": "all agreed",
             "delivered": 0,
             "sent": 0,
+            "packets_sent": Counter(),
             "lag": SimpleNamespace(us=1234.5, stops=2),
             "paths": SimpleNamespace(
                 round_trip_us=lambda node: 250 if node == 2 else None, measured=Measured(250, 1400)
@@ -65,7 +67,7 @@ def a_node(driver: Any, *peers: Peer) -> Living:
             links=SimpleNamespace(peers={peer.node: peer for peer in peers}),
             started=90.0,
             sealed=True,
-            protocol=SimpleNamespace(name="totem"),
+            protocol=TOTEM,
             settled=True,
             session=SimpleNamespace(
                 delivered_bytes=0,

@@ -10,7 +10,7 @@ from ordercast.core.identity import ConfigurationId, Guarantee
 from ordercast.core.wire import MAX_PACKET, Malformed
 from ordercast.sequencers import packets
 from ordercast.sequencers.packets import (
-    KIND_NAMES,
+    KINDS,
     MAX_ENTRIES,
     NULL,
     Ack,
@@ -67,9 +67,9 @@ def msg(
 
 
 def test_every_kind_has_a_name_and_is_the_orderers() -> None:
-    assert len(set(KIND_NAMES.values())) == len(KIND_NAMES) == 13
-    assert min(KIND_NAMES) == FIRST_ORDER_KIND
-    assert max(KIND_NAMES) < 256
+    assert len(set(KINDS.values())) == len(KINDS) == 13
+    assert min(KINDS) == FIRST_ORDER_KIND
+    assert max(KINDS) < 256
 
 
 @quick
@@ -160,14 +160,14 @@ def test_the_small_ones_are_read_as_they_were_written(
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(some.sampled_from(sorted(KIND_NAMES)), some.binary(max_size=120))
+@given(some.sampled_from(sorted(KINDS)), some.binary(max_size=120))
 def test_garbage_is_read_within_bounds_or_refused(kind: int, rest: bytes) -> None:
     try:
         packet = decode(head(kind) + rest)
     except Malformed:
         return
     assert isinstance(packet, tuple)
-    assert kind in KIND_NAMES
+    assert kind in KINDS
 
 
 WHOLE = [
@@ -186,7 +186,7 @@ WHOLE = [
 ]
 
 
-@pytest.mark.parametrize("data", WHOLE, ids=lambda data: KIND_NAMES[data[3]])
+@pytest.mark.parametrize("data", WHOLE, ids=lambda data: KINDS[data[3]].name)
 def test_a_packet_that_is_cut_short_or_too_long_is_refused(data: bytes) -> None:
     decode(data)
     for length in range(len(data)):

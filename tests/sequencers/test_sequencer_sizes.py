@@ -9,7 +9,7 @@ from ordercast.core.contract import QueueFull
 from ordercast.core.identity import Guarantee
 from ordercast.sequencers.cm import Cm
 from ordercast.sequencers.member import Member
-from ordercast.sequencers.packets import KIND_NAMES, decode
+from ordercast.sequencers.packets import KINDS, decode
 from ordercast.viewsync.config import GroupConfig
 
 every = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.NAME)
@@ -83,7 +83,7 @@ def test_every_orderer_says_what_it_is(kind: type[Member]) -> None:
     assert kind.__name__.lower() == kind.NAME
     assert kind.SUMMARY.endswith(".")
     assert kind.SUMMARY.count(".") == 1
-    assert set(kind.KIND_NAMES.items()) <= set(KIND_NAMES.items())
+    assert set(kind.KINDS.items()) <= set(KINDS.items())
 
 
 @every

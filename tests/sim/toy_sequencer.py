@@ -74,6 +74,10 @@ class Sequencer:
         return {}
 
     @property
+    def role(self) -> str:
+        return ""
+
+    @property
     def laggard(self) -> NodeId | None:
         return self.node if self.braked else None
 

@@ -26,7 +26,7 @@ from ordercast.totem.packets import (
     DATA,
     HURRY,
     JOIN,
-    KIND_NAMES,
+    KINDS,
     LONGEST_HOLD_US,
     MAX_MEMBERS,
     MAX_REQUESTS,
@@ -211,8 +211,8 @@ each_sample = pytest.mark.parametrize("raw", SAMPLES.values(), ids=SAMPLES.keys(
 
 
 def test_there_is_a_sample_of_every_kind() -> None:
-    assert {raw[3] for raw in SAMPLES.values()} == set(KIND_NAMES)
-    assert list(KIND_NAMES) == [DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY, PART]
+    assert {raw[3] for raw in SAMPLES.values()} == set(KINDS)
+    assert list(KINDS) == [DATA, RECOVERED, TOKEN, COMMIT, JOIN, ANNOUNCE, HURRY, PART]
 
 
 @examples(300)
@@ -249,7 +249,7 @@ def test_arbitrary_bytes_are_refused_as_malformed(raw: bytes) -> None:
 
 
 @examples(600)
-@given(st.sampled_from(sorted(KIND_NAMES)), st.binary(max_size=200))
+@given(st.sampled_from(sorted(KINDS)), st.binary(max_size=200))
 def test_arbitrary_bytes_behind_a_right_prefix_are_refused_or_read_one_way(kind: int, tail: bytes) -> None:
     accepted(prefix(kind) + tail)
 
@@ -318,7 +318,7 @@ def test_reasons_are_few_enough_to_be_counted(raw: bytes) -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    for kind in {*range(256)} - set(KIND_NAMES):
+    for kind in {*range(256)} - set(KINDS):
         with pytest.raises(Malformed, match="unknown kind"):
             decode(prefix(kind) + bytes(100))
 
@@ -693,5 +693,5 @@ def test_with_the_defaults_tokens_are_smaller_than_packet_size() -> None:
 
 
 def test_every_packet_has_a_name() -> None:
-    assert {TOTEM.kind_of(raw) for raw in SAMPLES.values()} == set(KIND_NAMES.values())
+    assert {TOTEM.kind_of(raw) for raw in SAMPLES.values()} == {kind.name for kind in KINDS.values()}
     assert [TOTEM.kind_of(raw) for raw in (b"", b"OC\x01", b"OC\x01\x00")] == [None, None, None]

@@ -40,7 +40,7 @@ class Lowest(Member):
 
     NAME = "lowest"
     SUMMARY = "The member with the lowest identifier gives places."
-    KIND_NAMES = MOVING_KINDS
+    KINDS = MOVING_KINDS
     MESSAGE_KIND = MSG
     holder: NodeId = 0
     _said = 0

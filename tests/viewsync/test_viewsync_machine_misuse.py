@@ -12,9 +12,9 @@ from viewsync_node import FIRST, OURS, Node, decision, drops, member, packet_fro
 
 from ordercast.core.contract import Drop, Event, Packet, Start
 from ordercast.core.wire import FORGED_SENDER, Malformed
+from ordercast.viewsync.declared import KINDS
 from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW, Header, header, read_header
 from ordercast.viewsync.packets import (
-    KIND_NAMES,
     NO_ROUND,
     Decide,
     Estimate,
@@ -159,7 +159,7 @@ def test_garbage_is_dropped_and_counted(state: str, data: bytes) -> None:
 @settings(deadline=None, max_examples=500)
 @given(
     states,
-    st.sampled_from([*KIND_NAMES, FIRST_ORDER_KIND]),
+    st.sampled_from([*KINDS, FIRST_ORDER_KIND]),
     st.sampled_from([FIRST, NO_VIEW]),
     st.integers(1, 4),
     st.binary(max_size=90),
@@ -206,7 +206,7 @@ def test_a_damaged_packet_raises_nothing(state: str, packet: bytes, data: st.Dat
                 node.timeout(name, after_us=node.config.change_us)
 
 
-@pytest.mark.parametrize("kind", [*KIND_NAMES, FIRST_ORDER_KIND])
+@pytest.mark.parametrize("kind", [*KINDS, FIRST_ORDER_KIND])
 def test_a_packet_that_names_another_sender_is_not_used(kind: int) -> None:
     node = in_state("member")
     assert node.does(Packet(header(kind, FIRST, 3, 0), 1)) == [Drop(FORGED_SENDER)]

@@ -12,10 +12,10 @@ from viewsync_node import FIRST, decision, items, span, stream, summary
 from ordercast.core.identity import MAX_NODE_ID, ConfigurationId
 from ordercast.core.wire import MAX_COUNT, MAX_PACKET, Malformed, prefix
 from ordercast.viewsync.contract import Stream
+from ordercast.viewsync.declared import KINDS
 from ordercast.viewsync.header import FIRST_ORDER_KIND, HEADER_SIZE, NO_VIEW, Header, header, read_header
 from ordercast.viewsync.packets import (
     HEARTBEAT,
-    KIND_NAMES,
     MAX_MEMBERS,
     MAX_RANGES,
     NO_GROUP,
@@ -130,7 +130,7 @@ def test_a_decision_is_read_as_it_was_made(made: Decision) -> None:
 
 
 @settings(deadline=None)
-@given(st.sampled_from(sorted(KIND_NAMES)), views, node_ids, lives)
+@given(st.sampled_from(sorted(KINDS)), views, node_ids, lives)
 def test_a_header_says_kind_view_sender_and_life(
     kind: int, view: ConfigurationId, sender: int, life: int
 ) -> None:
@@ -144,8 +144,8 @@ def test_a_node_in_no_view_says_so() -> None:
 
 
 def test_every_kind_has_a_name_and_is_the_memberships() -> None:
-    assert len(set(KIND_NAMES.values())) == len(KIND_NAMES)
-    assert max(KIND_NAMES) < FIRST_ORDER_KIND
+    assert len(set(KINDS.values())) == len(KINDS)
+    assert max(KINDS) < FIRST_ORDER_KIND
 
 
 # --- nothing else gets in -------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_garbage_is_malformed_and_nothing_worse(data: bytes) -> None:
 
 
 @settings(deadline=None)
-@given(st.sampled_from(sorted(KIND_NAMES)), st.binary(max_size=200))
+@given(st.sampled_from(sorted(KINDS)), st.binary(max_size=200))
 def test_garbage_behind_a_right_header_is_malformed_or_a_packet(kind: int, body: bytes) -> None:
     data = header(kind, FIRST, 3, 0) + body
     try:

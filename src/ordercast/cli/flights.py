@@ -11,18 +11,17 @@ from ordercast.sequencers import packets as orderers
 from ordercast.sim.protocol import LabProtocol
 from ordercast.totem import packets as totem
 from ordercast.trace.schema import Row
+from ordercast.viewsync.declared import KINDS
 from ordercast.viewsync.header import FIRST_ORDER_KIND, read_header
-from ordercast.viewsync.packets import KIND_NAMES
-
-QUIET = ("heartbeat", "announce", "hurry")
-"""Kinds of packets that say nothing that belongs into a drawing."""
 
 
 class Seen(str):
     """A packet's kind, which remembers the packet: rows of a trace hold it where they name the kind."""
 
-    __slots__ = ("data",)
+    __slots__ = ("data", "quiet")
     data: bytes
+    quiet: bool
+    """It is of a kind that drawings leave out."""
 
 
 def watched(protocol: LabProtocol) -> LabProtocol:
@@ -31,7 +30,10 @@ def watched(protocol: LabProtocol) -> LabProtocol:
     def kind_of(data: bytes) -> str:
         seen = Seen(protocol.product.kind_of(data) or "packet")
         seen.data = data
+        seen.quiet = seen in quiet
         return seen
+
+    quiet = {kind.name for kind in protocol.product.kinds.values() if kind.quiet}
 
     return protocol._replace(kind_of=kind_of)
 
@@ -69,7 +71,7 @@ def flights(rows: Iterable[Row], names: Naming) -> list[Flight]:
     placed: dict[tuple[NodeId, int], str] = {}
     for row in rows:
         node, time_us, event, kind = row[0], row[3], row[4], row[19]
-        if not isinstance(kind, Seen) or kind in QUIET:
+        if not isinstance(kind, Seen) or kind.quiet:
             continue
         if event == "packet_sent":
             sent[id(kind.data)] = (time_us, node)
@@ -104,6 +106,8 @@ def marks(rows: Iterable[Row], names: Naming) -> list[Mark]:
     return found
 
 
+_TOTEM_ALONE = {kind.name for kind in totem.KINDS.values()} - {kind.name for kind in KINDS.values()}
+
 # --- what packets say ------------------------------------------------------------------------------
 
 
@@ -111,7 +115,7 @@ def say(kind: Seen, names: Naming, placed: dict[tuple[NodeId, int], str]) -> str
     """A packet in a few words, its kind first. `placed` remembers what messages of orderers are called."""
     data = kind.data
     try:
-        if kind in totem.KIND_NAMES.values() and kind not in KIND_NAMES.values():
+        if kind in _TOTEM_ALONE:
             return _say_totem(kind, totem.decode(data), names)
         head = read_header(data)
         if head.kind < FIRST_ORDER_KIND:

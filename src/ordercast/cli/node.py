@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -26,10 +25,8 @@ from ordercast.cli.screen import Code
 from ordercast.errors import AddressProblem, StorageProblem
 from ordercast.groups.api import Node
 from ordercast.runtime.config import NodeConfig
-from ordercast.runtime.notices import Notices
 
 LOG = logging.getLogger("ordercast")
-LOOK_S = 1.0
 
 
 def node(
@@ -94,22 +91,11 @@ async def _run(config: NodeConfig) -> None:
     except asyncio.CancelledError:
         LOG.info("stopped")
         return  # it was told to stop before it had begun
-    watch = asyncio.create_task(_watch(node))
     try:
         await node.closed()
     except asyncio.CancelledError:
         pass  # that is how it is told to stop
     finally:
-        watch.cancel()
         LOG.info("stopping: node %d leaves the group", node.id)
         await node.stop()
     LOG.info("stopped")
-
-
-async def _watch(node: Node) -> None:
-    """Log what the status tells, as far as it is news."""
-    notices = Notices(time.monotonic())
-    while True:
-        await asyncio.sleep(LOOK_S)
-        for level, sentence in notices.look(time.monotonic(), node.status()):
-            LOG.log(level, "%s", sentence)

@@ -9,6 +9,7 @@ from rich.table import Table
 from ordercast.catalogue import LAB_PROTOCOLS, LabProtocol
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, answer
+from ordercast.core.wire import DROPS
 from ordercast.protocols import PROTOCOLS
 
 
@@ -68,4 +69,7 @@ def _document(known: LabProtocol) -> dict[str, Any]:
         "survives_amnesia": protocol.survives_amnesia,
         "states": list(map(str, protocol.states)),
         "settings": list(protocol.settings.__struct_fields__),
+        "packet_kinds": [kind._asdict() for kind in protocol.kinds.values()],
+        "drop_reasons": [drop._asdict() for drop in (*DROPS, *protocol.drops)],
+        "statistics": [statistic._asdict() for statistic in protocol.statistics],
     }

@@ -145,15 +145,22 @@ def _figures(status: Status) -> dict[str, str]:
     rates = status["throughput"]
     rotation = status["rotation_us"]
     turning = "[bright_black]none of late[/]" if rotation is None else duration(round(rotation))
-    longest = status["rotation_us_max"]
+    counted = status["statistics"]
+    longest = counted.get("rotation_us_max", 0)
     return {
         **({"rotation": f"{turning}, at most {duration(round(longest))}"} if longest else {}),
         "delivered": f"{rates['delivered_per_s']:,.0f} messages/s, {rates['bytes_per_s'] / 1e6:,.3f} MB/s; "
         f"{status['delivered']:,} so far",
         "sent": f"{rates['sent_per_s']:,.0f} messages/s; {status['sent']:,} so far",
         "waiting": f"{status['queued_bytes']:,} bytes to be sent, {status['unread_bytes']:,} to be read",
-        "sent again": f"packets {status['retransmissions']:,.0f} times, "
-        f"tokens {status['token_retransmissions']:,.0f} times",
+        "counted": ", ".join(
+            f"{name.replace('_', ' ')} {count:,.0f}"
+            for name, count in counted.items()
+            if count and "_us" not in name
+        )
+        or "nothing yet",
+        "packets": ", ".join(f"{kind} {count:,}" for kind, count in status["packets_sent"].items() if count)
+        or "none sent yet",
     }
 
 

@@ -193,7 +193,8 @@ class Shift(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """The packet being handled was not used. The driver counts the reasons."""
+    """The packet being handled was not used. The driver counts the reasons, which are declared once
+    (`ordercast.core.declared`)."""
 
     reason: str
 
@@ -239,7 +240,11 @@ class Machine(Protocol):
 
     @property
     def stats(self) -> Mapping[str, float]:
-        """Running figures of the protocol, by name, for people and metrics."""
+        """Running figures by name, for people and metrics: those of `Protocol.statistics`."""
+
+    @property
+    def role(self) -> str:
+        """What this node does for the others right now, as in "sequencer"; empty where all do the same."""
 
     @property
     def waits(self) -> Mapping[NodeId, int]:

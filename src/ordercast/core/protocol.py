@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.core.contract import Machine
+from ordercast.core.declared import DropReason, PacketKind, Statistic
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import Malformed, kind_of
 
@@ -72,10 +73,14 @@ class Protocol(NamedTuple):
     """The states that its machines report."""
     settled: str
     """The one of them in which a machine is in a configuration that it orders messages in."""
-    kinds: Mapping[int, str]
-    """What its kinds of packets are called."""
+    kinds: Mapping[int, PacketKind]
+    """Its kinds of packets, by the number that is in them (`ordercast.core.wire.kind_of`)."""
     promises: str
     """The name of the set of properties that it promises."""
+    drops: tuple[DropReason, ...] = ()
+    """Why its machines drop packets, beside what is wrong with the packets of any protocol."""
+    statistics: tuple[Statistic, ...] = ()
+    """What its machines count: all of `Machine.stats`."""
     fit: Fit = no_fit
     """The settings of a node that follow from what its sockets hold, given all the others."""
     survives_amnesia: bool = False
@@ -113,9 +118,10 @@ class Protocol(NamedTuple):
     def kind_of(self, data: bytes) -> str | None:
         """What a packet's kind is called; None if it is none of this protocol's."""
         try:
-            return self.kinds.get(kind_of(data))
+            kind = self.kinds.get(kind_of(data))
         except Malformed:
             return None
+        return None if kind is None else kind.name
 
     @property
     def heading(self) -> dict[str, str]:

@@ -11,12 +11,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ordercast.core.declared import DropReason
 from ordercast.core.identity import MAX_NODE_ID, ConfigurationId, NodeId
 
 MAGIC = b"OC"
 VERSION = 1
 PREFIX_SIZE = 4
 """Two bytes of magic, the version, the packet's kind."""
+KIND_BYTE = slice(3, 4)
+"""Where in a packet its kind is; of what is too short to be a packet it is nothing."""
 
 MAX_COUNT = 2**62
 """No sequence number or counter comes near this; a larger one would not survive being counted up."""
@@ -41,6 +44,23 @@ _RING = struct.Struct("<qi")
 
 FORGED_SENDER = "forged sender"
 """Why a packet is dropped that names another sender than the node that sent it."""
+
+DROPS = (
+    DropReason(FORGED_SENDER, "The packet names another sender than the node that sent it."),
+    *(
+        DropReason(problem, f"The packet is not as a correct node writes it: {problem}.")
+        for problem in (
+            *("too short", "too long", "truncated", "trailing bytes", "not ordercast", "unknown version"),
+            *("unknown kind", "unknown flags", "unknown guarantee", "bad node id", "bad number"),
+            *("too many members", "members not ascending", "too many entries", "lists do not fit"),
+            *("chunk lengths do not fit", "no chunk", "empty fragment", "envelope without data"),
+            *("bad request", "bad commit", "bad commit entry", "bad part", "bad join", "bad announce"),
+            *("too many ranges", "bad range", "no group", "no token list", "bad view", "not this protocol's"),
+            "parts do not fit",
+        )
+    ),
+)
+"""Why the packets of any protocol may be dropped: forged, or `Malformed`."""
 
 
 class Malformed(Exception):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ordercast.core.contract import Event
 from ordercast.core.identity import Batch, Configuration, Ended, Kind, NodeId
 from ordercast.core.protocol import LAN
+from ordercast.core.wire import DROPS as WIRE_DROPS
 from ordercast.errors import KeyProblem, NodeClosed
 from ordercast.groups.envelope import describe
 from ordercast.groups.equipment import journal_of, machine_of, protocol_of, stamp_of, storage_of
@@ -28,9 +29,12 @@ from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import Connections, allowance
 from ordercast.runtime.control import SOCKET, Control
 from ordercast.runtime.driver import Driver
+from ordercast.runtime.notices import Notices
 from ordercast.runtime.status import Rates, status
 from ordercast.runtime.storage import Storage
 from ordercast.trace.recorder import Recorder
+from ordercast.transport.drops import DROPS as TRANSPORT_DROPS
+from ordercast.transport.drops import MALFORMED_MESSAGE, MALFORMED_NOTE
 from ordercast.transport.known_lives import KnownLives
 from ordercast.transport.links import Links
 from ordercast.transport.paths import RoundTrip
@@ -90,6 +94,7 @@ class Member:
         if config.data is not None:
             self._known_lives.load(config.data)
         self.rates = Rates()
+        self._notices = Notices(time.monotonic(), (*WIRE_DROPS, *TRANSPORT_DROPS, *self.protocol.drops))
         self.started = time.monotonic()
 
     # --- life -----------------------------------------------------------------------------------
@@ -200,7 +205,9 @@ class Member:
         if self.config.metrics is not None:
             from ordercast.runtime.metrics import Metrics
 
-            self._metrics = Metrics(self.config.metrics, self.status, self.connections)
+            self._metrics = Metrics(
+                self.config.metrics, self.status, self.protocol.statistics, self.connections
+            )
             await self._metrics.start()
         if self.config.data is not None:
             self._control = Control(self.config.data / SOCKET, self.status)
@@ -358,12 +365,14 @@ class Member:
     # --- looking after things -------------------------------------------------------------------
 
     async def _look_after(self) -> None:
-        """Once a second: the key file, the rates, the reader, and refusals by others."""
+        """Once a second: the key file, the rates, what the log should say, the reader, refusals by others."""
         changed = stamp_of(self._key_file)
         while not self.driver.ended:
             before = time.monotonic()
             await asyncio.sleep(LOOK_S)
             self.rates.note(self.driver, self.session)
+            for level, sentence in self._notices.look(time.monotonic(), self.status()):
+                LOG.log(level, "%s", sentence)
             # a process that was stopped, or whose event loop was busy, could not read meanwhile
             elapsed = min(time.monotonic() - before, 2 * LOOK_S)
             self.session.look_at_readers(elapsed, self.config.evict_after)
@@ -448,8 +457,8 @@ class Member:
             "log": self.log.status(),
         }
         unread = {
-            "malformed message": self.session.malformed,
-            "malformed note": self.producing.producers.malformed,
+            MALFORMED_MESSAGE: self.session.malformed,
+            MALFORMED_NOTE: self.producing.producers.malformed,
         }
         told["drops"] |= {reason: count for reason, count in unread.items() if count}
         return told

@@ -23,18 +23,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+from ordercast.core.declared import PacketKind, Purpose
 from ordercast.core.identity import NodeId
 from ordercast.trace.schema import Row
-
-CARRIES = frozenset({"data", "msg", "total-unicast", "total-bcast", "total-request"})
-"""Kinds of packets that carry messages of the application for the first time."""
-MEMBERSHIP = frozenset(
-    {
-        *("heartbeat", "join", "summary", "fetch", "item", "collect", "estimate", "propose", "accepted"),
-        *("decide", "excluded", "refuse", "announce", "commit", "recovered"),
-    }
-)
-"""Kinds of packets that find out who lives, and form groups."""
 
 _Message: TypeAlias = tuple[int | None, int | None, int | None]
 
@@ -225,7 +216,9 @@ class Meter:
 class Traffic:
     """Packets by node and kind, as they are sent while the measurement lasts."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Iterable[PacketKind]) -> None:
+        """`kinds` are those that the protocol declares."""
+        self._purposes = {kind.name: kind.purpose for kind in kinds}
         self.sent: Counter[tuple[NodeId, str]] = Counter()
 
     def figures(self, nodes: int, messages: float) -> dict[str, float]:
@@ -235,14 +228,16 @@ class Traffic:
         kinds: Counter[str] = Counter()
         for (node, kind), count in self.sent.items():
             kinds[kind] += count
-            if kind not in MEMBERSHIP:
+            purpose = self._purposes.get(kind)
+            if purpose is not Purpose.MEMBERSHIP:
                 work[node] += count
-                if kind not in CARRIES:
+                if purpose is not Purpose.MESSAGES:
                     overhead[node] += count
         each = messages or 1.0
         return {
             "overhead": sum(overhead.values()) / each,
-            "membership": sum(kinds[kind] for kind in kinds if kind in MEMBERSHIP) / each,
+            "membership": sum(kinds[kind] for kind in kinds if self._purposes.get(kind) is Purpose.MEMBERSHIP)
+            / each,
             "packets": kinds.total() / each,
             "load_mean": sum(overhead.values()) / nodes / each,
             "load_max": max(overhead.values()) / each,

@@ -14,6 +14,7 @@ import msgspec
 
 from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.core.contract import Start
+from ordercast.core.declared import Sort, together
 from ordercast.lab.grid import GridError, Method, Outcome, Run
 from ordercast.lab.metrics import Meter, Traffic, Window
 from ordercast.sim.faults import schedule
@@ -62,7 +63,8 @@ class _Bench:
         end_us = None if run.seconds is None else begin_us + int(run.seconds * 1_000_000)
         self._window = Window(skip=run.skip, messages=run.messages, begin_us=begin_us, end_us=end_us)
         self._meter = Meter(run.nodes, self._window, run.bucket_us)
-        self._traffic = Traffic()
+        self._traffic = Traffic(protocol.product.kinds.values())
+        self._statistics = protocol.product.statistics
         self._marks: list[dict[str, float]] = []
         """Running figures at the beginning and the end of the measurement."""
         self._stage = 0
@@ -130,22 +132,24 @@ class _Bench:
 
     def _mark(self) -> dict[str, float]:
         world = self._world
-        total = {"busy_us": world.network.busy_us, "rotations": 0.0, "rotation_us_total": 0.0}
-        for host in world.hosts.values():
-            if host.machine is not None:
-                for name in ("rotations", "rotation_us_total"):
-                    total[name] += host.machine.stats.get(name, 0.0)
-        return total
+        machines = [host.machine.stats for host in world.hosts.values() if host.machine is not None]
+        marked = {"busy_us": world.network.busy_us}
+        marked |= {f"stats/{name}": value for name, value in together(self._statistics, machines).items()}
+        marked |= {f"drops/{reason}": float(count) for reason, count in world.drops.items()}
+        return marked
 
     def _running(self, window_us: float) -> dict[str, float]:
         """Of what the world and the machines count all the time, the part of the measurement."""
         if len(self._marks) < 2 or not window_us:
             return {}
         first, last = self._marks[:2]
-        found = {"utilization": (last["busy_us"] - first["busy_us"]) / window_us}
-        rotations = last["rotations"] - first["rotations"]
-        if rotations:
-            found["rotation_us"] = (last["rotation_us_total"] - first["rotation_us_total"]) / rotations
+        levels = {f"stats/{each.name}" for each in self._statistics if each.sort is not Sort.COUNT}
+        found = {
+            name: last[name] - (0.0 if name in levels else first.get(name, 0.0)) for name in sorted(last)
+        }
+        found["utilization"] = found.pop("busy_us") / window_us
+        if rotations := found.get("stats/rotations"):
+            found["rotation_us"] = found["stats/rotation_us_total"] / rotations
         return found
 
     def _notes(self, figures: dict[str, float]) -> list[str]:

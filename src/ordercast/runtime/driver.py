@@ -394,7 +394,7 @@ class Driver(Sender):
                     self._recorder.deliver(now, batch)
                 self._sink.deliver(batch)
             elif type(effect) is Multicast:
-                self._out.append(effect.data)
+                self._queue(effect.data)
             elif type(effect) is Unicast:
                 if effect.lane is Lane.TOKEN and not self._tokens:
                     self._expect_tokens()

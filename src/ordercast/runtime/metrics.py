@@ -11,12 +11,13 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
+from ordercast.core.declared import Sort, Statistic
 from ordercast.errors import AddressProblem
 from ordercast.runtime.connections import HANDSHAKE_S, Connection, Connections, Listener, bound
 from ordercast.transport.address import format_address, parse_address
@@ -33,14 +34,20 @@ class Metrics:
     """Serves a node's metrics at ``http://host:port/metrics`` until it is closed."""
 
     def __init__(
-        self, address: str, status: Callable[[], dict[str, Any]], connections: Connections | None = None
+        self,
+        address: str,
+        status: Callable[[], dict[str, Any]],
+        statistics: Sequence[Statistic],
+        connections: Connections | None = None,
     ) -> None:
-        """`connections`: where they are counted, with those of the node's other services."""
+        """`statistics` are those that the protocol declares; `connections`: where they are counted, with
+        those of the node's other services."""
         self.address = address
         """Where they are, with the real port once it is started."""
         self.drops: Counter[str] = Counter()
         """Requests that were not answered with metrics, by reason."""
         self._status = status
+        self._statistics = statistics
         self._connections = Connections() if connections is None else connections
         self._listener: Listener | None = None
         self._made: tuple[float, bytes] = (-FRESH_S, b"")
@@ -102,7 +109,7 @@ class Metrics:
         now = time.monotonic()
         if now - self._made[0] >= FRESH_S:
             registry = CollectorRegistry(auto_describe=False)
-            registry.register(Reading(self._status()))
+            registry.register(Reading(self._status(), self._statistics))
             self._made = now, generate_latest(registry)
         return self._made[1]
 
@@ -118,8 +125,8 @@ def _http(code: str, body: bytes, with_body: bool = True) -> bytes:
 class Reading:
     """One reading of the status, as metrics are collected from it."""
 
-    def __init__(self, status: Status) -> None:
-        self._status = status
+    def __init__(self, status: Status, statistics: Sequence[Statistic]) -> None:
+        self._status, self._statistics = status, statistics
 
     def describe(self) -> list[Metric]:
         """Nothing beforehand."""
@@ -128,28 +135,25 @@ class Reading:
     def collect(self) -> Iterator[Metric]:
         """All metrics."""
         yield GaugeMetricFamily("ordercast_up", "Whether the node answers.", 1.0)
-        yield from families(self._status)
+        yield from families(self._status, self._statistics)
 
 
 COUNTERS: tuple[tuple[str, str, str], ...] = (
     ("delivered", "delivered_messages", "Messages handed to the application."),
     ("sent", "sent_messages", "Messages that this node broadcast."),
-    ("retransmissions", "retransmissions", "Packets that this node sent again because a member missed them."),
-    ("token_retransmissions", "token_retransmissions", "Tokens that this node sent again."),
     ("stops", "stops", "Times that the process was found to have been stopped."),
 )
 GAUGES: tuple[tuple[str, str, str, float], ...] = (
     ("uptime_s", "uptime_seconds", "Since the node was started.", 1),
     ("rotation_us", "rotation_seconds", "Of the token, on average of late.", 1e-6),
-    ("rotation_us_max", "rotation_max_seconds", "Of the token, at most of late.", 1e-6),
     ("lag_us", "lag_seconds", "How late the node's event loop is.", 1e-6),
     ("queued_bytes", "queued_bytes", "Accepted from the application and not yet broadcast.", 1),
     ("unread_bytes", "unread_bytes", "Delivered to the application and not yet read.", 1),
 )
 
 
-def families(status: Status) -> Iterator[Metric]:
-    """A status as metrics. What it does not tell is left out."""
+def families(status: Status, statistics: Sequence[Statistic]) -> Iterator[Metric]:
+    """A status as metrics, with the statistics that the protocol declares. What is not told is left out."""
     about = {
         name: status[name]
         for name in ("node", "incarnation", "address", "protocol", "sealed")
@@ -166,6 +170,7 @@ def families(status: Status) -> Iterator[Metric]:
     for reason, count in status.get("drops", {}).items():
         drops.add_metric([reason], count)
     yield drops
+    yield from _of_machine(status, statistics)
     yield from _group(status)
     yield from _connections(status)
     yield from _log(status)
@@ -176,6 +181,32 @@ def families(status: Status) -> Iterator[Metric]:
     for which, size in status.get("buffers", {}).items():
         buffers.add_metric([which], size)
     yield buffers
+
+
+def _of_machine(status: Status, statistics: Sequence[Statistic]) -> Iterator[Metric]:
+    """What the protocol's machine counts, and the packets that it sent."""
+    found = status.get("statistics", {})
+    for each in statistics:
+        if each.name in found:
+            name, scale = metric_of(each)
+            family = CounterMetricFamily if each.sort is Sort.COUNT else GaugeMetricFamily
+            yield family(name, each.help, found[each.name] * scale)
+    sent = CounterMetricFamily("ordercast_packets_sent", "Packets of the protocol, by kind.", labels=["kind"])
+    for kind, count in status.get("packets_sent", {}).items():
+        sent.add_metric([kind], count)
+    yield sent
+
+
+def metric_of(statistic: Statistic) -> tuple[str, float]:
+    """What a statistic is called in Prometheus, and what to multiply it by: times are seconds there.
+
+    ``rotation_us_max`` is ``ordercast_rotation_max_seconds``. Counters get a ``_total`` behind their names.
+    """
+    words = statistic.name.removesuffix("_total").split("_")
+    if "us" not in words:
+        return "_".join(("ordercast", *words)), 1.0
+    words.remove("us")
+    return "_".join(("ordercast", *words, "seconds")), 1e-6
 
 
 def _group(status: Status) -> Iterator[Metric]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from ordercast.core.declared import DropReason
 
 SUMMARY_S = 10.0
 """Drops are summed up over at least this long."""
@@ -12,20 +14,6 @@ PATIENCE_S = 5.0
 """Who is slow for less than this is not mentioned."""
 NOTABLE_US = 20_000
 """Who keeps the token waiting for less than this is not called slow in a log."""
-EVERYDAY = frozenset(
-    {
-        *("own packet", "duplicate", "other ring", "foreign ring", "old ring, already exchanged"),
-        *("redundant token", "token of another ring", "token of a ring given up"),
-        *("redundant commit token", "commit token of another ring", "commit token for another"),
-        *("commit token not agreed to", "outdated join", "join of a failed node", "join of a stranger"),
-        *("announce of a member", "outdated announce", "greeting: earlier life"),
-        *("other view", "view is changing", "nothing new", "no order now", "old round", "earlier life"),
-        *("asks for another group", "no group is being founded here", "mine, of an earlier life"),
-        *("not started yet", "halted"),
-    }
-)
-"""Reasons for drops that belong to the life of a healthy group: `status` counts them, a log need not."""
-
 Notice = tuple[int, str]
 """A level of `logging`, and a sentence."""
 
@@ -33,7 +21,9 @@ Notice = tuple[int, str]
 class Notices:
     """Looks at the status now and then, about once a second."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, drops: Iterable[DropReason]) -> None:
+        """`now` in seconds; `drops` are declared: of those that are everyday a log says nothing."""
+        self._everyday = frozenset(drop.reason for drop in drops if drop.everyday)
         self._told_drops: dict[str, int] = {}
         self._summed = now
         self._lasting = {"slow": _Lasting(), "held up": _Lasting()}
@@ -65,7 +55,7 @@ class Notices:
         new = {
             reason: count - self._told_drops.get(reason, 0)
             for reason, count in drops.items()
-            if reason not in EVERYDAY
+            if reason not in self._everyday
         }
         self._told_drops = dict(drops)
         self._summed = now

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ordercast.core.contract import Distance, Event, Gone
 from ordercast.core.identity import NodeId
 from ordercast.core.protocol import ROUND_TRIPS_US
+from ordercast.core.wire import KIND_BYTE
 from ordercast.errors import OrdercastError
 from ordercast.runtime.sink import Sink
 from ordercast.trace.schema import Row
@@ -55,6 +56,8 @@ class Sender:
         self.wires = wires
         self.ended = False
         self.drops: Counter[str] = Counter()
+        self.packets_sent: Counter[bytes] = Counter()
+        """Packets of the machine, by the byte that tells their kind (`ordercast.core.wire`)."""
         self.refusals: list[OrdercastError] = []
         """What others said when they refused this node."""
         self._me = _NODE.pack(node)
@@ -82,6 +85,11 @@ class Sender:
         if trains := self._trains():
             self._multicast(trains, self._links.targets)
 
+    def _queue(self, packet: bytes) -> None:
+        """A packet of the machine is going to be multicast with others of this turn."""
+        self.packets_sent[packet[KIND_BYTE]] += 1
+        self._out.append(packet)
+
     def _trains(self) -> list[Train]:
         """What was multicast since the last time, on its way out."""
         if self._rows:
@@ -108,6 +116,7 @@ class Sender:
     def _unicast(self, to: NodeId, data: bytes) -> None:
         """Send a token behind what was multicast before it. That goes first to the node which gets the token,
         and to the others while the token is on its way already."""
+        self.packets_sent[data[KIND_BYTE]] += 1
         peer = self._links.peers.get(to)
         trains = self._trains()
         if peer is None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ordercast.core.identity import Configuration, NodeId
+from ordercast.core.protocol import Protocol as OrderProtocol
 from ordercast.runtime.driver import Driver
+from ordercast.transport.drops import KERNEL_REFUSED
 from ordercast.transport.links import Links
 from ordercast.transport.peers import spell
 
@@ -28,14 +31,6 @@ class Counted(Protocol):
     @property
     def unread(self) -> int:
         """Bytes that wait for the application."""
-
-
-class Named(Protocol):
-    """A protocol."""
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
 
 
 class Living(Protocol):
@@ -69,7 +64,7 @@ class Living(Protocol):
         """Bytes that wait to be sent."""
 
     @property
-    def protocol(self) -> Named:
+    def protocol(self) -> OrderProtocol:
         """What orders its messages."""
 
     @property
@@ -120,7 +115,7 @@ def status(node: Living) -> dict[str, Any]:
     unsent = wires.data.unsent + wires.token.unsent
     drops = dict(sorted({**driver.drops, **driver.wires.dropped}.items()))
     if unsent:
-        drops["kernel refused to send"] = unsent
+        drops[KERNEL_REFUSED] = unsent
     return {
         "node": node.id,
         "incarnation": node.incarnation,
@@ -129,7 +124,7 @@ def status(node: Living) -> dict[str, Any]:
         "state": driver.state,
         "because": driver.because,
         "settled": node.settled,
-        "role": getattr(machine, "role", "") or None,
+        "role": machine.role or None,
         "sealed": node.sealed,
         "uptime_s": round(now - node.started, 3),
         "configuration": None
@@ -151,7 +146,6 @@ def status(node: Living) -> dict[str, Any]:
             for peer in sorted(node.links.peers.values(), key=lambda peer: peer.node)
         ],
         "rotation_us": None if rates.rotation_us is None else round(rates.rotation_us, 1),
-        "rotation_us_max": stats.get("rotation_us_max", 0),
         "throughput": {
             "delivered_per_s": round(rates.delivered_per_s, 1),
             "sent_per_s": round(rates.sent_per_s, 1),
@@ -159,8 +153,8 @@ def status(node: Living) -> dict[str, Any]:
         },
         "delivered": driver.delivered,
         "sent": driver.sent,
-        "retransmissions": stats.get("retransmissions", 0),
-        "token_retransmissions": stats.get("token_retransmissions", 0),
+        "statistics": {each.name: stats.get(each.name, 0.0) for each in node.protocol.statistics},
+        "packets_sent": _by_kind(node.protocol, driver.packets_sent),
         "drops": drops,
         "waits_us": waits,
         "slow": {"node": slowest[0], "waits_us": slowest[1]} if slowest and slowest[1] > SLOW_US else None,
@@ -174,3 +168,13 @@ def status(node: Living) -> dict[str, Any]:
         "queued_bytes": node.queued,
         "unread_bytes": node.session.unread,
     }
+
+
+def _by_kind(protocol: OrderProtocol, sent: Mapping[bytes, int]) -> dict[str, int]:
+    """Packets that the machine sent, by the name of their kind, those of which there were none included."""
+    found = {kind.name: 0 for kind in protocol.kinds.values()}
+    for number, count in sent.items():
+        kind = protocol.kinds.get(number[0]) if number else None
+        name = "unknown" if kind is None else kind.name
+        found[name] = found.get(name, 0) + count
+    return found

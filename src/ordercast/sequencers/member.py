@@ -7,9 +7,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import ClassVar
 
 from ordercast.core.contract import Accept, Drop, Effect, Halt, Install, Multicast, Originate
+from ordercast.core.declared import DropReason, PacketKind, Statistic, zeros
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, Kind, NodeId
 from ordercast.core.packing import SendQueue
 from ordercast.core.wire import MAX_PACKET, Malformed
+from ordercast.sequencers.declared import DROPS, STATISTICS
 from ordercast.sequencers.loss import Loss
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
@@ -40,7 +42,9 @@ class Member(ABC):
 
     NAME: ClassVar[str]
     SUMMARY: ClassVar[str]
-    KIND_NAMES: ClassVar[Mapping[int, str]]
+    KINDS: ClassVar[Mapping[int, PacketKind]]
+    DROPS: ClassVar[tuple[DropReason, ...]] = DROPS
+    STATISTICS: ClassVar[tuple[Statistic, ...]] = STATISTICS
     MESSAGE_KIND: ClassVar[int]
     """The kind of packet in which a member first sends its messages."""
     AT_LEAST_MAJORITY: ClassVar[bool] = False
@@ -65,7 +69,7 @@ class Member(ABC):
         self._told: Unsettled | None = None
         self._cut_off = False
         self._heads: dict[int, bytes] = {}
-        self._stats: dict[str, float] = dict.fromkeys(self._figures(), 0)
+        self._stats = zeros(self.STATISTICS)
 
     # --- the contract ---------------------------------------------------------------------------
 
@@ -214,11 +218,6 @@ class Member(ABC):
         return self._stats
 
     # --- what is particular to a protocol -------------------------------------------------------
-
-    @staticmethod
-    def _figures() -> tuple[str, ...]:
-        """Names of the figures it keeps."""
-        return ("packets", "retransmissions", "acks", "requests", "stable_lag")
 
     @abstractmethod
     def _begin(self, order: Order, effects: list[Effect]) -> None:

@@ -17,6 +17,7 @@ from typing import ClassVar
 from ordercast.core.contract import Effect, Halt, Multicast, SetTimer, Unicast
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import FORGED_SENDER, within_reach
+from ordercast.sequencers.declared import MOVING_DROPS, MOVING_STATISTICS
 from ordercast.sequencers.member import BURST_BYTES, Member
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
@@ -66,7 +67,9 @@ class Token(StrEnum):
 class MovingSequencer(Member):
     """One member of a group in which the token moves."""
 
-    KIND_NAMES = MOVING_KINDS
+    KINDS = MOVING_KINDS
+    DROPS = MOVING_DROPS
+    STATISTICS = MOVING_STATISTICS
     MESSAGE_KIND = MSG
     NOTIFIES: ClassVar[bool] = False
     """Whether the delivery status on every message is heeded: positive notification (002 §3)."""
@@ -100,10 +103,6 @@ class MovingSequencer(Member):
         self._msg_patience = Patience("msg", config.retry_us, config.retry_us, self._loss)
         self._ack_patience = Patience("ack", config.retry_us, config.retry_us, self._loss)
         self._req_patience = Patience("req", config.retry_us // LATE, config.retry_us, self._loss)
-
-    @staticmethod
-    def _figures() -> tuple[str, ...]:
-        return (*Member._figures(), "null_acks", "token_passes", "copies")
 
     # --- strategy -------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from ordercast.core.declared import PacketKind, Purpose
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.core.packing import join_chunks, split_chunks
 from ordercast.core.wire import MAX_COUNT, MAX_PACKET, PREFIX_SIZE, Malformed, check_count, check_node
@@ -37,18 +38,28 @@ MSG, ACK, REQ, COPY, GONE = range(FIRST_ORDER_KIND, FIRST_ORDER_KIND + 5)
     TOTAL_RESEND,
 ) = range(FIRST_ORDER_KIND + 16, FIRST_ORDER_KIND + 24)
 
-MOVING_KINDS = {MSG: "msg", ACK: "ack", REQ: "req", COPY: "copy", GONE: "gone"}
-TOTAL_KINDS = {
-    TOTAL_UNICAST: "total-unicast",
-    TOTAL_BCAST: "total-bcast",
-    TOTAL_REQUEST: "total-request",
-    TOTAL_NEW_VIEW: "total-new-view",
-    TOTAL_NEW_VIEW_ACK: "total-new-view-ack",
-    TOTAL_CUM_SEQ_ACK: "total-cum-seq-ack",
-    TOTAL_SEQ_ACK: "total-seq-ack",
-    TOTAL_RESEND: "total-resend",
+MOVING_KINDS = {
+    MSG: PacketKind("msg", Purpose.MESSAGES, "Messages, numbered by their sender."),
+    ACK: PacketKind("ack", Purpose.ORDER, "Places of messages, and who holds the token next."),
+    REQ: PacketKind("req", Purpose.ORDER, "Which messages and places its sender lacks."),
+    COPY: PacketKind("copy", Purpose.ORDER, "Places that were asked for."),
+    GONE: PacketKind("gone", Purpose.ORDER, "That what was asked for is no longer kept."),
 }
-KIND_NAMES = {**MOVING_KINDS, **TOTAL_KINDS}
+TOTAL_KINDS = {
+    TOTAL_UNICAST: PacketKind("total-unicast", Purpose.MESSAGES, "Messages that TOTAL does not order."),
+    TOTAL_BCAST: PacketKind(
+        "total-bcast", Purpose.MESSAGES, "Messages with their places, from the sequencer."
+    ),
+    TOTAL_REQUEST: PacketKind("total-request", Purpose.MESSAGES, "Messages that the sequencer is to place."),
+    TOTAL_NEW_VIEW: PacketKind("total-new-view", Purpose.ORDER, "That the sequencer has begun the view."),
+    TOTAL_NEW_VIEW_ACK: PacketKind("total-new-view-ack", Purpose.ORDER, "That its sender knows of that."),
+    TOTAL_CUM_SEQ_ACK: PacketKind(
+        "total-cum-seq-ack", Purpose.ORDER, "Up to where its sender has the order."
+    ),
+    TOTAL_SEQ_ACK: PacketKind("total-seq-ack", Purpose.ORDER, "That its sender has one message."),
+    TOTAL_RESEND: PacketKind("total-resend", Purpose.ORDER, "Which places are to be sent again."),
+}
+KINDS = {**MOVING_KINDS, **TOTAL_KINDS}
 
 MAX_ENTRIES = 1_024
 """Most places or requests in one packet; a configuration may allow fewer."""

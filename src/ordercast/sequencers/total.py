@@ -20,6 +20,7 @@ from collections.abc import Callable
 from ordercast.core.contract import CancelTimer, Effect, SetTimer, Unicast
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import FORGED_SENDER
+from ordercast.sequencers.declared import TOTAL_DROPS, TOTAL_STATISTICS
 from ordercast.sequencers.member import BURST_BYTES, Member
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
@@ -66,7 +67,9 @@ class Total(Member):
 
     NAME = "total"
     SUMMARY = "One fixed sequencer, the first member, broadcasts everybody's messages in its order."
-    KIND_NAMES = TOTAL_KINDS
+    KINDS = TOTAL_KINDS
+    DROPS = TOTAL_DROPS
+    STATISTICS = TOTAL_STATISTICS
     MESSAGE_KIND = TOTAL_REQUEST
 
     def __init__(
@@ -88,10 +91,6 @@ class Total(Member):
         self._resend_patience = Patience("resend", config.retry_us // LATE, config.retry_us, self._loss)
         self._view_patience = Patience("new-view", config.retry_us, config.retry_us, self._loss)
         self._status_patience = Patience("status", config.retry_us, config.retry_us, self._loss)
-
-    @staticmethod
-    def _figures() -> tuple[str, ...]:
-        return (*Member._figures(), "unicasts")
 
     # --- views ----------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ import msgspec
 from ordercast.audit.explain import Report
 from ordercast.audit.properties import audit
 from ordercast.core.contract import Start
+from ordercast.core.declared import Sort, together
 from ordercast.core.identity import NodeId
 from ordercast.sim.faults import Fault, schedule
 from ordercast.sim.fuzz import without_garbage_collection
@@ -74,7 +75,7 @@ class Figures(msgspec.Struct, kw_only=True):
     utilization: float | None
     """Share of the time in which the shared medium was in use; None where there is none."""
     stats: dict[str, float]
-    """The machines' own figures, summed over the nodes (`…_max`: the largest, of their whole lives)."""
+    """The statistics that the protocol declares, of all nodes together, since the load began."""
     drops: dict[str, int]
     refused: dict[str, int]
     waited_us: float
@@ -273,12 +274,15 @@ class _Conductor:
 
     def _machine_stats(self) -> dict[str, float]:
         """What the machines that live now have counted since the load began."""
-        total: dict[str, float] = {}
+        declared = self._protocol.product.statistics
+        counts = {each.name for each in declared if each.sort is Sort.COUNT}
+        since = []
         for node, life, stats in self._lives():
             before = self._stats.get((node, life), {})
-            for name, value in stats.items():
-                if name.endswith("_max"):
-                    total[name] = max(value, total.get(name, 0.0))
-                else:
-                    total[name] = total.get(name, 0.0) + value - before.get(name, 0.0)
-        return total
+            since.append(
+                {
+                    name: value - before.get(name, 0.0) if name in counts else value
+                    for name, value in stats.items()
+                }
+            )
+        return together(declared, since)

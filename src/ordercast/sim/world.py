@@ -111,7 +111,7 @@ class World(Processors):
         self.crashes: Counter[str] = Counter()
         """How often a node crashed, by the state it was in."""
         self.roles_lost: Counter[str] = Counter()
-        """The same by the role that its machine had, where machines have one."""
+        """The same by the role that its machine had (`Machine.role`)."""
         self.halt_reasons: Counter[str] = Counter()
         """How often machines ended their own lives, by what they said."""
         self.latest: Configuration | None = None
@@ -267,9 +267,8 @@ class World(Processors):
 
     def _die(self, host: Host) -> None:
         self.crashes[host.state] += 1
-        role = getattr(host.machine, "role", "")
-        if role:
-            self.roles_lost[role] += 1
+        if host.machine is not None and host.machine.role:
+            self.roles_lost[host.machine.role] += 1
         host.record.crash(self.now)
         self._bury(host)
 

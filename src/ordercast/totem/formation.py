@@ -11,12 +11,14 @@ from collections.abc import Set
 from functools import reduce
 
 from ordercast.core.contract import CancelTimer, Drop, Effect, Multicast, Persist, SetTimer, Shift
+from ordercast.core.declared import zeros
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.randomness import RandomStream
 from ordercast.core.wire import FORGED_SENDER
 from ordercast.totem.circulation import Outbox, work
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.custody import TOKEN_LOSS, Custody
+from ordercast.totem.declared import STATISTICS
 from ordercast.totem.limits import Limits
 from ordercast.totem.membership import Gathering, Heard
 from ordercast.totem.numbers import RingNumbers
@@ -31,18 +33,6 @@ from ordercast.totem.waits import Waits
 JOIN_TIMER = "join"
 CONSENSUS = "consensus"
 ANNOUNCE_TIMER = "announce"
-
-STATISTICS = (
-    "rotations",
-    "rotation_us_total",
-    "rotation_us_max",
-    "packets",
-    "retransmissions",
-    "token_retransmissions",
-    "tokens_held",
-    "rings",
-    "attempts_failed",
-)
 
 
 class Formation:
@@ -87,7 +77,7 @@ class Formation:
         """Who brakes, by the token that came last."""
         self._laggard = NOBODY
         """Who held `aru` back so far, when the token came last, that this node could not send."""
-        self._stats: dict[str, float] = dict.fromkeys(STATISTICS, 0.0)
+        self._stats = zeros(STATISTICS)
 
     def _on_distance(self, round_trip_us: int) -> None:
         """The peers are so far away: from now on, timeouts that fit."""

@@ -115,6 +115,11 @@ class TotemMachine(Formation):
         return self._stats
 
     @property
+    def role(self) -> str:
+        """All members of a ring do the same."""
+        return ""
+
+    @property
     def waits(self) -> Mapping[NodeId, int]:
         """By member, the longest time for which the token lately waited there to be handled; see `Waits`."""
         return self._waits.longest
@@ -263,7 +268,7 @@ class TotemMachine(Formation):
             if self.state is State.RECOVERY or self.duty.received_flg:
                 return (Drop("old ring, already exchanged"),)
             if not ring.admits(packet):
-                return (Drop(FORGED_SENDER),)
+                return (Drop(self._not_admitted(packet)),)
             if not ring.window.add(packet.seq, packet):
                 return (Drop("duplicate"),)
             effects: list[Effect] = []
@@ -274,7 +279,7 @@ class TotemMachine(Formation):
         if self.exchange is not None and ring_id == self.exchange.ring.id:
             # A member that has installed the new ring already. Its messages wait until I do.
             if not self.exchange.ring.admits(packet):
-                return (Drop(FORGED_SENDER),)
+                return (Drop(self._not_admitted(packet)),)
             fresh = self.exchange.ring.window.add(packet.seq, packet)
             return _NOTHING if fresh else (Drop("duplicate"),)
         if packet.origin in ring.members or self.state is not State.OPERATIONAL:
@@ -282,6 +287,10 @@ class TotemMachine(Formation):
         effects = [Drop("foreign ring")]
         self._announce(now_us, effects)
         return effects
+
+    def _not_admitted(self, packet: Data) -> str:
+        """Why `Ring.admits` refuses a packet: others send this node's packets again to who missed them."""
+        return "own packet" if packet.origin == self.me else FORGED_SENDER
 
     # --- the token ------------------------------------------------------------------------------
 

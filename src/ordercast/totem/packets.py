@@ -20,6 +20,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+from ordercast.core.declared import PacketKind, Purpose
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.packing import join_chunks, split_chunks
 from ordercast.core.wire import (
@@ -55,8 +56,16 @@ LONGEST_HOLD_US = 2**32 - 1
 
 DATA, RECOVERED, TOKEN, COMMIT = range(1, 5)
 HURRY, PART = 7, 8
-_NAMES = ("data", "recovered", "token", "commit", "join", "announce", "hurry", "part")
-KIND_NAMES = dict(enumerate(_NAMES, start=DATA))
+KINDS = {
+    DATA: PacketKind("data", Purpose.MESSAGES, "Messages, with the ring's number for them."),
+    RECOVERED: PacketKind("recovered", Purpose.MEMBERSHIP, "A packet of the old ring, on the new one."),
+    TOKEN: PacketKind("token", Purpose.ORDER, "The right to number messages, and what is missing."),
+    COMMIT: PacketKind("commit", Purpose.MEMBERSHIP, "The members of a ring that forms, and their state."),
+    JOIN: PacketKind("join", Purpose.MEMBERSHIP, "With whom its sender wants to form a ring."),
+    ANNOUNCE: PacketKind("announce", Purpose.MEMBERSHIP, "That there is a ring to merge with.", quiet=True),
+    HURRY: PacketKind("hurry", Purpose.ORDER, "That a held token is wanted.", quiet=True),
+    PART: PacketKind("part", Purpose.ORDER, "A part of a packet that is sent again."),
+}
 
 SAFE, CONTINUES, CONTINUED = 1, 2, 4
 """Flags of a `Data` packet."""

@@ -10,8 +10,9 @@ from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
 from ordercast.core.protocol import LAN, SIM, WAN, About, Buffers, Protocol
 from ordercast.totem.config import TotemConfig
+from ordercast.totem.declared import DROPS, STATISTICS
 from ordercast.totem.machine import TotemMachine
-from ordercast.totem.packets import KIND_NAMES
+from ordercast.totem.packets import KINDS
 from ordercast.totem.states import State
 
 _LAN: dict[str, object] = {
@@ -71,7 +72,9 @@ TOTEM = Protocol(
     build=_build,
     states=tuple(State),
     settled=State.OPERATIONAL,
-    kinds=KIND_NAMES,
+    kinds=KINDS,
+    drops=DROPS,
+    statistics=STATISTICS,
     promises="extended-virtual-synchrony",
     fit=_fit,
     survives_amnesia=True,

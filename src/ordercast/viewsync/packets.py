@@ -28,28 +28,9 @@ from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.wire import MAX_COUNT, Malformed, Reader, check_count, check_node
 from ordercast.viewsync.contract import Stream
 from ordercast.viewsync.header import HEADER_SIZE, NO_VIEW, Header
-from ordercast.viewsync.parts import PART
 
 HEARTBEAT, JOIN, SUMMARY, FETCH, ITEM, COLLECT, ESTIMATE, PROPOSE, ACCEPTED, DECIDE = range(1, 11)
 EXCLUDED, REFUSE, ABORT, KNOCK, ANSWER = range(11, 16)
-KIND_NAMES = {
-    HEARTBEAT: "heartbeat",
-    JOIN: "join",
-    SUMMARY: "summary",
-    FETCH: "fetch",
-    ITEM: "item",
-    COLLECT: "collect",
-    ESTIMATE: "estimate",
-    PROPOSE: "propose",
-    ACCEPTED: "accepted",
-    DECIDE: "decide",
-    EXCLUDED: "excluded",
-    REFUSE: "refuse",
-    ABORT: "abort",
-    KNOCK: "knock",
-    ANSWER: "answer",
-    PART: "part",
-}
 
 MAX_RANGES = 2_000
 """Most ranges in a list of items: 42 KB of them."""

@@ -9,13 +9,14 @@ from typing import Protocol as Shape
 import msgspec
 
 from ordercast.core.contract import Machine
+from ordercast.core.declared import DropReason, PacketKind, Statistic
 from ordercast.core.identity import NodeId
 from ordercast.core.protocol import LAN, SIM, WAN, About, Buffers, Protocol
 from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import Orderer
+from ordercast.viewsync.declared import DROPS, KINDS, STATISTICS
 from ordercast.viewsync.machine import GroupMachine
-from ordercast.viewsync.packets import KIND_NAMES
 from ordercast.viewsync.reformation import Reformation
 from ordercast.viewsync.states import State
 
@@ -67,8 +68,16 @@ class OrdererClass(Shape):
         """What it does, in a sentence."""
 
     @property
-    def KIND_NAMES(self) -> Mapping[int, str]:  # noqa: N802
-        """Names of its kinds of packets."""
+    def KINDS(self) -> Mapping[int, PacketKind]:  # noqa: N802
+        """Its kinds of packets."""
+
+    @property
+    def DROPS(self) -> tuple[DropReason, ...]:  # noqa: N802
+        """Why it drops packets."""
+
+    @property
+    def STATISTICS(self) -> tuple[Statistic, ...]:  # noqa: N802
+        """What it counts."""
 
     def __call__(self, me: NodeId, config: GroupConfig) -> Orderer:
         """One member's."""
@@ -122,7 +131,9 @@ def sequenced(
         build=build,
         states=tuple(State),
         settled=State.MEMBER,
-        kinds={**KIND_NAMES, **orderer.KIND_NAMES},
+        kinds={**KINDS, **orderer.KINDS},
+        drops=(*DROPS, *orderer.DROPS),
+        statistics=(*STATISTICS, *orderer.STATISTICS),
         promises="view-synchrony",
         fit=_fit,
         revives=True,

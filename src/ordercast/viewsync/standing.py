@@ -11,12 +11,14 @@ from ordercast.core.contract import (
     Persist,
     Shift,
 )
+from ordercast.core.declared import zeros
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.randomness import RandomStream
 from ordercast.viewsync.change import Joiner, ViewChange
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.contract import Orderer, Settled, View
+from ordercast.viewsync.declared import STATISTICS
 from ordercast.viewsync.detector import Detector
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.founding import Founding
@@ -102,7 +104,7 @@ class Standing:
         self._brakes: set[NodeId] = set()
         self._awaited: set[NodeId] = set()
         """Members that have not been heard in the view yet."""
-        self._stats = {"views": 0.0, "i_views": 0.0, "rounds": 0.0, "fetched": 0.0}
+        self._stats = zeros(STATISTICS)
 
     def tell(self, packet: MembershipPacket, effects: list[Effect], to: NodeId | None = None) -> None:
         """Send a packet about the view that is, or was, ours."""
