@@ -17,6 +17,7 @@ from ordercast.audit.explain import (
 )
 from ordercast.audit.history import History, Message, Stay
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.trace.columns import GUARANTEE, TIME_US, facts_of, origin_configuration_of
 from ordercast.trace.schema import Row
 
 
@@ -284,11 +285,11 @@ def _unkept(history: History, member: NodeId, stay: Stay, promised: dict[int, St
 def _installed_late(history: History, stays: list[Stay]) -> list[Violation]:
     """Members that had not installed a configuration when the first safe message was delivered in it."""
     source = stays[0].source
-    firsts = [(row[3], stay, row) for stay in stays if (row := _first_safe(stay, source)) is not None]
+    firsts = [(row[TIME_US], stay, row) for stay in stays if (row := _first_safe(stay, source)) is not None]
     if source is None or not firsts:
         return []
     time_us, teller, row = min(firsts, key=itemgetter(0))
-    message = Message._make(row[9:17])
+    message = Message._make(facts_of(row))
     found = []
     for member in stays[0].members:
         times = [stay.time_us for stay in history.installs[source] if stay.node == member]
@@ -304,7 +305,14 @@ def _installed_late(history: History, stays: list[Stay]) -> list[Violation]:
 
 def _first_safe(stay: Stay, source: ConfigurationId | None) -> Row | None:
     """The first delivery of a safe message of that configuration in a stay."""
-    return next((row for row in stay.deliveries if row[16] == "safe" and row[12:14] == source), None)
+    return next(
+        (
+            row
+            for row in stay.deliveries
+            if row[GUARANTEE] == "safe" and origin_configuration_of(row) == source
+        ),
+        None,
+    )
 
 
 def _missing(numbers: Iterable[int], stays: Iterable[Stay]) -> list[int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from ordercast.audit.explain import Report, Violation
+from ordercast.trace.columns import EVENT, NODE, STEP, TIME_US, configuration_of, message_of
 from ordercast.trace.schema import Row
 
 SHOWN = 30
@@ -18,7 +19,7 @@ EXPLAINED = 20
 CONTROL = ("install", "crash", "restart", "halt")
 """Events that make up a node's configurations and lives."""
 
-_BY_TIME = itemgetter(3, 0, 2)
+_BY_TIME = itemgetter(TIME_US, NODE, STEP)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Findings:
         report = report.of_run(run)
         if not shown:
             return cls(run, report, how=how)
-        control = tuple(sorted((row for row in rows if row[4] in CONTROL), key=_BY_TIME))
+        control = tuple(sorted((row for row in rows if row[EVENT] in CONTROL), key=_BY_TIME))
         return cls(
             run, report, control, tuple(window(rows, each) for each in report.violations[:EXPLAINED]), how
         )
@@ -60,11 +61,11 @@ def window(rows: Iterable[Row], violation: Violation) -> tuple[Row, ...]:
     told = [
         row
         for row in rows
-        if row[0] in nodes
+        if row[NODE] in nodes
         and (
-            (row[4] in ("originate", "deliver") and row[9:12] in messages)
-            or (row[4] == "install" and row[5:7] in configurations)
-            or (row[4] in ("crash", "halt", "restart") and not messages)
+            (row[EVENT] in ("originate", "deliver") and message_of(row) in messages)
+            or (row[EVENT] == "install" and configuration_of(row) in configurations)
+            or (row[EVENT] in ("crash", "halt", "restart") and not messages)
         )
     ]
     return tuple(sorted(told, key=_BY_TIME)[:SHOWN])

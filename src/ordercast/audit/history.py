@@ -17,6 +17,28 @@ from operator import eq, itemgetter, lt
 from typing import Any, NamedTuple, TypeAlias
 
 from ordercast.core.identity import ConfigurationId, Ended, MessageId, NodeId
+from ordercast.trace.columns import (
+    CONFIG_KIND,
+    CONFIG_REP,
+    CONFIG_SEQ,
+    ENDED_CONFIG_REP,
+    ENDED_CONFIG_SEQ,
+    ENDED_PLACE,
+    EVENT,
+    INCARNATION,
+    MEMBERS,
+    NODE,
+    ORIGIN,
+    ORIGIN_CONFIG_REP,
+    ORIGIN_CONFIG_SEQ,
+    ORIGIN_INCARNATION,
+    SEQ,
+    STEP,
+    TIME_US,
+    facts_of,
+    message_of,
+    origin_configuration_of,
+)
 from ordercast.trace.schema import Row, TraceError
 
 Facts: TypeAlias = tuple[Any, ...]
@@ -28,7 +50,6 @@ Identity: TypeAlias = tuple[Any, ...]
 _IDENTITY = slice(0, 3)
 _CONFIGURATION = slice(3, 5)
 _PLACE = itemgetter(3, 4, 5, 6)
-_facts = itemgetter(slice(9, 17))
 
 
 class Message(NamedTuple):
@@ -81,15 +102,15 @@ class Stay:
     )
 
     def __init__(self, row: Row, previous: Stay | None) -> None:
-        seq, rep, kind, members = row[5], row[6], row[7], row[8]
+        seq, rep, kind, members = row[CONFIG_SEQ], row[CONFIG_REP], row[CONFIG_KIND], row[MEMBERS]
         if seq is None or rep is None or members is None or kind not in ("regular", "transitional"):
             raise TraceError(
-                f"node {row[0]}, step {row[2]}: an install needs config_seq, config_rep, config_kind "
+                f"node {row[NODE]}, step {row[STEP]}: an install needs config_seq, config_rep, config_kind "
                 "and members: write the trace with ordercast.trace."
             )
-        self.node = row[0]
-        self.incarnation = row[1]
-        self.time_us = row[3]
+        self.node = row[NODE]
+        self.incarnation = row[INCARNATION]
+        self.time_us = row[TIME_US]
         self.id = ConfigurationId(seq, rep)
         self.regular = kind == "regular"
         self.members = tuple(sorted(members))
@@ -126,8 +147,8 @@ class Stay:
     def places(self) -> tuple[int, int] | None:
         """The lowest and the highest sequence number delivered here of that one's order; None: none was."""
         if self.tidy and self.deliveries:
-            return self.deliveries[0][14] or 0, self.deliveries[-1][14] or 0
-        found = [row[14] or 0 for row in self.deliveries if row[12:14] == self.source]
+            return self.deliveries[0][SEQ] or 0, self.deliveries[-1][SEQ] or 0
+        found = [row[SEQ] or 0 for row in self.deliveries if origin_configuration_of(row) == self.source]
         return (min(found), max(found)) if found else None
 
     def until_next_regular(self) -> tuple[list[Stay], bool]:
@@ -219,7 +240,7 @@ class History:
 
         by_node: defaultdict[NodeId, list[Row]] = defaultdict(list)
         for row in rows:
-            by_node[row[0]].append(row)
+            by_node[row[NODE]].append(row)
         for node in sorted(by_node):
             self._follow(node, by_node[node])
         self._arrange()
@@ -255,28 +276,39 @@ class History:
 
     def _follow(self, node: NodeId, rows: list[Row]) -> None:
         """Walk through one node's rows. The loop that sees every row: it looks at little."""
-        rows.sort(key=itemgetter(1, 2))
+        rows.sort(key=itemgetter(INCARNATION, STEP))
         self.events += len(rows)
-        several = rows[0][1] != rows[-1][1]
-        self.lives[node] = list(dict.fromkeys(map(itemgetter(1), rows))) if several else [rows[0][1]]
+        several = rows[0][INCARNATION] != rows[-1][INCARNATION]
+        self.lives[node] = (
+            list(dict.fromkeys(map(itemgetter(INCARNATION), rows))) if several else [rows[0][INCARNATION]]
+        )
         stays: list[Stay] = []
         self.stays[node] = stays
         stay: Stay | None = None
-        life: int | None = rows[0][1]
+        life: int | None = rows[0][INCARNATION]
         ended: int | None = None
         seq = rep = kind = None
         deliveries: list[Row] = []
         for row in rows:
-            event = row[4]
+            event = row[EVENT]
             if event == "deliver":
-                if row[5] != seq or row[6] != rep or row[7] != kind or stay is None:
+                if (
+                    row[CONFIG_SEQ] != seq
+                    or row[CONFIG_REP] != rep
+                    or row[CONFIG_KIND] != kind
+                    or stay is None
+                ):
                     self.deliveries_astray.append(_odd(row, stay))
                     if stay is None:
                         continue
                 deliveries.append(row)
             elif event == "originate":
-                fits = row[5] == row[12] == seq and row[6] == row[13] == rep and row[7] == kind == "regular"
-                if not fits or row[9] != node or row[10] != life:
+                fits = (
+                    row[CONFIG_SEQ] == row[ORIGIN_CONFIG_SEQ] == seq
+                    and row[CONFIG_REP] == row[ORIGIN_CONFIG_REP] == rep
+                    and row[CONFIG_KIND] == kind == "regular"
+                )
+                if not fits or row[ORIGIN] != node or row[ORIGIN_INCARNATION] != life:
                     self.originations_astray.append(_odd(row, stay))
                 if stay is not None:
                     stay.originations.append(row)
@@ -284,15 +316,15 @@ class History:
             elif event == "submit":
                 self.submitted.append(row)
             elif event == "install":
-                stay = Stay(row, stay if row[1] == life else None)
+                stay = Stay(row, stay if row[INCARNATION] == life else None)
                 stays.append(stay)
-                if row[1] == ended:
+                if row[INCARNATION] == ended:
                     self.risen.append(stay)
                 deliveries = stay.deliveries
-                life, seq, rep, kind = row[1], row[5], row[6], row[7]
+                life, seq, rep, kind = row[INCARNATION], row[CONFIG_SEQ], row[CONFIG_REP], row[CONFIG_KIND]
             elif event in ("crash", "halt", "restart"):
                 stay = seq = rep = kind = None
-                life, ended = (row[1], None) if event == "restart" else (None, row[1])
+                life, ended = (row[INCARNATION], None) if event == "restart" else (None, row[INCARNATION])
         self.alive[node] = life
 
     # --- messages to numbers --------------------------------------------------------------------
@@ -304,7 +336,7 @@ class History:
     def _number_messages(self) -> None:
         known: dict[Identity, Facts] = {}
         for stay in self.all_stays():
-            for facts in map(_facts, stay.originations):
+            for facts in map(facts_of, stay.originations):
                 first = known.setdefault(facts[_IDENTITY], facts)
                 if first is not facts:
                     self.originated_again.append((Message._make(facts), Message._make(first)))
@@ -338,12 +370,12 @@ class History:
             if stay.regular:
                 order = self.spans.get(stay.id, range(0))[: len(stay.deliveries)]
                 if len(order) == len(stay.deliveries) and all(
-                    map(eq, map(_facts, stay.deliveries), self.messages[order.start : order.stop])
+                    map(eq, map(facts_of, stay.deliveries), self.messages[order.start : order.stop])
                 ):
                     stay.delivered = order
                     continue
             stay.delivered = numbers = []
-            for said in map(_facts, stay.deliveries):
+            for said in map(facts_of, stay.deliveries):
                 number = self.number.get(said[_IDENTITY])
                 if number is None:
                     strangers.setdefault(said[_IDENTITY], said)
@@ -366,7 +398,7 @@ class History:
         self.past = [-1] * len(self.messages)
         self.prior = [-1] * len(self.messages)
         for stay in self.all_stays():
-            stay.own = [self.number[row[9:12]] for row in stay.originations]
+            stay.own = [self.number[message_of(row)] for row in stay.originations]
             span = self.spans.get(stay.id, range(0))
             prior = -1
             for number, heard in zip(stay.own, _heard(stay, span), strict=True):
@@ -406,16 +438,23 @@ def _ascends(stays: list[Stay]) -> bool:
 
 
 def _ended(row: Row) -> Ended | None:
-    seq, rep, place = row[20], row[21], row[22]
+    seq, rep, place = row[ENDED_CONFIG_SEQ], row[ENDED_CONFIG_REP], row[ENDED_PLACE]
     if seq is None or rep is None or place is None:
         return None
     return Ended(ConfigurationId(seq, rep), place)
 
 
 def _odd(row: Row, stay: Stay | None) -> Odd:
-    seq, rep = row[5], row[6]
+    seq, rep = row[CONFIG_SEQ], row[CONFIG_REP]
     says = None if seq is None or rep is None else ConfigurationId(seq, rep)
-    return Odd(row[0], row[1], Message._make(row[9:17]), says, None if stay is None else stay.id, row[7])
+    return Odd(
+        row[NODE],
+        row[INCARNATION],
+        Message._make(facts_of(row)),
+        says,
+        None if stay is None else stay.id,
+        row[CONFIG_KIND],
+    )
 
 
 def check_whole(messages: Iterable[Facts]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from ordercast.audit.explain import NAMED, Violation, a_configuration, members, some, with_position
 from ordercast.audit.history import Expectation, History, Stay
 from ordercast.core.identity import MessageId, NodeId
+from ordercast.trace.columns import INCARNATION, NODE, message_of
 
 
 def live_membership(history: History) -> list[Violation]:
@@ -83,14 +84,14 @@ def unsent(history: History, code: str, lasting: Set[NodeId]) -> list[Violation]
     delivered: dict[NodeId, set[int]] = {}
     missing: dict[NodeId, list[tuple[MessageId, bool]]] = {}
     for row in history.submitted:
-        node: NodeId = row[0]
-        identity: tuple[Any, ...] = row[9:12]
-        if node not in lasting or row[1] != history.alive.get(node):
+        node: NodeId = row[NODE]
+        identity: tuple[Any, ...] = message_of(row)
+        if node not in lasting or row[INCARNATION] != history.alive.get(node):
             continue
         if node not in delivered:
             stays = history.stays[node]
             delivered[node] = {
-                number for stay in stays for number in stay.delivered if stay.incarnation == row[1]
+                number for stay in stays for number in stay.delivered if stay.incarnation == row[INCARNATION]
             }
         number = history.number.get(identity)
         if number is None or number not in delivered[node]:

@@ -26,6 +26,7 @@ from ordercast.audit.order import global_order, total_order
 from ordercast.audit.synchrony import sending_view, validity, view_agreement, view_synchrony
 from ordercast.audit.uniform import uniform_agreement, uniform_integrity, uniform_order
 from ordercast.audit.views import Views
+from ordercast.trace.columns import CONFIG_KIND, EVENT, SEQ
 from ordercast.trace.schema import Row
 
 __all__ = [
@@ -108,7 +109,7 @@ def promised(rows: Iterable[Row]) -> Promises:
     originated; in the sequencer family there are no such configurations, and somebody gives the place later.
     """
     for row in rows:
-        if row[7] == "transitional" or (row[4] == "originate" and row[14] is not None):
+        if row[CONFIG_KIND] == "transitional" or (row[EVENT] == "originate" and row[SEQ] is not None):
             return EXTENDED_VIRTUAL_SYNCHRONY
     return VIEW_SYNCHRONY
 

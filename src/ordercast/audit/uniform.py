@@ -21,6 +21,7 @@ from ordercast.audit.history import Message, Stay
 from ordercast.audit.order import firsts, two_orders
 from ordercast.audit.views import Copy, Views
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.trace.columns import facts_of, origin_configuration_of
 
 _place = itemgetter(5, 6)
 
@@ -229,8 +230,8 @@ def _going_back(views: Views) -> list[Violation]:
         counted = set(views.counted(stay))
         first: dict[int, Message] = {}
         for number, row in zip(stay.delivered, stay.deliveries, strict=True):
-            if number in counted and row[12:14] == stay.id:
-                first.setdefault(number, Message._make(row[9:17]))
+            if number in counted and origin_configuration_of(row) == stay.id:
+                first.setdefault(number, Message._make(facts_of(row)))
         for n, m in pairwise(first.values()):
             if _place(n) < _place(m):
                 continue

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ordercast.audit.history import History, Identity, Message, Stay, check_whole
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
+from ordercast.trace.columns import message_of
 from ordercast.trace.schema import TraceError
 
 _IDENTITY = slice(0, 3)
@@ -78,7 +79,7 @@ class Views(History):
         self.messages = [copy[_MESSAGE] for copy in self._copies]
         self._compare_with_originations()
         for stay in self.all_stays():
-            stay.own = [self.number[row[9:12]] for row in stay.originations]
+            stay.own = [self.number[message_of(row)] for row in stay.originations]
 
     def copy(self, number: int) -> Copy:
         """What is known of a message, by name."""

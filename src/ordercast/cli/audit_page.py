@@ -12,6 +12,27 @@ from ordercast.audit.findings import Findings
 from ordercast.core.identity import ConfigurationId
 from ordercast.draw.spacetime import tell
 from ordercast.draw.svg import draw
+from ordercast.trace.columns import (
+    CONFIG_KIND,
+    CONFIG_REP,
+    CONFIG_SEQ,
+    ENDED_CONFIG_REP,
+    ENDED_CONFIG_SEQ,
+    ENDED_PLACE,
+    EVENT,
+    GUARANTEE,
+    INCARNATION,
+    MEMBERS,
+    NODE,
+    NUMBER,
+    ORIGIN,
+    ORIGIN_CONFIG_REP,
+    ORIGIN_CONFIG_SEQ,
+    ORIGIN_INCARNATION,
+    SEQ,
+    SLOT,
+    TIME_US,
+)
 from ordercast.trace.schema import Row
 
 MOST_RUNS = 500
@@ -139,20 +160,30 @@ def _window(rows: Sequence[Row]) -> str:
 
 
 def _event(row: Row) -> str:
-    node = str(row[0]) if not row[1] else f"{row[0]} (life {row[1]})"
-    here = "" if row[5] is None or row[6] is None else f"{row[7]} {ConfigurationId(row[5], row[6])}"
+    node = str(row[NODE]) if not row[INCARNATION] else f"{row[NODE]} (life {row[INCARNATION]})"
+    here = (
+        ""
+        if row[CONFIG_SEQ] is None or row[CONFIG_REP] is None
+        else f"{row[CONFIG_KIND]} {ConfigurationId(row[CONFIG_SEQ], row[CONFIG_REP])}"
+    )
     message = place = rest = ""
-    if row[9] is not None:
-        life = f" (life {row[10]})" if row[10] else ""
-        message = f"{row[11]} of node {row[9]}{life}"
-        of = "" if row[12] is None or row[13] is None else f" of {ConfigurationId(row[12], row[13])}"
-        place = "" if row[14] is None else f"{row[14]}/{row[15]}{of}"
-        rest = row[16] or ""
-    elif row[8] is not None:
-        rest = f"{{{', '.join(map(str, row[8]))}}}"
-        if row[20] is not None and row[21] is not None:
-            place = f"after {row[22]} of {ConfigurationId(row[20], row[21])}"
-    cells = (f"{row[3]:,} µs", node, row[4], here, message, place, rest)
+    if row[ORIGIN] is not None:
+        life = f" (life {row[ORIGIN_INCARNATION]})" if row[ORIGIN_INCARNATION] else ""
+        message = f"{row[NUMBER]} of node {row[ORIGIN]}{life}"
+        of = (
+            ""
+            if row[ORIGIN_CONFIG_SEQ] is None or row[ORIGIN_CONFIG_REP] is None
+            else f" of {ConfigurationId(row[ORIGIN_CONFIG_SEQ], row[ORIGIN_CONFIG_REP])}"
+        )
+        place = "" if row[SEQ] is None else f"{row[SEQ]}/{row[SLOT]}{of}"
+        rest = row[GUARANTEE] or ""
+    elif row[MEMBERS] is not None:
+        rest = f"{{{', '.join(map(str, row[MEMBERS]))}}}"
+        if row[ENDED_CONFIG_SEQ] is not None and row[ENDED_CONFIG_REP] is not None:
+            place = (
+                f"after {row[ENDED_PLACE]} of {ConfigurationId(row[ENDED_CONFIG_SEQ], row[ENDED_CONFIG_REP])}"
+            )
+    cells = (f"{row[TIME_US]:,} µs", node, row[EVENT], here, message, place, rest)
     return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
 
 

@@ -10,6 +10,17 @@ from ordercast.draw.ladder import Flight, Mark
 from ordercast.sequencers import packets as orderers
 from ordercast.sim.protocol import LabProtocol
 from ordercast.totem import packets as totem
+from ordercast.trace.columns import (
+    CONFIG_KIND,
+    EVENT,
+    MEMBERS,
+    NODE,
+    NUMBER,
+    ORIGIN,
+    ORIGIN_INCARNATION,
+    PACKET,
+    TIME_US,
+)
 from ordercast.trace.schema import Row
 from ordercast.viewsync.declared import KINDS
 from ordercast.viewsync.header import FIRST_ORDER_KIND, read_header
@@ -70,7 +81,7 @@ def flights(rows: Iterable[Row], names: Naming) -> list[Flight]:
     received: set[tuple[int, NodeId, int]] = set()
     placed: dict[tuple[NodeId, int], str] = {}
     for row in rows:
-        node, time_us, event, kind = row[0], row[3], row[4], row[19]
+        node, time_us, event, kind = row[NODE], row[TIME_US], row[EVENT], row[PACKET]
         if not isinstance(kind, Seen) or kind.quiet:
             continue
         if event == "packet_sent":
@@ -92,15 +103,19 @@ def marks(rows: Iterable[Row], names: Naming) -> list[Mark]:
     """What the nodes were told, and how their lives ended."""
     found = []
     for row in rows:
-        node, time_us, event = row[0], row[3], row[4]
+        node, time_us, event = row[NODE], row[TIME_US], row[EVENT]
         if event == "deliver":
-            assert row[9] is not None
-            assert row[10] is not None
-            assert row[11] is not None
-            found.append(Mark(time_us, node, event, names.message(row[9], row[10], row[11])))
+            assert row[ORIGIN] is not None
+            assert row[ORIGIN_INCARNATION] is not None
+            assert row[NUMBER] is not None
+            found.append(
+                Mark(time_us, node, event, names.message(row[ORIGIN], row[ORIGIN_INCARNATION], row[NUMBER]))
+            )
         elif event == "install":
-            text = names.nodes(row[8] or ())
-            found.append(Mark(time_us, node, event, f"({text})" if row[7] == "transitional" else text))
+            text = names.nodes(row[MEMBERS] or ())
+            found.append(
+                Mark(time_us, node, event, f"({text})" if row[CONFIG_KIND] == "transitional" else text)
+            )
         elif event in ("crash", "halt", "restart"):
             found.append(Mark(time_us, node, event, event))
     return found

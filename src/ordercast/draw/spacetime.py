@@ -14,6 +14,22 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, NodeId
+from ordercast.trace.columns import (
+    CONFIG_KIND,
+    CONFIG_REP,
+    CONFIG_SEQ,
+    ENDED_CONFIG_REP,
+    ENDED_CONFIG_SEQ,
+    ENDED_PLACE,
+    EVENT,
+    GUARANTEE,
+    INCARNATION,
+    MEMBERS,
+    NODE,
+    STEP,
+    TIME_US,
+    life_of,
+)
 from ordercast.trace.schema import Row
 
 Note: TypeAlias = tuple[int, str]
@@ -115,15 +131,22 @@ def tell(rows: Iterable[Row]) -> Story:
     last_us: dict[tuple[NodeId, int], int] = {}
     start_us, end_us = 2**63, 0
     for row in rows:
-        time_us, event = row[3], row[4]
+        time_us, event = row[TIME_US], row[EVENT]
         start_us, end_us = min(start_us, time_us), max(end_us, time_us)
         if event == "deliver":
-            counts[row[0], row[1], row[5], row[6], row[7], row[16]] += 1
+            counts[
+                row[NODE],
+                row[INCARNATION],
+                row[CONFIG_SEQ],
+                row[CONFIG_REP],
+                row[CONFIG_KIND],
+                row[GUARANTEE],
+            ] += 1
         elif event in ("install", "crash", "halt", "restart"):
-            changes[row[0]].append(row)
+            changes[row[NODE]].append(row)
         else:
             continue
-        life = row[:2]
+        life = life_of(row)
         last_us[life] = max(last_us.get(life, 0), time_us)
     delivered: dict[tuple[object, ...], dict[str, int]] = defaultdict(dict)
     for (*place, guarantee), count in sorted(counts.items(), key=lambda item: str(item[0][-1])):
@@ -131,7 +154,7 @@ def tell(rows: Iterable[Row]) -> Story:
     lanes = []
     for node in sorted(changes):
         lane = _LaneBuilder(node, delivered, last_us)
-        for row in sorted(changes[node], key=lambda row: row[2]):
+        for row in sorted(changes[node], key=lambda row: row[STEP]):
             lane.add(row)
         lanes.append(lane.finish(end_us))
     return Story(tuple(lanes), min(start_us, end_us), end_us)
@@ -159,11 +182,11 @@ class _LaneBuilder:
 
     def add(self, row: Row) -> None:
         """Take the node's next change."""
-        incarnation, event = row[1], row[4]
+        incarnation, event = row[INCARNATION], row[EVENT]
         if self.incarnation is not None and incarnation != self.incarnation:
             self.now_us = max(self.now_us, self.last_us[self.node, self.incarnation])
             self._end_life(Ending.SILENCE)
-        self.now_us = max(self.now_us, row[3])
+        self.now_us = max(self.now_us, row[TIME_US])
         if self.incarnation is None:
             self.incarnation, self.start_us = incarnation, self.now_us
         if event == "install":
@@ -198,13 +221,13 @@ class _LaneBuilder:
 
 
 def _installed(row: Row) -> Configuration:
-    seq, rep, kind, members = row[5], row[6], row[7], row[8]
+    seq, rep, kind, members = row[CONFIG_SEQ], row[CONFIG_REP], row[CONFIG_KIND], row[MEMBERS]
     identifier = ConfigurationId(-1 if seq is None else seq, -1 if rep is None else rep)
     return Configuration(identifier, Kind(kind or Kind.REGULAR), tuple(members or ()))
 
 
 def _ended(row: Row) -> Ended | None:
-    seq, rep, place = row[20], row[21], row[22]
+    seq, rep, place = row[ENDED_CONFIG_SEQ], row[ENDED_CONFIG_REP], row[ENDED_PLACE]
     if seq is None or rep is None or place is None:
         return None
     return Ended(ConfigurationId(seq, rep), place)

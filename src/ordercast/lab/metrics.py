@@ -25,6 +25,7 @@ from typing import TypeAlias
 
 from ordercast.core.declared import PacketKind, Purpose
 from ordercast.core.identity import NodeId
+from ordercast.trace.columns import EVENT, GUARANTEE, SIZE, TIME_US, message_of
 from ordercast.trace.schema import Row
 
 _Message: TypeAlias = tuple[int | None, int | None, int | None]
@@ -140,33 +141,33 @@ class Meter:
         """What happened next."""
         flights, fresh = self._flights, self._fresh
         for row in rows:
-            event = row[4]
+            event = row[EVENT]
             if event == "stable":
-                flight = flights.get(row[9:12])
+                flight = flights.get(message_of(row))
                 if flight is not None:
                     self._stable(row, flight)
             elif event == "deliver":
-                message = row[9:12]
+                message = message_of(row)
                 if message in fresh:
                     del fresh[message]
-                    if self.window.holds(row[3]):
+                    if self.window.holds(row[TIME_US]):
                         self.ordered += 1
-                        self.ordered_bytes += row[18] or 0
+                        self.ordered_bytes += row[SIZE] or 0
                 flight = flights.get(message)
                 if flight is not None:
                     self._delivered(row, flight)
             elif event == "submit":
-                fresh[row[9:12]] = None
-                if self.window.takes(row[3]):
+                fresh[message_of(row)] = None
+                if self.window.takes(row[TIME_US]):
                     self._measured += 1
-                    flights[row[9:12]] = _Flight(row[3])
+                    flights[message_of(row)] = _Flight(row[TIME_US])
             elif event == "originate":
-                flight = flights.get(row[9:12])
+                flight = flights.get(message_of(row))
                 if flight is not None:
-                    flight.originate_us = row[3]
+                    flight.originate_us = row[TIME_US]
 
     def _delivered(self, row: Row, flight: _Flight) -> None:
-        time_us, guarantee = row[3], row[16] or ""
+        time_us, guarantee = row[TIME_US], row[GUARANTEE] or ""
         flight.delivered += 1
         flight.last_us = time_us
         self._late(guarantee, time_us - flight.submit_us)
@@ -179,12 +180,12 @@ class Meter:
         self.histograms[name][latency_us // self._bucket_us] += 1
 
     def _stable(self, row: Row, flight: _Flight) -> None:
-        time_us = row[3]
+        time_us = row[TIME_US]
         flight.stable += 1
         self._held_us += time_us - flight.originate_us
         if flight.stable == self.nodes:
             self.stability.add(time_us - flight.submit_us)
-            del self._flights[row[9:12]]
+            del self._flights[message_of(row)]
 
     def figures(self) -> dict[str, float]:
         """All of it, by name."""

@@ -25,6 +25,7 @@ from ordercast.lab.totem import EIGHT, FIVE, HOSTS, MESSAGE, Settings
 from ordercast.sim.faults import At, Crash, Partition, schedule
 from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.workload import drive
+from ordercast.trace.columns import CONFIG_KIND, EVENT, MEMBERS, NODE, TIME_US
 from ordercast.trace.schema import Row
 from ordercast.trace.writer import TraceWriter
 
@@ -140,12 +141,12 @@ class Story:
     def take(self, rows: Iterable[Row]) -> None:
         """What happened next."""
         for row in rows:
-            event, node, time_us = row[4], row[0], row[3]
+            event, node, time_us = row[EVENT], row[NODE], row[TIME_US]
             if event == "deliver":
                 self._delivered(node, time_us)
             elif time_us >= self.fault_us:
-                if event == "install" and row[7] == "regular":
-                    if tuple(sorted(row[8] or ())) == self.expected:
+                if event == "install" and row[CONFIG_KIND] == "regular":
+                    if tuple(sorted(row[MEMBERS] or ())) == self.expected:
                         self.installed_us[node] = time_us
                 elif event == "halt":
                     self.notice(time_us)

@@ -17,6 +17,17 @@ from ordercast.core.identity import MessageId, NodeId
 from ordercast.sim.faults import each_name
 from ordercast.sim.reading import node_called, parse_ordinal, parse_time
 from ordercast.sim.world import Change
+from ordercast.trace.columns import (
+    CONFIG_KIND,
+    EVENT,
+    MEMBERS,
+    NODE,
+    NUMBER,
+    ORIGIN,
+    ORIGIN_INCARNATION,
+    PACKET,
+    TIME_US,
+)
 from ordercast.trace.schema import Row
 
 
@@ -87,7 +98,7 @@ class Story:
         waiting = deque(changes)
         state: dict[NodeId, str] = {}
         for row in rows:
-            while waiting and waiting[0].time_us <= row[3]:
+            while waiting and waiting[0].time_us <= row[TIME_US]:
                 self._enter(waiting.popleft(), state)
             self._read(row, state)
         while waiting:
@@ -99,10 +110,10 @@ class Story:
         state[change.node] = change.state
 
     def _read(self, row: Row, state: dict[NodeId, str]) -> None:
-        node, time_us, event = row[0], row[3], row[4]
+        node, time_us, event = row[NODE], row[TIME_US], row[EVENT]
         if event == "install":
-            members = tuple(sorted(row[8] or ()))
-            what = Membership(row[7] == "transitional", members)
+            members = tuple(sorted(row[MEMBERS] or ()))
+            what = Membership(row[CONFIG_KIND] == "transitional", members)
             self.installs.setdefault(node, []).append(Installed(time_us, what))
         elif event == "restart":
             self.installs.setdefault(node, []).append(Installed(time_us, RESTARTED))
@@ -112,13 +123,13 @@ class Story:
         elif event == "crash":
             self.crashed.setdefault(node, []).append(state.pop(node, "nothing"))
         elif event in ("packet_sent", "packet_received"):
-            self.packets[node, event, str(row[19])].append(time_us)
+            self.packets[node, event, str(row[PACKET])].append(time_us)
         elif event == "deliver":
-            assert row[9] is not None
-            assert row[10] is not None
-            assert row[11] is not None
+            assert row[ORIGIN] is not None
+            assert row[ORIGIN_INCARNATION] is not None
+            assert row[NUMBER] is not None
             where = self.installs[node][-1].what if node in self.installs else RESTARTED
-            message = MessageId(row[9], row[10], row[11])
+            message = MessageId(row[ORIGIN], row[ORIGIN_INCARNATION], row[NUMBER])
             self.delivers.setdefault(node, []).append(Delivered(message, where, time_us))
 
     def named(self, node: NodeId, span: Span | None = None) -> list[tuple[str, Membership]]:

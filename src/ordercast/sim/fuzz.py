@@ -31,6 +31,16 @@ from ordercast.sim.swarm import draw, ending
 from ordercast.sim.watchdog import NeverReturned, watched
 from ordercast.sim.workload import Arrivals, Workload, drive
 from ordercast.sim.world import World
+from ordercast.trace.columns import (
+    CONFIG_KIND,
+    CONFIG_REP,
+    CONFIG_SEQ,
+    EVENT,
+    GUARANTEE,
+    MEMBERS,
+    NODE,
+    ORIGIN,
+)
 from ordercast.trace.schema import Row
 
 SLICE_US = 100_000
@@ -315,7 +325,9 @@ def _steady_in_drizzle(world: World, primary: bool) -> bool:
     world.network.links.begin_burst(DRIZZLE)
     _advance(world, world.now + DRIZZLE_US)
     world.network.links.end_burst(DRIZZLE)
-    installed = Counter(row[0] for row in world.rows[begun:] if row[4] == "install" and row[7] == "regular")
+    installed = Counter(
+        row[NODE] for row in world.rows[begun:] if row[EVENT] == "install" and row[CONFIG_KIND] == "regular"
+    )
     calm_us = world.now
     while primary and not _one_configuration(world) and world.now - calm_us <= BOUND_US:
         _advance(world, world.now + SLICE_US)
@@ -409,21 +421,23 @@ def coverage(world: World, hits: Collection[str] = ()) -> Counter[str]:
     roads: dict[tuple[int | None, int | None], set[tuple[int | None, int | None]]] = {}
     last: dict[NodeId, Row] = {}
     for row in world.rows:
-        event = row[4]
+        event = row[EVENT]
         if event == "install":
-            came = last.get(row[0])
-            if row[7] == "regular" and came is not None and came[7] == "transitional":
-                roads.setdefault((row[5], row[6]), set()).add((came[5], came[6]))
-            last[row[0]] = row
+            came = last.get(row[NODE])
+            if row[CONFIG_KIND] == "regular" and came is not None and came[CONFIG_KIND] == "transitional":
+                roads.setdefault((row[CONFIG_SEQ], row[CONFIG_REP]), set()).add(
+                    (came[CONFIG_SEQ], came[CONFIG_REP])
+                )
+            last[row[NODE]] = row
         elif event == "deliver":
-            if row[7] == "transitional":
-                seen[f"{row[16]} message in a transitional configuration"] += 1
-                came = last.get(row[0])
-                if came is not None and row[9] not in (came[8] or ()):
+            if row[CONFIG_KIND] == "transitional":
+                seen[f"{row[GUARANTEE]} message in a transitional configuration"] += 1
+                came = last.get(row[NODE])
+                if came is not None and row[ORIGIN] not in (came[MEMBERS] or ()):
                     seen["message of a node outside the transitional configuration"] += 1
         elif event in ("crash", "restart", "halt"):
             seen[event] += 1
-            last.pop(row[0], None)
+            last.pop(row[NODE], None)
     remerges = sum(len(ways) > 1 for ways in roads.values())
     if remerges or not hits:  # what a primary partition cannot have is not missed
         seen["remerge"] += remerges

@@ -9,6 +9,7 @@ from operator import itemgetter
 from ordercast.core.identity import NodeId
 from ordercast.sim.faults import IT, At, Fault, When, action_text
 from ordercast.sim.world import Change
+from ordercast.trace.columns import EVENT, NODE, PACKET, TIME_US
 from ordercast.trace.schema import Row
 
 Note = tuple[int, str]
@@ -21,7 +22,9 @@ def notes(faults: Iterable[Fault], changes: Iterable[Change], rows: Iterable[Row
     A fault that waits for a change of state is looked up among `changes`, one that waits for a packet among
     the packets that `rows` tell of.
     """
-    sent = [Change(row[3], row[0], str(row[19]), "") for row in rows if row[4] == "packet_sent"]
+    sent = [
+        Change(row[TIME_US], row[NODE], str(row[PACKET]), "") for row in rows if row[EVENT] == "packet_sent"
+    ]
     known = {"enters": tuple(changes), "sends": sent}
     each = sorted((note for fault in faults for note in _note(fault, known)), key=itemgetter(0))
     return [

@@ -16,6 +16,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ordercast.core.identity import NodeId
+from ordercast.trace.columns import (
+    CONFIG_KIND,
+    CONFIG_REP,
+    CONFIG_SEQ,
+    EVENT,
+    GUARANTEE,
+    NODE,
+    SIZE,
+    TIME_US,
+    message_of,
+)
 from ordercast.trace.schema import Row
 
 _Message: TypeAlias = tuple[int | None, int | None, int | None]
@@ -122,26 +133,26 @@ def measure(rows: Iterable[Row]) -> Metrics:
     ordered_bytes = 0
     first_us, last_us = 2**63, 0
     for row in rows:
-        event = row[4]
-        counts[row[0], event] += 1
+        event = row[EVENT]
+        counts[row[NODE], event] += 1
         if event == "deliver":
-            time_us, message, guarantee = row[3], row[9:12], row[16] or ""
+            time_us, message, guarantee = row[TIME_US], message_of(row), row[GUARANTEE] or ""
             if time_us < first_us:
                 first_us = time_us
             if time_us > last_us:
                 last_us = time_us
             if message not in ordered:
                 ordered.add(message)
-                ordered_bytes += row[18] or 0
+                ordered_bytes += row[SIZE] or 0
             from_submit.delivered(message, guarantee, time_us)
             from_originate.delivered(message, guarantee, time_us)
         elif event == "submit":
-            from_submit.begun_us[row[9:12]] = row[3]
+            from_submit.begun_us[message_of(row)] = row[TIME_US]
         elif event == "originate":
-            from_originate.begun_us[row[9:12]] = row[3]
+            from_originate.begun_us[message_of(row)] = row[TIME_US]
         elif event == "install":
-            installs[row[0], row[7]] += 1
-            configurations.add((row[7], row[5], row[6]))
+            installs[row[NODE], row[CONFIG_KIND]] += 1
+            configurations.add((row[CONFIG_KIND], row[CONFIG_SEQ], row[CONFIG_REP]))
     nodes = _by_node(counts, installs)
     delivering_us = max(0, last_us - first_us)
     per_s = 1_000_000 / delivering_us if delivering_us else 0.0

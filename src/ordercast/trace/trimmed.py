@@ -25,6 +25,24 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from ordercast.core.identity import NodeId
+from ordercast.trace.columns import (
+    CONFIG_KIND,
+    CONFIG_SEQ,
+    EVENT,
+    MEMBERS,
+    NODE,
+    ORIGIN,
+    SEQ,
+    SLOT,
+    STEP,
+    TIME_US,
+    configuration_of,
+    kind_and_configuration_of,
+    life_of,
+    message_of,
+    origin_configuration_of,
+    place_of,
+)
 from ordercast.trace.schema import Row
 
 _Ring: TypeAlias = tuple[int | None, int | None]
@@ -42,20 +60,20 @@ def common_part(rows: Iterable[Row], whole: Iterable[NodeId] = ()) -> list[Row]:
     known = frozenset(whole)
     by_node: defaultdict[NodeId, list[Row]] = defaultdict(list)
     for row in rows:
-        by_node[row[0]].append(row)
+        by_node[row[NODE]].append(row)
     for its in by_node.values():
-        its.sort(key=itemgetter(2))
-    cut = [node for node, its in by_node.items() if its[0][2] and node not in known]
+        its.sort(key=itemgetter(STEP))
+    cut = [node for node, its in by_node.items() if its[0][STEP] and node not in known]
     bound = max((_found_in(by_node[node]) for node in cut), default=0)
     if cut:
         installs = {node: [row for row in its if _installs_regular(row)] for node, its in by_node.items()}
-        numbers = {node: [row[5] or 0 for row in its] for node, its in installs.items()}
+        numbers = {node: [row[CONFIG_SEQ] or 0 for row in its] for node, its in installs.items()}
         for node in cut:
             if _is_amid(by_node[node][0]):
-                numbers[node].insert(0, by_node[node][0][5] or 0)
-        joined = ((row[5] or 0, row[8] or ()) for its in installs.values() for row in its)
+                numbers[node].insert(0, by_node[node][0][CONFIG_SEQ] or 0)
+        joined = ((row[CONFIG_SEQ] or 0, row[MEMBERS] or ()) for its in installs.values() for row in its)
         bound = beyond_falls(bound, numbers, joined, cut)
-    amid = {node for node in cut if _is_amid(by_node[node][0]) and by_node[node][0][5] == bound}
+    amid = {node for node in cut if _is_amid(by_node[node][0]) and by_node[node][0][CONFIG_SEQ] == bound}
     left_out = _left_out(by_node, _first_positions(by_node, amid))
     kept: list[Row] = []
     for node in sorted(by_node):
@@ -64,7 +82,7 @@ def common_part(rows: Iterable[Row], whole: Iterable[NodeId] = ()) -> list[Row]:
             kept.append(_install(its[0], by_node))
         else:
             its = _from(its, bound)
-        kept += (row for row in its if row[9:12] not in left_out) if left_out else its
+        kept += (row for row in its if message_of(row) not in left_out) if left_out else its
     return kept
 
 
@@ -92,43 +110,47 @@ def beyond_falls(
 
 def _is_amid(row: Row) -> bool:
     """Whether a node that begins with this row is in a regular configuration already."""
-    return row[7] == "regular" and row[4] != "install"
+    return row[CONFIG_KIND] == "regular" and row[EVENT] != "install"
 
 
 def _found_in(its: list[Row]) -> int:
     """The ring sequence number from which on a node has all its rows."""
     if _is_amid(its[0]):
-        return its[0][5] or 0
-    return next((row[5] or 0 for row in its if _installs_regular(row)), _NOWHERE)
+        return its[0][CONFIG_SEQ] or 0
+    return next((row[CONFIG_SEQ] or 0 for row in its if _installs_regular(row)), _NOWHERE)
 
 
 def _installs_regular(row: Row) -> bool:
-    return row[4] == "install" and row[7] == "regular"
+    return row[EVENT] == "install" and row[CONFIG_KIND] == "regular"
 
 
 def _from(its: list[Row], bound: int) -> list[Row]:
     for place, row in enumerate(its):
-        if _installs_regular(row) and (row[5] or 0) >= bound:
+        if _installs_regular(row) and (row[CONFIG_SEQ] or 0) >= bound:
             return its[place:]
     return []
 
 
 def _first_positions(by_node: dict[NodeId, list[Row]], amid: set[NodeId]) -> dict[_Ring, _Position]:
     """For each configuration that somebody is found amid, the first position that all have whole."""
-    rings = {by_node[node][0][5:7] for node in amid}
+    rings = {configuration_of(by_node[node][0]) for node in amid}
     first: dict[_Ring, _Position] = dict.fromkeys(rings, (-1, -1))
     if not rings:
         return first
-    originated = {row[9:12] for its in by_node.values() for row in its if row[4] == "originate"}
+    originated = {message_of(row) for its in by_node.values() for row in its if row[EVENT] == "originate"}
     for node, its in by_node.items():
-        delivered = [row for row in its if row[4] == "deliver" and row[12:14] in rings]
+        delivered = [row for row in its if row[EVENT] == "deliver" and origin_configuration_of(row) in rings]
         if node in amid:
-            ring = its[0][5:7]
-            begin = next((row[14:16] for row in delivered if row[12:14] == ring), (_NOWHERE, 0))
+            ring = configuration_of(its[0])
+            begin = next(
+                (place_of(row) for row in delivered if origin_configuration_of(row) == ring), (_NOWHERE, 0)
+            )
             first[ring] = max(first[ring], begin)
         for row in delivered:
-            if row[9] in amid and row[9:12] not in originated:
-                first[row[12:14]] = max(first[row[12:14]], (row[14], (row[15] or 0) + 1))
+            if row[ORIGIN] in amid and message_of(row) not in originated:
+                first[origin_configuration_of(row)] = max(
+                    first[origin_configuration_of(row)], (row[SEQ], (row[SLOT] or 0) + 1)
+                )
     return first
 
 
@@ -139,20 +161,27 @@ def _left_out(
     if not first:
         return set()
     return {
-        row[9:12]
+        message_of(row)
         for its in by_node.values()
         for row in its
-        if row[14] is not None and row[14:16] < first.get(row[12:14], (-1, -1))
+        if row[SEQ] is not None and place_of(row) < first.get(origin_configuration_of(row), (-1, -1))
     }
 
 
 def _install(row: Row, by_node: dict[NodeId, list[Row]]) -> Row:
     """The install that a node found amid a configuration has lost; members as others tell, or as found."""
-    ring = row[5:8]
-    told = (r[8] for its in by_node.values() for r in its if r[4] == "install" and r[5:8] == ring)
+    ring = kind_and_configuration_of(row)
+    told = (
+        r[MEMBERS]
+        for its in by_node.values()
+        for r in its
+        if r[EVENT] == "install" and kind_and_configuration_of(r) == ring
+    )
     members = next(told, None) or tuple(
-        sorted(node for node, its in by_node.items() if any(r[5:8] == ring for r in its))
+        sorted(
+            node for node, its in by_node.items() if any(kind_and_configuration_of(r) == ring for r in its)
+        )
     )
     # Nothing says when it was installed: not later than anything that happened in it, at any node.
-    time_us = min(r[3] for its in by_node.values() for r in its if r[5:8] == ring)
-    return (*row[:2], row[2] - 1, time_us, "install", *ring, members, *_NO_MESSAGE)
+    time_us = min(r[TIME_US] for its in by_node.values() for r in its if kind_and_configuration_of(r) == ring)
+    return (*life_of(row), row[STEP] - 1, time_us, "install", *ring, members, *_NO_MESSAGE)

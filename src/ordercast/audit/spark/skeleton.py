@@ -22,6 +22,7 @@ from ordercast.audit.spark.passes import LIFE, Piece, Place, Print
 from ordercast.audit.spark.plans import Going, Ring, RunKey
 from ordercast.audit.spark.spells import Spell, spells_of
 from ordercast.core.identity import ConfigurationId
+from ordercast.trace.columns import CONFIG_KIND, CONFIG_REP, CONFIG_SEQ, EVENT, INCARNATION, NODE, STEP
 from ordercast.trace.schema import Row, TraceError
 
 _PASSED_OVER = "packet_sent"
@@ -220,13 +221,18 @@ def _bounds(control: Iterable[Row]) -> dict[At, list[tuple[float, float]]]:
     """Between which steps each stay lies: from its install to what next changes the node's state."""
     by_life: defaultdict[tuple[int, int], list[Row]] = defaultdict(list)
     for row in control:
-        by_life[row[0], row[1]].append(row)
+        by_life[row[NODE], row[INCARNATION]].append(row)
     bounds: defaultdict[At, list[tuple[float, float]]] = defaultdict(list)
     for (node, life), rows in by_life.items():
-        rows.sort(key=lambda row: row[2])
+        rows.sort(key=lambda row: row[STEP])
         for row, following in zip(rows, [*rows[1:], None], strict=True):
-            kind = _KINDS.get(row[7] or "")
-            if row[4] == "install" and row[5] is not None and row[6] is not None and kind is not None:
-                end = inf if following is None else following[2]
-                bounds[node, life, row[5], row[6], kind].append((row[2], end))
+            kind = _KINDS.get(row[CONFIG_KIND] or "")
+            if (
+                row[EVENT] == "install"
+                and row[CONFIG_SEQ] is not None
+                and row[CONFIG_REP] is not None
+                and kind is not None
+            ):
+                end = inf if following is None else following[STEP]
+                bounds[node, life, row[CONFIG_SEQ], row[CONFIG_REP], kind].append((row[STEP], end))
     return bounds
