@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {"core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"}
     ),
     "threads": frozenset({"core", "errors", "runtime", "groups"}),
+    "testing": frozenset({"core", "trace", "transport", "runtime", "groups"}),  # groups in memory
     "measure": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
     "demo": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
     "lab": frozenset({"core", "trace", "audit", "sim", "protocols", "catalogue", "spark", "errors"}),
@@ -62,7 +63,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 
 LABORATORY = frozenset({"audit", "catalogue", "demo", "draw", "lab", "measure", "mutants", "sim"})
 """Packages that a node never loads, nor do those that it loads: they are for who studies the protocols."""
-PRODUCT = ("", "core", *MACHINES, "protocols", "transport", "runtime", "groups", "threads", "log", "errors")
+PRODUCT = (
+    *("", "core", *MACHINES, "protocols", "transport", "runtime", "groups", "log"),
+    *("threads", "testing", "errors"),
+)
 """Packages of which a node, or a program that uses the library, is made; the empty one is `ordercast`."""
 
 IMPURE = frozenset({"time", "socket", "asyncio", "random", "os", "threading"})

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ordercast import Group, Message, Node
+from ordercast.transport.udp import UdpTransport
 
 ANYWHERE = "127.0.0.1:0"
 SAFETY_NET_S = 30
@@ -30,6 +31,13 @@ async def ring(count: int, **given: Any) -> AsyncIterator[list[Node]]:
             nodes.append(await stack.enter_async_context(make_node(seeds=seeds, **given)))
         await together(nodes)
         yield nodes
+
+
+def udp(node: Node) -> UdpTransport:
+    """What carries the packets of a node that runs."""
+    transport = node._running.transport
+    assert isinstance(transport, UdpTransport)
+    return transport
 
 
 async def together(nodes: list[Node]) -> None:

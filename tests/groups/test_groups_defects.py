@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,15 @@ from ordercast import Excluded, Message, Node, Rejoined
 from ordercast.audit.files import audit_trace
 from ordercast.core.contract import Effect, Event, Packet
 from ordercast.groups import defects, next_life
-from ordercast.groups.equipment import machine_of
+from ordercast.groups.assembly import machine_of
+from ordercast.transport.interface import Capacity
 
 POISON = b"a packet that no machine was made for"
 
 
-def sickened(config: Any, node: int, buffer: int) -> Any:
+def sickened(config: Any, node: int, capacity: Capacity) -> Any:
     """The real machine; at node 2 the first packet with the poison raises, half-way."""
-    machine = machine_of(config, node, buffer)
+    machine = machine_of(config, node, capacity)
     handle = machine.handle
     taken: list[Event] = []
 
@@ -44,10 +46,15 @@ def test_a_machine_that_raises_on_a_packet_comes_back_as_another_life(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "ordercast")
-    monkeypatch.setattr("ordercast.groups.member.machine_of", sickened)
+    lives: Counter[int] = Counter()
+
+    def build(config: Any, node: int, capacity: Capacity) -> Any:
+        lives[node] += 1
+        well = protocol != "totem" and lives[node] > 1
+        return (machine_of if well else sickened)(config, node, capacity)
+
+    monkeypatch.setattr("ordercast.groups.assembly.machine_of", build)
     monkeypatch.setattr(next_life, "REVIVE_S", 0.01)
-    if protocol != "totem":
-        monkeypatch.setattr(next_life, "machine_of", machine_of)
 
     async def main() -> None:
         nodes: list[Node] = []

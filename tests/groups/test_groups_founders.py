@@ -124,7 +124,7 @@ def test_nodes_with_one_list_begin_together(
             await together(nodes)
             await check_order(nodes)
 
-    monkeypatch.setattr("ordercast.groups.member.PATIENCE_S", 0.7)
+    monkeypatch.setattr("ordercast.groups.member.JOIN_LOG_INTERVAL_S", 0.7)
     with caplog.at_level(logging.WARNING, "ordercast"):
         run(main)
 
@@ -144,7 +144,7 @@ def test_who_is_told_of_a_group_that_is_not_there_waits_and_says_for_whom(
             await waits
             await together([early, late])
 
-    monkeypatch.setattr("ordercast.groups.member.PATIENCE_S", 0.7)
+    monkeypatch.setattr("ordercast.groups.member.JOIN_LOG_INTERVAL_S", 0.7)
     with caplog.at_level(logging.WARNING, "ordercast"):
         run(main)
 

@@ -24,10 +24,10 @@ from ordercast import (
     OtherProtocol,
     Rejoined,
 )
-from ordercast.groups import member as member_module
 from ordercast.groups import next_life as next_life_module
 from ordercast.groups.next_life import NextLife
 from ordercast.trace.reader import read_runs
+from ordercast.transport import udp
 
 __all__ = ["frail"]
 
@@ -89,7 +89,7 @@ def test_an_unknown_protocol_and_its_unknown_settings_are_refused_in_words() -> 
 
 
 def test_a_group_lets_nobody_in_who_runs_another_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_module, "REFUSED_S", 0.7)
+    monkeypatch.setattr(udp, "REFUSED_S", 0.7)
 
     async def main() -> None:
         async with make_node() as one, make_node(seeds=[one.address]) as two:

@@ -7,15 +7,15 @@ import logging
 from pathlib import Path
 
 import pytest
-from group_nodes import make_node, payloads, read, ring, run, together, until
+from group_nodes import make_node, payloads, read, ring, run, together, udp, until
 
 from absence import turns
 from ordercast import Configuration, DuplicateNode, Kind, Message, Node, NodeClosed, StorageProblem, keys
-from ordercast.groups import member as member_module
+from ordercast.groups import upkeep
 
 
 def test_a_key_is_changed_while_the_group_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_module, "LOOK_S", 0.02)
+    monkeypatch.setattr(upkeep, "INTERVAL_S", 0.02)
     files = [tmp_path / "one.key", tmp_path / "two.key"]
     keys.create(files[0])
     files[1].write_text(files[0].read_text())
@@ -26,7 +26,7 @@ def test_a_key_is_changed_while_the_group_runs(tmp_path: Path, monkeypatch: pyte
             await together([one, two])
             mine, its = await one.join("g"), await two.join("g")
             configuration = one.configuration
-            seals = [node._running._seal for node in (one, two)]
+            seals = [udp(node).seal for node in (one, two)]
             for step, change in enumerate((keys.add, keys.promote, keys.prune)):
                 change(files[0])
                 files[1].write_text(files[0].read_text())
@@ -42,7 +42,7 @@ def test_a_key_is_changed_while_the_group_runs(tmp_path: Path, monkeypatch: pyte
 def test_a_broken_key_file_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(member_module, "LOOK_S", 0.02)
+    monkeypatch.setattr(upkeep, "INTERVAL_S", 0.02)
     file = tmp_path / "group.key"
     keys.create(file)
 
@@ -117,7 +117,7 @@ def test_two_that_were_started_apart_with_one_identifier() -> None:
         async with make_node(id=5) as first:
             late = make_node(id=5)
             await late.start()
-            late._running.links.know([first._running.driver.wires.token.address])
+            udp(late).links.know([udp(first).own])
             with pytest.raises(DuplicateNode, match="5 is in use"):
                 await late.closed()
             with pytest.raises(DuplicateNode):
@@ -145,7 +145,7 @@ def test_those_who_were_apart_come_together() -> None:
             groups = [await node.join("g") for node in (one, two)]
             with pytest.MonkeyPatch.context() as cut:
                 for node in (one, two):
-                    for channel in node._running.driver.wires[:2]:
+                    for channel in udp(node).sockets[:2]:
                         cut.setattr(channel, "send", lambda train, to: None)
                 await until(lambda: len(one.members) == len(two.members) == 1)
                 for group in groups:

@@ -12,10 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from group_nodes import make_node, payloads, run, together, until
+from group_nodes import make_node, payloads, run, together, udp, until
 
 from ordercast import Group, Node
 from ordercast.audit.files import audit_trace
+from ordercast.runtime import incarnations
 from ordercast.transport import known_lives as lives
 
 HOURS_BACK = 7_200
@@ -26,7 +27,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The clock that lives are counted by; what is `back` is taken off, and nobody waits for a second."""
     told = SimpleNamespace(back=0.0)
     own = SimpleNamespace(time=lambda: time.time() - told.back, sleep=lambda seconds: None)
-    monkeypatch.setattr(lives, "time", own)
+    monkeypatch.setattr(incarnations, "time", own)
     return told
 
 
@@ -131,8 +132,7 @@ def test_who_learns_of_it_when_it_has_begun_alone_takes_a_later_life_then(
             nodes[2] = node(tmp_path, 3, "totem", [])
             await nodes[2].start()
             assert nodes[2].incarnation < before
-            one = nodes[0]._running.links
-            one.know([nodes[2]._running.links._post.wires.token.address])  # type: ignore[attr-defined]
+            udp(nodes[0]).links.know([udp(nodes[2]).own])
             await until(lambda: nodes[2].incarnation > before)
             await together(nodes)
             await all_hear(nodes)

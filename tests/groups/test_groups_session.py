@@ -27,7 +27,7 @@ from ordercast.core.identity import Batch, Guarantee
 from ordercast.groups import session as session_module
 from ordercast.groups.envelope import LONGEST_NAME, describe, tag, tag_of
 from ordercast.groups.session import ENTRY_OVERHEAD, MOST_FULL, Session
-from ordercast.runtime.outgoing import Outgoing
+from ordercast.runtime.driver import Outgoing
 
 RING = ConfigurationId(4, 1)
 ALONE = Configuration(RING, Kind.REGULAR, (1,))

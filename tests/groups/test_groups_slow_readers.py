@@ -11,8 +11,8 @@ import pytest
 from group_nodes import payloads, read, ring, run, until
 
 from ordercast import Configuration, Evicted, Group, Message, Node, NodeClosed, SendTimeout
-from ordercast.groups import member as member_module
 from ordercast.groups import session as session_module
+from ordercast.groups import upkeep
 from ordercast.groups.inbox import READING
 
 SMALL: dict[str, Any] = {"send_buffer": 4096, "receive_buffer": 65_536}
@@ -27,7 +27,7 @@ MANY = 300
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers are looked at ten times a second."""
-    monkeypatch.setattr(member_module, "LOOK_S", 0.1)
+    monkeypatch.setattr(upkeep, "INTERVAL_S", 0.1)
 
 
 async def slow_at(nodes: list[Node], group: str, holder: Node) -> None:

@@ -42,17 +42,21 @@ from ordercast.errors import NodeClosed, StorageProblem
 from ordercast.keys import Keyring, generate
 from ordercast.runtime import driver as driver_module
 from ordercast.runtime.config import NodeConfig
-from ordercast.runtime.driver import BUFFERS_A_TURN, USELESS_A_TURN, Driver
-from ordercast.runtime.sending import MOST_REASONS
+from ordercast.runtime.distance import RoundTrip
+from ordercast.runtime.driver import Driver
+from ordercast.runtime.environment import system
 from ordercast.runtime.storage import Memory
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
+from ordercast.transport import udp_reading
 from ordercast.transport.address import Place
-from ordercast.transport.links import Links
+from ordercast.transport.interface import MOST_REASONS, Drops, Setup
+from ordercast.transport.known_lives import KnownLives
 from ordercast.transport.probes import LivenessProbes
-from ordercast.transport.seal import OVERHEAD, Seal, new_session
+from ordercast.transport.seal import OVERHEAD
 from ordercast.transport.segments import HEADER_SIZE, Cutter, Train
-from ordercast.transport.sockets import open_sockets
+from ordercast.transport.udp import UdpSettings, UdpTransport
+from ordercast.transport.udp_reading import BUFFERS_A_TURN, USELESS_A_TURN
 from ordercast.transport.udp_socket import Address, Arrival
 
 RING = ConfigurationId(4, 1)
@@ -107,13 +111,15 @@ class Being:
     """A node: driver, script, and what the driver told and sent, in one list."""
 
     def __init__(
-        self, node: int, driver: Driver, script: Script, links: Links, disk: Disk, told: Told
+        self, node: int, driver: Driver, script: Script, transport: UdpTransport, disk: Disk, told: Told
     ) -> None:
         self.told = told
         self.node = node
         self.driver = driver
         self.script = script
-        self.links = links
+        self.transport = transport
+        self.links = transport.links
+        self.sockets = transport.sockets
         self.disk = disk
 
     def carry_out(self, *effects: Effect) -> None:
@@ -148,6 +154,9 @@ class Told:
     def originated(self, batch: Batch) -> None:
         self.log.append(("originated", batch.number))
 
+    def entered(self, state: str) -> None:
+        """The log is of what goes to others."""
+
     def halted(self, reason: str) -> bool:
         self.log.append(("halted", reason))
         return self.revives
@@ -167,26 +176,35 @@ class Told:
 
 async def being(node: int, knows: Sequence[Being] = (), ring: Keyring | None = None) -> Being:
     log: list[object] = []
-    wires = await open_sockets(Place("127.0.0.1", 0, exact=True), NodeConfig().socket_buffer)
-    script, disk, seal = Script(), Disk(log, node), None if ring is None else Seal(ring)
-    told = Told(log)
-    driver = Driver(node, script, disk, wires, told, seal, 1452, None, [], None)
-    links = Links(
-        node=node,
-        incarnation=0,
-        session=new_session() if seal is None else seal.session,
-        data_port=wires.data.address[1],
-        protocol="script",
-        settings="the same",
-        post=driver,
-        seal=seal,
+    environment, drops = system(), Drops()
+    setup = Setup(node, 0, "script", ring, drops, environment.now_us, KnownLives())
+    settings = UdpSettings(
+        place=Place("127.0.0.1", 0, exact=True),
+        datagram=1452,
+        buffer=NodeConfig().socket_buffer,
+        greets=[other.transport.address for other in knows],
         closed=False,
-        clock=time.monotonic,
+        shared="the same",
     )
-    links.know(other.driver.wires.token.address for other in knows)
-    driver.listen(links)
+    transport = await UdpTransport.open(setup, settings)
+    script, disk, told = Script(), Disk(log, node), Told(log)
+    driver = Driver(
+        script,
+        disk,
+        transport,
+        told,
+        told,
+        drops,
+        environment.now_us,
+        environment.new_seed,
+        RoundTrip(),
+        None,
+        [],
+        None,
+    )
+    transport.start(driver)
     driver.start(0, None)
-    return Being(node, driver, script, links, disk, told)
+    return Being(node, driver, script, transport, disk, told)
 
 
 @asynccontextmanager
@@ -226,7 +244,7 @@ def watch_sending(being: Being) -> list[tuple[str, object]]:
     """Note in the log what leaves by which socket; and where to, in the list that is returned."""
     ways: list[tuple[str, object]] = []
     for name in ("data", "token"):
-        channel = getattr(being.driver.wires, name)
+        channel = getattr(being.sockets, name)
 
         def send(
             train: Train, to: object, name: str = name, inner: Callable[..., None] = channel.send
@@ -307,11 +325,8 @@ def test_the_token_follows_the_data_of_its_receiver_and_goes_ahead_of_that_of_ot
 def test_packets_of_one_turn_leave_together_and_arrive_in_order(sealed: bool) -> None:
     async def main() -> None:
         async with pair(sealed) as (one, two):
-            await until(
-                lambda: (
-                    one.driver.paths.measured.round_trip_us > 0 and one.driver.paths.measured.datagram == 1452
-                )
-            )
+            paths = one.transport.paths
+            await until(lambda: paths.measured.round_trip_us > 0 and paths.measured.datagram == 1452)
             watch_sending(one)
             packets = [bytes([number]) * (2 * (1452 - HEADER_SIZE) - OVERHEAD) for number in range(20)]
             one.carry_out(*map(Multicast, packets))
@@ -580,7 +595,7 @@ def overdue(one: Being) -> None:
 
 
 def test_timers_wait_until_everything_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_module, "BUFFERS_A_TURN", 1)
+    monkeypatch.setattr(udp_reading, "BUFFERS_A_TURN", 1)
 
     async def main() -> None:
         async with pair() as (one, two):
@@ -613,9 +628,9 @@ def test_a_timer_that_what_was_read_set_back_has_not_run_out() -> None:
 def test_sockets_that_never_run_dry_do_not_starve_timers() -> None:
     async def main() -> None:
         async with pair() as (one, two):
-            source = two.driver.wires.data.address
+            source = two.sockets.data.address
             data = Cutter(1452).cut([b"flood"])[0].data
-            channel = one.driver.wires.data
+            channel = one.sockets.data
             channel.buffer[: len(data)] = data
             channel.receive = lambda: Arrival(len(data), source, 0, 0)  # type: ignore[method-assign]
             channel.waiting = lambda: True  # type: ignore[method-assign]
@@ -694,7 +709,7 @@ def test_nobody_is_taken_for_gone_who_is_not(monkeypatch: pytest.MonkeyPatch) ->
 def test_strangers_are_counted_and_not_handed_over(sealed: bool) -> None:
     async def main() -> None:
         async with pair(sealed) as (one, _):
-            wires = one.driver.wires
+            wires = one.sockets
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 for data in (
                     b"",
@@ -726,7 +741,7 @@ def test_strangers_are_counted_and_not_handed_over(sealed: bool) -> None:
 def test_garbage_from_a_known_address_is_counted(sealed: bool) -> None:
     async def main() -> None:
         async with pair(sealed) as (one, two):
-            mine, its = two.driver.wires, one.driver.wires
+            mine, its = two.sockets, one.sockets
             mine.data.send(Train(b"garbage of a peer", 0), its.data.address)
             mine.token.send(Train(b"garbage of a peer", 0), its.token.address)
             await until(lambda: one.driver.drops["malformed segment"] == 2)
@@ -747,13 +762,13 @@ def test_a_token_does_not_wait_for_data_of_no_use_that_does_not_end(sealed: bool
 
     async def main() -> None:
         async with pair(sealed) as (one, two):
-            await until(lambda: not one.driver.wires.token.waiting())
+            await until(lambda: not one.sockets.token.waiting())
             two.carry_out(Unicast(1, b"token", Lane.TOKEN))
-            mine, its = two.driver.wires, one.driver.wires
+            mine, its = two.sockets, one.sockets
             for _ in range(100):
                 for _ in range(2 * BUFFERS_A_TURN):
                     mine.data.send(Train(b"garbage of a peer", 0), its.data.address)
-                one.driver._turn()
+                one.transport.read_waiting()
                 if one.packets:
                     break
             assert one.packets == [b"token"]
@@ -766,12 +781,12 @@ def test_a_token_does_not_wait_for_data_of_no_use_that_does_not_end(sealed: bool
 def test_a_token_is_found_among_what_is_none(sealed: bool) -> None:
     async def main() -> None:
         async with pair(sealed) as (one, two):
-            mine, its = two.driver.wires, one.driver.wires
+            mine, its = two.sockets, one.sockets
             await until(lambda: not its.token.waiting())
             for _ in range(USELESS_A_TURN // 2):
                 mine.token.send(Train(b"garbage of a peer", 0), its.token.address)
             two.carry_out(Unicast(1, b"token", Lane.TOKEN))
-            one.driver._turn()
+            one.transport.read_waiting()
             assert one.packets == [b"token"]
 
     run(main)
@@ -783,14 +798,14 @@ def test_strangers_do_not_take_the_place_of_tokens(sealed: bool) -> None:
 
     async def main() -> None:
         async with pair(sealed) as (one, two):
-            wires = one.driver.wires
+            wires = one.sockets
             if not wires.greetings:
                 pytest.skip("this kernel does not part them")
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 for _ in range(5000):
                     stranger.sendto(b"OG\x02\x01" + bytes(150), wires.token.address)
                 two.carry_out(Unicast(1, b"token", Lane.TOKEN))
-                one.driver._turn()
+                one.transport.read_waiting()
                 assert one.packets == [b"token"]
                 assert wires.dropped["greeting: no room"] > 1000
 

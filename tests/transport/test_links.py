@@ -68,7 +68,7 @@ class Net:
 
 
 class Host:
-    """A node as far as links are concerned; also the `Post` of its links."""
+    """A node as far as links are concerned; also the `LinkListener` of its links."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Host:
             data_port=port + 1,
             protocol=protocol,
             settings=settings,
-            post=self,
+            listener=self,
             seal=Seal(RING, session=session) if sealed else None,
             closed=closed,
             clock=lambda: net.now,
@@ -110,7 +110,7 @@ class Host:
         net.hosts[self.address] = self
         self.links.greet()
 
-    def post(self, packet: bytes, to: Address) -> None:
+    def send_greeting(self, packet: bytes, to: Address) -> None:
         self.net.flying.append((packet, self.address, to))
 
     def linked(self, peer: Peer) -> None:

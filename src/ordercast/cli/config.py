@@ -13,12 +13,13 @@ from ordercast.cli.options import Json, ProtocolName
 from ordercast.cli.screen import SAY, Code, answer, blaming, verdict
 from ordercast.core.protocol import SIM
 from ordercast.errors import ConfigProblem
-from ordercast.groups.equipment import protocol_of, protocol_settings_of
+from ordercast.groups.assembly import protocol_of, protocol_settings_of
 from ordercast.groups.founders import with_founders
 from ordercast.protocols import PROTOCOLS
 from ordercast.protocols import protocol as named
 from ordercast.runtime.config import NodeConfig, load
 from ordercast.runtime.explain import Explained, annotated, annotated_settings, explain
+from ordercast.transport.udp import udp_capacity
 from ordercast.transport.udp_socket import granted_buffer
 
 
@@ -103,7 +104,9 @@ def used(config: NodeConfig) -> msgspec.Struct:
     try:
         if not (config.seeds or config.peers):
             config = with_founders(config, protocol_of(config), {}, ("127.0.0.1", 0))
-        return protocol_settings_of(config, granted_buffer(config.socket_buffer))
+        return protocol_settings_of(
+            config, udp_capacity(config.datagram_size, granted_buffer(config.socket_buffer))
+        )
     except ConfigProblem as error:
         raise ConfigProblem(f"[{config.protocol}]: {error}") from error
 

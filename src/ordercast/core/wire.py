@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
+from operator import lt
 
 import msgspec
 
@@ -108,6 +110,11 @@ def within_reach(number: int, known: int) -> bool:
     return number < FARTHEST_CLAIM or number <= known + LONGEST_LEAP
 
 
+@lru_cache(maxsize=256)
+def _list_of(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}I")
+
+
 class Reader:
     """Reads fields from behind the prefix, never past the end."""
 
@@ -155,7 +162,9 @@ class Reader:
         count = self.u16()
         if count > most:
             raise Malformed("too many members")
-        found = self._take(struct.Struct(f"<{count}I"))
+        found = self._take(_list_of(count))
+        if all(map(lt, found, found[1:])) and (not count or (found[0] > 0 and found[-1] <= MAX_NODE_ID)):
+            return found
         previous = 0
         for node in found:
             if check_node(node) <= previous:

@@ -14,14 +14,16 @@ from typing import Any, Literal, Self, Unpack, overload
 
 from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.errors import ConfigProblem, MessageTooLarge, NodeClosed
+from ordercast.groups.assembly import assemble
 from ordercast.groups.envelope import tag
 from ordercast.groups.events import ConfigurationChange, Delivery, Message
-from ordercast.groups.inbox import Inbox
+from ordercast.groups.inbox import Batches, Inbox, Messages
 from ordercast.groups.member import Member
 from ordercast.groups.session import Session
 from ordercast.groups.settings import MoreSettings
 from ordercast.keys import PREFIX, Keyring
 from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.environment import Environment, system
 
 _CHUNK = 64 * 1024
 """Bytes of `send_many` that are handed over at a time."""
@@ -158,11 +160,11 @@ class Group:
     def batches(self) -> AsyncIterator[Delivery | ConfigurationChange]:
         """What is delivered, as it came: the messages of a packet together. The fast path."""
         self.read_here()
-        return _Batches(self, self._inbox)
+        return Batches(self._inbox, self)
 
     def __aiter__(self) -> AsyncIterator[Message | ConfigurationChange]:
         self.read_here()
-        return _Messages(self, self._inbox)
+        return Messages(self._inbox, self)
 
     def read_here(self) -> None:
         """The running task, or thread, reads this group: it may send where others have to wait for it."""
@@ -192,47 +194,6 @@ def _leave(loop: asyncio.AbstractEventLoop, session: Session, front: bytes, inbo
         loop.call_soon_threadsafe(session.close, front, inbox)
 
 
-class _Batches:
-    """Reads an inbox. No generator: one that is cancelled while it waits (a timeout) would be over."""
-
-    def __init__(self, group: Group, inbox: Inbox) -> None:
-        self._group = group  # which is left when nobody has it any more
-        self._inbox = inbox
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Delivery | ConfigurationChange:
-        entry = await self._inbox.get()
-        if entry is None:
-            raise StopAsyncIteration
-        return entry
-
-
-class _Messages:
-    """Reads an inbox message by message; one behind which a loop stopped is followed by the next, later."""
-
-    def __init__(self, group: Group, inbox: Inbox) -> None:
-        self._group = group  # which is left when nobody has it any more
-        self._inbox = inbox
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Message | ConfigurationChange:
-        inbox = self._inbox
-        for message in inbox.begun:
-            inbox.moved = True
-            return message
-        entry = await inbox.get()
-        if entry is None:
-            raise StopAsyncIteration
-        if isinstance(entry, Delivery):
-            inbox.begun = entry.messages()
-            return next(inbox.begun)
-        return entry
-
-
 class Node:
     """One node, and the groups it joins. Start it with ``async with``, or with `start` and `stop`."""
 
@@ -251,6 +212,7 @@ class Node:
         protocol: str | None = None,
         settings: Mapping[str, Any] | None = None,
         config: NodeConfig | None = None,
+        environment: Environment | None = None,
         **more: Unpack[MoreSettings],
     ) -> None:
         """All is optional: a node without seeds is the first of its group.
@@ -258,7 +220,8 @@ class Node:
         ``protocol`` orders the messages, the same at all nodes (`ordercast protocols` compares them), with
         these ``settings`` of its own.
         ``config`` is a whole configuration, as `ordercast.load_config` reads it; anything else that
-        `NodeConfig` knows may be given by name, and overrides it.
+        `NodeConfig` knows may be given by name, and overrides it. ``environment``: the world around the node
+        where that is not the operating system, as in tests with virtual time (`ordercast.testing`).
         """
         given: dict[str, Any] = {
             "seeds": seeds if isinstance(seeds, str) else tuple(seeds or ()) or None,
@@ -279,6 +242,7 @@ class Node:
         known = {name: value for name, value in given.items() if value is not None}
         self._keyring = None if key is None else Keyring.of(key)
         self.config = (config or NodeConfig()).with_changes(**known)
+        self._environment = environment
         self._member: Member | None = None
         self._starting = False
 
@@ -293,8 +257,8 @@ class Node:
             raise NodeClosed("this node was started before: make a new Node for another life")
         self._starting = True
         try:
-            member = Member(self.config, self._keyring)
-            await member.start()
+            member = await assemble(self.config, self._keyring, self._environment or system())
+            await member.begin()
             self._member = member
         finally:
             self._starting = False

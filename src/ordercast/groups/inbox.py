@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from typing import Self
 
 from ordercast.errors import Evicted
 from ordercast.groups.events import ConfigurationChange, Delivery, Message
@@ -195,3 +196,46 @@ def may_pass(size: int) -> bool:
             inbox.sent += size
             return True
     return False
+
+
+class Batches:
+    """Reads an inbox. No generator: one that is cancelled while it waits (a timeout) would be over."""
+
+    def __init__(self, inbox: Inbox, group: object) -> None:
+        """`group` is left when nobody has it any more."""
+        self._inbox = inbox
+        self._group = group
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delivery | ConfigurationChange:
+        entry = await self._inbox.get()
+        if entry is None:
+            raise StopAsyncIteration
+        return entry
+
+
+class Messages:
+    """Reads an inbox message by message; one behind which a loop stopped is followed by the next, later."""
+
+    def __init__(self, inbox: Inbox, group: object) -> None:
+        """`group` is left when nobody has it any more."""
+        self._inbox = inbox
+        self._group = group
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message | ConfigurationChange:
+        inbox = self._inbox
+        for message in inbox.begun:
+            inbox.moved = True
+            return message
+        entry = await inbox.get()
+        if entry is None:
+            raise StopAsyncIteration
+        if isinstance(entry, Delivery):
+            inbox.begun = entry.messages()
+            return next(inbox.begun)
+        return entry

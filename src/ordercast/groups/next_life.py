@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ordercast.core.contract import Event
+from ordercast.core.contract import Event, Machine
 from ordercast.errors import Excluded
 from ordercast.groups.defects import keep_defect
-from ordercast.groups.equipment import machine_of
 from ordercast.runtime.ending import EndingOnError
 from ordercast.runtime.storage import DataDirectory
 from ordercast.transport.known_lives import within_reach
@@ -35,8 +34,10 @@ LASTING_S = 30.0
 class NextLife:
     """Begins a node's next life, in time."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, build: Callable[[], Machine]) -> None:
+        """`build` makes the machine of a life."""
         self._member = member
+        self._build = build
         self._reviving: asyncio.Task[None] | None = None
         self._revive_s = REVIVE_S
         self._born = 0.0
@@ -45,7 +46,7 @@ class NextLife:
 
     def born(self) -> None:
         """A life begins now."""
-        self._born = time.monotonic()
+        self._born = asyncio.get_running_loop().time()
 
     async def wait(self) -> None:
         """Until no life is about to begin."""
@@ -68,7 +69,7 @@ class NextLife:
         member = self._member
         known = member.incarnation
         if life < known or not within_reach(life, known):
-            member.driver.drop("greeting: life out of reach")
+            member.driver.drops.drop("greeting: life out of reach")
             return
         if self.outlived_by is not None:
             self.outlived_by = max(self.outlived_by, life)
@@ -107,7 +108,7 @@ class NextLife:
         )
         member.session.life_over(lost.with_traceback(None))
         member.log.life_over()
-        short = time.monotonic() - self._born < LASTING_S
+        short = asyncio.get_running_loop().time() - self._born < LASTING_S
         self._revive_s = min(2 * self._revive_s, MOST_REVIVE_S) if short else REVIVE_S
         self._reviving = asyncio.create_task(self._revive(), name="ordercast-revive")
 
@@ -124,8 +125,6 @@ class NextLife:
             self.born()
             member.begin_life(incarnation)
             LOG.info("node %d begins life %d", member.id, incarnation)
-            driver.start_again(
-                machine_of(member.config, member.id, member.buffer), incarnation, member.storage.stored
-            )
+            driver.start_again(self._build(), incarnation, member.storage.stored)
             member.apply_brake()
             member.gate.open_one()

@@ -12,9 +12,9 @@ from ordercast.errors import SendTimeout
 from ordercast.groups.inbox import READING
 from ordercast.groups.notes import MOST_GROUPS, Slow, written
 from ordercast.groups.producers import GUARANTEE
-from ordercast.groups.rooms import Rooms
 from ordercast.groups.session import ENTRY_OVERHEAD
 from ordercast.groups.slow_groups import SlowGroups
+from ordercast.groups.waiting_senders import WaitingSenders
 
 if TYPE_CHECKING:
     from ordercast.groups.member import Member
@@ -34,7 +34,7 @@ class SendGate:
         self.slow = self.slow_groups.holders
         """Groups that are slowed down, by their tags: a send to one of them has to wait."""
         self._member = member
-        self._rooms = Rooms()
+        self._senders = WaitingSenders()
         self._told: tuple[str, ...] = ()
         """What the others know of slow readers here."""
         self._telling = False
@@ -44,7 +44,7 @@ class SendGate:
     @property
     def has_room(self) -> bool:
         """Whether a message can be taken now, by somebody who has not waited."""
-        return self._may_send() and not (self._rooms or self._member.leaving)
+        return self._may_send() and not (self._senders or self._member.leaving)
 
     def _may_send(self) -> bool:
         """There is room, and somebody to have it: between two lives there is not."""
@@ -63,7 +63,7 @@ class SendGate:
                     await self._wait_in_line()
                     if passes or front not in self.slow:
                         return
-                    self._rooms.next()  # the group became slow meanwhile: it is the next one's turn
+                    self._senders.next()  # the group became slow meanwhile: it is the next one's turn
         except TimeoutError:
             raise self._why_not(front, timeout or 0.0) from None
 
@@ -73,7 +73,7 @@ class SendGate:
         for inbox in reads:
             inbox.sending += 1
         try:
-            await self._rooms.wait(self._may_send)
+            await self._senders.wait(self._may_send)
         finally:
             for inbox in reads:
                 inbox.sending -= 1
@@ -88,15 +88,15 @@ class SendGate:
         number = self.numbers + 1
         self.numbers += count
         driver.submit(payloads, guarantee)
-        if self._rooms.waiting and self._may_send():
-            self._rooms.next(floor=True)
+        if self._senders.waiting and self._may_send():
+            self._senders.next(floor=True)
         return number
 
     def originated(self, payloads: Sequence[bytes]) -> None:
         """Messages left the queue: there is room for others."""
         self.queued -= sum(map(len, payloads)) + ENTRY_OVERHEAD * len(payloads)
-        if self._rooms.waiting and self._may_send():
-            self._rooms.next()
+        if self._senders.waiting and self._may_send():
+            self._senders.next()
 
     def _why_not(self, front: bytes, timeout: float) -> SendTimeout:
         member = self._member
@@ -129,7 +129,7 @@ class SendGate:
 
     def open_one(self) -> None:
         """It can send: whoever waits longest is first."""
-        self._rooms.next()
+        self._senders.next()
 
     def install(self) -> None:
         """A regular configuration begins: its members hear of slow readers anew."""
@@ -139,7 +139,7 @@ class SendGate:
 
     def end(self, error: BaseException) -> None:
         """Nothing can be sent any more."""
-        self._rooms.end(error)
+        self._senders.end(error)
         self.slow_groups.end(error)
 
     # --- slow readers of this node --------------------------------------------------------------

@@ -1,6 +1,7 @@
 """One node's groups: who has joined what, what waits to be read, and receipts.
 
 Knows no socket and no protocol: it is told of deliveries, in order, and gives each group its own.
+`Deliveries` is where they come from the driver.
 """
 
 from __future__ import annotations
@@ -10,12 +11,19 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import repeat
+from typing import TYPE_CHECKING
 
-from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, MessageId, NodeId
+from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, Kind, MessageId, NodeId
 from ordercast.errors import Excluded
 from ordercast.groups.envelope import tag_of
 from ordercast.groups.events import ConfigurationChange, Delivery, Message, Rejoined
 from ordercast.groups.inbox import Inbox
+from ordercast.groups.producers import GUARANTEE
+
+if TYPE_CHECKING:
+    from ordercast.groups.node_log import NodeLog
+    from ordercast.groups.producing import Producing
+    from ordercast.groups.send_gate import SendGate
 
 LOG = logging.getLogger("ordercast")
 
@@ -260,3 +268,51 @@ class Session:
                 batch.slot + place,
             )
             future.set_result(message)
+
+
+class Deliveries:
+    """The sink of a node's driver: everybody who has to see a delivery sees it, in the one order."""
+
+    def __init__(
+        self,
+        session: Session,
+        gate: SendGate,
+        producing: Producing,
+        log: NodeLog,
+        changed: Callable[[], None],
+    ) -> None:
+        """`changed` is called when a configuration begins."""
+        self._session = session
+        self._gate = gate
+        self._producing = producing
+        self._log = log
+        self._changed = changed
+
+    def deliver(self, batch: Batch) -> None:
+        """Messages, in order."""
+        feed = self._log.feed
+        if batch.guarantee is not GUARANTEE:
+            self._session.deliver(batch)
+            if feed is not None:
+                feed.deliver(batch)
+            return
+        for admitted in self._producing.admit(batch):
+            self._session.deliver(admitted)
+            if feed is not None:
+                feed.deliver(admitted)
+        if feed is not None:
+            feed.keep_notes(batch)
+
+    def install(self, configuration: Configuration, ended: Ended | None) -> None:
+        """A configuration, in its place among the messages, and what it ends."""
+        self._producing.producers.install(configuration)
+        self._session.install(configuration, ended)
+        if configuration.kind is Kind.REGULAR:
+            self._gate.install()
+        if self._log.feed is not None:
+            self._log.feed.install(configuration)
+        self._changed()
+
+    def originated(self, batch: Batch) -> None:
+        """Own messages left the queue: there is room for others."""
+        self._gate.originated(batch.payloads)

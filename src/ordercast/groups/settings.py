@@ -11,6 +11,7 @@ from typing import Any, Literal, TypedDict
 
 from ordercast.keys import Keyring
 from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.environment import Environment
 
 
 class MoreSettings(TypedDict, total=False):
@@ -51,3 +52,4 @@ class NodeSettings(MoreSettings, total=False):
     protocol: str | None
     settings: Mapping[str, Any] | None
     config: NodeConfig | None
+    environment: Environment | None

@@ -9,7 +9,7 @@ from ordercast.core.identity import Batch, Configuration, Ended
 
 
 class Sink(Protocol):
-    """Who the driver works for."""
+    """Who is given what the machine delivers."""
 
     def deliver(self, batch: Batch) -> None:
         """Messages, in order."""
@@ -19,6 +19,13 @@ class Sink(Protocol):
 
     def originated(self, batch: Batch) -> None:
         """Own messages left the queue."""
+
+
+class Owner(Protocol):
+    """Who is told of the lives that the machine has, and decides what follows."""
+
+    def entered(self, state: str) -> None:
+        """The machine is in another state."""
 
     def halted(self, reason: str) -> bool:
         """The machine ended its life, and nobody had told it to; whether another one is going to begin."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ordercast.core.identity import Configuration, NodeId
 from ordercast.core.protocol import Protocol as OrderProtocol
 from ordercast.runtime.driver import Driver
-from ordercast.transport.drops import KERNEL_REFUSED
-from ordercast.transport.links import Links
-from ordercast.transport.peers import spell
 
 SLOW_US = 1_000
 """Who keeps the token waiting for less than this is not called slow."""
@@ -38,14 +34,9 @@ class Living(Protocol):
 
     id: NodeId
     incarnation: int
-    address: str
     driver: Driver
-    links: Links
-    started: float
-
-    @property
-    def sealed(self) -> bool:
-        """Whether packets are encrypted and authenticated."""
+    started_us: int
+    """By the driver's clock."""
 
     @property
     def session(self) -> Counted:
@@ -75,8 +66,8 @@ class Living(Protocol):
 class Rates:
     """Figures a second, from what was counted about a second apart."""
 
-    def __init__(self) -> None:
-        self._last = (time.monotonic(), 0, 0, 0, 0.0, 0.0)
+    def __init__(self, now_us: int) -> None:
+        self._last = (now_us, 0, 0, 0, 0.0, 0.0)
         self.delivered_per_s = self.sent_per_s = self.bytes_per_s = 0.0
         self.rotation_us: float | None = None
 
@@ -84,17 +75,18 @@ class Rates:
         """Called about once a second."""
         stats = driver.machine.stats
         now = (
-            time.monotonic(),
+            driver.now_us(),
             driver.delivered,
             driver.sent,
             counted.delivered_bytes,
             stats.get("rotations", 0.0),
             stats.get("rotation_us_total", 0.0),
         )
-        elapsed, delivered, sent, size, rotations, took = (
+        elapsed_us, delivered, sent, size, rotations, took = (
             new - old for new, old in zip(now, self._last, strict=True)
         )
         self._last = now
+        elapsed = elapsed_us / 1_000_000
         if elapsed > 0:
             self.delivered_per_s = delivered / elapsed
             self.sent_per_s = sent / elapsed
@@ -110,23 +102,16 @@ def status(node: Living) -> dict[str, Any]:
     waits = {str(member): waited for member, waited in sorted(machine.waits.items())}
     slowest = max(machine.waits.items(), key=lambda item: item[1], default=None)
     configuration = node.session.configuration
-    wires = driver.wires
-    now = time.monotonic()
-    unsent = wires.data.unsent + wires.token.unsent
-    drops = dict(sorted({**driver.drops, **driver.wires.dropped}.items()))
-    if unsent:
-        drops[KERNEL_REFUSED] = unsent
     return {
         "node": node.id,
         "incarnation": node.incarnation,
-        "address": node.address,
         "protocol": node.protocol.name,
         "state": driver.state,
         "because": driver.because,
         "settled": node.settled,
         "role": machine.role or None,
-        "sealed": node.sealed,
-        "uptime_s": round(now - node.started, 3),
+        "uptime_s": round((driver.now_us() - node.started_us) / 1_000_000, 3),
+        **driver.transport.status(),
         "configuration": None
         if configuration is None
         else {
@@ -135,16 +120,6 @@ def status(node: Living) -> dict[str, Any]:
             "kind": str(configuration.kind),
             "members": list(configuration.members),
         },
-        "peers": [
-            {
-                "node": peer.node,
-                "address": spell(peer.token),
-                "linked": peer.linked,
-                "silent_s": round(now - peer.heard, 3),
-                "round_trip_us": driver.paths.round_trip_us(peer.node),
-            }
-            for peer in sorted(node.links.peers.values(), key=lambda peer: peer.node)
-        ],
         "rotation_us": None if rates.rotation_us is None else round(rates.rotation_us, 1),
         "throughput": {
             "delivered_per_s": round(rates.delivered_per_s, 1),
@@ -155,15 +130,12 @@ def status(node: Living) -> dict[str, Any]:
         "sent": driver.sent,
         "statistics": {each.name: stats.get(each.name, 0.0) for each in node.protocol.statistics},
         "packets_sent": _by_kind(node.protocol, driver.packets_sent),
-        "drops": drops,
+        "drops": dict(sorted({**driver.drops, **driver.transport.lost()}.items())),
         "waits_us": waits,
         "slow": {"node": slowest[0], "waits_us": slowest[1]} if slowest and slowest[1] > SLOW_US else None,
         "held_up_by": machine.laggard,
         "lag_us": round(driver.lag.us),
         "stops": driver.lag.stops,
-        "buffers": {"asked": wires.data.asked, "granted": wires.data.granted},
-        "datagram_bytes": driver.paths.measured.datagram,
-        "offload": {"send": wires.data.offload_send, "receive": wires.data.offload_receive},
         "trace_problem": node.trace_problem,
         "queued_bytes": node.queued,
         "unread_bytes": node.session.unread,

@@ -39,7 +39,7 @@ from ordercast.transport.greetings import (
     sound,
 )
 from ordercast.transport.known_lives import KnownLives, within_reach
-from ordercast.transport.peers import Peer, Post, spell
+from ordercast.transport.peers import LinkListener, Peer, spell
 from ordercast.transport.seal import UNKNOWN_KEY, Refused, Seal
 from ordercast.transport.udp_socket import Address
 
@@ -74,7 +74,7 @@ class Links:
         data_port: int,
         protocol: str,
         settings: str,
-        post: Post,
+        listener: LinkListener,
         seal: Seal | None,
         closed: bool,
         clock: Callable[[], float],
@@ -95,7 +95,7 @@ class Links:
         self._data_port = data_port
         self._protocol = protocol
         self._settings = settings
-        self._post = post
+        self._listener = listener
         self._seal = seal
         self._closed = closed
         self._clock = clock
@@ -147,7 +147,7 @@ class Links:
             if peer.opener is not None and peer.key_id not in ids and peer.opener.key_id not in ids:
                 peer.linked = False
                 self._retarget()
-                self._post.silent(peer)
+                self._listener.silent(peer)
 
     # --- greeting -------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class Links:
             if peer.linked and now - peer.heard > SILENT_S:
                 peer.linked = False
                 self._retarget()
-                self._post.silent(peer)
+                self._listener.silent(peer)
             elif now - peer.heard > FORGET_S:
                 self._forget(peer)
                 continue
@@ -214,7 +214,7 @@ class Links:
         )
         body = msgspec.msgpack.encode(greeting)
         header = HEADER.pack(GREETING_MAGIC, GREETING, tag, echo)
-        self._post.post(header + (self._seal.greeting(body, header) if self._seal else body), to)
+        self._listener.send_greeting(header + (self._seal.greeting(body, header) if self._seal else body), to)
 
     def _tell(self) -> list[tuple[int, str, int]]:
         """Some of the linked peers: all of them, one greeting after the other."""
@@ -227,21 +227,21 @@ class Links:
     def on_greeting(self, data: bytes, source: Address) -> None:
         """A datagram that begins like a greeting or a challenge, from anybody."""
         if len(data) < HEADER.size:
-            self._post.drop("greeting: malformed")
+            self._listener.drop("greeting: malformed")
             return
         header = data[: HEADER.size]
         _, kind, tag, echo = HEADER.unpack(header)
         if kind == CHALLENGE:
             self._on_challenge(tag, echo, len(data))
         elif kind != GREETING or len(data) <= HEADER.size:
-            self._post.drop("greeting: malformed")
+            self._listener.drop("greeting: malformed")
         elif self._closed and source not in self._known:
-            self._post.drop("greeting: not on the list of peers")
+            self._listener.drop("greeting: not on the list of peers")
         elif not self._allowed(source):
-            self._post.drop("greeting: too many")
+            self._listener.drop("greeting: too many")
         elif not self._challenges.fresh(echo, source):
             challenge = self._challenges.made_for(source)
-            self._post.post(HEADER.pack(GREETING_MAGIC, CHALLENGE, tag, challenge), source)
+            self._listener.send_greeting(HEADER.pack(GREETING_MAGIC, CHALLENGE, tag, challenge), source)
         else:
             self._open(header, data[HEADER.size :], source)
 
@@ -255,7 +255,7 @@ class Links:
         """Greet again, if this answers a greeting of mine: once, and where that was sent to."""
         to = self._asked.pop(tag, None) if size == HEADER.size else None
         if to is None:
-            self._post.drop("greeting: challenge that nobody asked for")
+            self._listener.drop("greeting: challenge that nobody asked for")
             return
         self.answered = True
         self._send(to, self._by_address.get(to), challenge)
@@ -267,31 +267,33 @@ class Links:
             body = self._seal.open_greeting(sealed, header) if self._seal else sealed
             greeting = msgspec.msgpack.decode(body, type=Greeting)
         except Refused as error:
-            self._post.drop(f"greeting: {error}")
+            self._listener.drop(f"greeting: {error}")
             if (
                 error.reason == UNKNOWN_KEY
                 and source not in self._warned
                 and len(self._warned) < MOST_ADDRESSES
             ):
                 self._warned.add(source)
-                self._post.warn(f"{spell(source)} greets with another key: give all nodes the same key file")
+                self._listener.warn(
+                    f"{spell(source)} greets with another key: give all nodes the same key file"
+                )
             return
         except UNREADABLE:
-            self._post.drop("greeting: malformed")
+            self._listener.drop("greeting: malformed")
             return
         if not sound(greeting):
-            self._post.drop("greeting: malformed")
+            self._listener.drop("greeting: malformed")
         elif greeting.session == self.session:
             self._known.pop(source, None)  # one of the addresses is this node's own
         elif not self._lives.is_next(greeting, {peer.session for peer in self.targets}):
-            self._post.drop("greeting: replayed")
+            self._listener.drop("greeting: replayed")
         else:
             self._on_greeting(greeting, source, key_id)
 
     def _on_greeting(self, greeting: Greeting, source: Address, key_id: int) -> None:
         if greeting.refusal:
             other = greeting.protocol != self._protocol
-            self._post.refused((OtherProtocol if other else DuplicateNode)(greeting.refusal))
+            self._listener.refused((OtherProtocol if other else DuplicateNode)(greeting.refusal))
             return
         peer = self.peers.get(greeting.node)
         refusal = self._why_not(greeting, peer, source)
@@ -299,22 +301,22 @@ class Links:
             self._send(source, None, greeting.challenge, refusal)
             if peer is not None:
                 self._send(peer.token, peer, ask=True)  # if it is there still, it says so now
-            self._post.drop("greeting: id in use")
+            self._listener.drop("greeting: id in use")
             return
         if greeting.protocol != self._protocol:
             self._turn_away(greeting, source)
             return
         if greeting.node == self.node:  # it was here before, and refuses this node once it hears of it
-            self._post.drop("greeting: own id")
+            self._listener.drop("greeting: own id")
             self._send(source, None, greeting.challenge)
             return
         if greeting.outlived >= self.incarnation:  # there is no link before this is in order
-            self._post.outlived(greeting.outlived)
+            self._listener.outlived(greeting.outlived)
             return
         later = self.known_lives.outliving(greeting.node, greeting.incarnation, greeting.session)
         if later >= 0 and within_reach(later, greeting.incarnation):  # else it would not follow
             self._send(source, None, greeting.challenge, outlived=later)
-            self._post.drop("greeting: earlier life")
+            self._listener.drop("greeting: earlier life")
             return
         self.known_lives.note(greeting.node, greeting.incarnation, greeting.session)
         same_life = peer is not None and peer.session == greeting.session
@@ -322,7 +324,7 @@ class Links:
             self._also_at(peer, source)
         elif peer is None or not same_life or peer.token != source:
             if peer is None and len(self.peers) >= MOST_ADDRESSES:
-                self._post.drop("greeting: too many nodes")
+                self._listener.drop("greeting: too many nodes")
                 return
             peer = self._meet(greeting, source, peer)
         peer.challenge, peer.key_id = greeting.challenge, key_id
@@ -350,13 +352,13 @@ class Links:
 
     def _turn_away(self, greeting: Greeting, source: Address) -> None:
         """It runs another protocol. Whoever was here before the other refuses it."""
-        self._post.drop("greeting: another protocol")
+        self._listener.drop("greeting: another protocol")
         earlier = greeting.session < self.session
         said = _OTHER_PROTOCOL.format(theirs=self._protocol, yours=greeting.protocol)
         self._send(source, None, greeting.challenge, "" if earlier else said)
         if not earlier and greeting.node not in self._warned and len(self._warned) < MOST_ADDRESSES:
             self._warned.add(greeting.node)
-            self._post.warn(
+            self._listener.warn(
                 f"node {greeting.node} at {spell(source)} runs protocol {greeting.protocol}, this group "
                 f"{self._protocol}: it is not let in"
             )
@@ -379,7 +381,7 @@ class Links:
         self.peers[peer.node] = peer
         if greeting.settings != self._settings and peer.node not in self._warned:
             self._warned.add(peer.node)
-            self._post.warn(
+            self._listener.warn(
                 f"node {peer.node} at {spell(source)} runs with {greeting.settings}, this node with "
                 f"{self._settings}: give all nodes the same settings"
             )
@@ -411,7 +413,7 @@ class Links:
     def _link(self, peer: Peer) -> None:
         peer.linked = True
         self._retarget()
-        self._post.linked(peer)
+        self._listener.linked(peer)
 
     def _retarget(self) -> None:
         self.targets = sorted((p for p in self.peers.values() if p.linked), key=lambda p: p.node)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ordercast.core.identity import NodeId
-from ordercast.core.protocol import LAN, ROUND_TRIPS_US, WAN
 from ordercast.transport.peers import Peer, spell
 
 PATH_MAGIC = b"OP\x01"
@@ -86,39 +85,6 @@ class _Path:
     def try_larger(self) -> None:
         """Give sizes that were too large another chance: the path may have become wider."""
         self.missed = {size: min(missed, MISSES - 1) for size, missed in self.missed.items()}
-
-
-class RoundTrip:
-    """Compares the measured round trip to the peers with that which a profile's settings are made for."""
-
-    def __init__(self, profile: str = LAN, *, followed: bool = True) -> None:
-        """`profile` is one of `ROUND_TRIPS_US`; with `followed`, the machine's timeouts follow what is
-        measured."""
-        self.profile = profile
-        self.followed = followed
-        self._told_us = 0
-
-    @property
-    def advice(self) -> str:
-        """What to do where peers are further than the profile is made for, and timeouts do not follow."""
-        if self.profile != WAN:
-            return (
-                f'write profile = "{WAN}" at every node, which is made for {ROUND_TRIPS_US[WAN] // 1000} ms'
-            )
-        return "no profile is made for that: set longer timeouts in the protocol's table at every node"
-
-    def news(self, measured_us: int, anew: bool) -> int | None:
-        """The round trip, in microseconds, that the machine should be told now; 0: that of its profile.
-
-        None if it was told already, or nearly the same; one that was told nothing (`anew`) was told 0.
-        """
-        trip_us = measured_us if measured_us > ROUND_TRIPS_US[self.profile] else 0
-        told_us = 0 if anew else self._told_us
-        self._told_us = told_us
-        if told_us // 2 <= trip_us <= 5 * told_us // 4:
-            return None
-        self._told_us = trip_us
-        return trip_us
 
 
 class Measured(NamedTuple):

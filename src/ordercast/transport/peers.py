@@ -1,4 +1,4 @@
-"""What a node knows of another that it has a link to, or had; and whom links tell of it."""
+"""What a node knows of another that it has a link to, or had; and who is told of links."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class Peer:
         self.heard = 0.0
 
 
-class Post(Protocol):
-    """What links need of the driver."""
+class LinkListener(Protocol):
+    """The transport that links belong to: sends their greetings, and is told what becomes of links."""
 
-    def post(self, packet: bytes, to: Address) -> None:
+    def send_greeting(self, packet: bytes, to: Address) -> None:
         """Send a greeting."""
 
     def linked(self, peer: Peer) -> None:

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from ordercast.core.identity import NodeId
 from ordercast.keys import KEY_SIZE, Keyring
 
 SESSION_SIZE = 16
@@ -40,6 +41,7 @@ WINDOW = 4096
 _HEADER = struct.Struct(">IQ")
 _HEADER_SIZE = _HEADER.size
 _KEY_ID = struct.Struct(">I")
+_NODE = struct.Struct(">I")
 _NONCE_SIZE = 12
 _TAG_SIZE = 16
 assert _HEADER_SIZE == _NONCE_SIZE
@@ -95,6 +97,11 @@ def new_session() -> bytes:
     As bytes, the session that began later is the greater one.
     """
     return (time.time_ns() // 1000).to_bytes(8, "big") + os.urandom(8)
+
+
+def sealed_to(node: NodeId) -> bytes:
+    """What a packet for one node alone is sealed to."""
+    return _NODE.pack(node)
 
 
 def _aead(cipher: Cipher, group_key: bytes, salt: bytes, purpose: str) -> Aead:

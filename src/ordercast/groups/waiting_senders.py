@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Rooms:
+class WaitingSenders:
     """Senders that wait for room, first come first served.
 
     Whose turn it is has the *floor*: it may send on until there is no room any more, or the next one's turn

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ordercast.log.store import Store
 
 
-class Keeping:
+class NodeLog:
     """The log of a node, if it is to have one."""
 
     def __init__(self, config: NodeConfig, sealed: bool) -> None:

@@ -8,7 +8,7 @@ import pytest
 from group_nodes import run
 
 from ordercast import NodeClosed
-from ordercast.groups.rooms import Rooms
+from ordercast.groups.waiting_senders import WaitingSenders
 
 
 async def settle() -> None:
@@ -20,7 +20,7 @@ class Line:
     """Senders in a line, and who got in."""
 
     def __init__(self) -> None:
-        self.rooms = Rooms()
+        self.rooms = WaitingSenders()
         self.served: list[str] = []
         self.full = False
 

@@ -1,0 +1,118 @@
+"""Puts a node together from its configuration: disk, protocol, log, transport, trace and machine.
+
+`assemble` opens everything that can fail or takes time, and hands it to a `Member`, which is whole from its
+first moment; or gives back what it has opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from ordercast.core.contract import Machine
+from ordercast.core.identity import NodeId
+from ordercast.core.protocol import Buffers, Protocol
+from ordercast.errors import ConfigProblem
+from ordercast.groups.founders import with_founders
+from ordercast.groups.member import Member, Parts
+from ordercast.groups.node_log import NodeLog
+from ordercast.keys import Keyring
+from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.environment import Environment
+from ordercast.runtime.storage import Storage
+from ordercast.transport.interface import Capacity, Drops, Setup
+from ordercast.transport.known_lives import KnownLives
+
+
+async def assemble(config: NodeConfig, keyring: Keyring | None, environment: Environment) -> Member:
+    """A node that is ready to begin; `keyring`: the group key, where it is not given as a file."""
+    protocol = protocol_of(config)
+    key_file = config.key if keyring is None else None
+    if key_file is not None:
+        keyring = Keyring.load(key_file)
+    config.place(sealed=keyring is not None)  # raises what is wrong with it, before anything is opened
+    log = NodeLog(config, sealed=keyring is not None)
+    async with AsyncExitStack() as opened:
+        storage = await _storage(config, environment.open_storage)
+        opened.callback(storage.close, halted=False)
+        opened.push_async_callback(log.close)
+        await log.open(storage.id)
+        known_lives = KnownLives()
+        if config.data is not None:
+            known_lives.load(config.data)
+        drops = Drops()
+        setup = Setup(
+            storage.id, storage.incarnation, protocol.name, keyring, drops, environment.now_us, known_lives
+        )
+        transport = await environment.open_transport(config, setup)
+        opened.callback(transport.close)
+        config = with_founders(config, protocol, transport.listed, transport.own)
+        trace = environment.open_trace(config, storage.id, storage.incarnation, protocol.heading)
+        if trace is not None:
+            opened.callback(trace.close)
+        parts = Parts(
+            config=config,
+            protocol=protocol,
+            environment=environment,
+            storage=storage,
+            log=log,
+            transport=transport,
+            trace=trace,
+            drops=drops,
+            known_lives=known_lives,
+            keyring=keyring,
+            key_file=key_file,
+        )
+        member = Member(parts, build=lambda: machine_of(config, storage.id, transport.capacity))
+        opened.pop_all()
+    return member
+
+
+async def _storage(config: NodeConfig, open_storage: Callable[[NodeConfig], Storage]) -> Storage:
+    """Where the node keeps what it must not forget. In a thread: it syncs, and may wait for the clock."""
+    opening = asyncio.get_running_loop().run_in_executor(None, open_storage, config)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_opened)
+        raise
+
+
+def _close_opened(opening: asyncio.Future[Storage]) -> None:
+    """Nobody waits for it any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def protocol_of(config: NodeConfig) -> Protocol:
+    """The protocol that a node runs. Only now are the machines loaded: a program may never start a node."""
+    from ordercast.protocols import protocol
+
+    try:
+        return protocol(config.protocol)
+    except ValueError as error:
+        raise ConfigProblem(str(error)) from error
+
+
+def protocol_settings_of(config: NodeConfig, capacity: Capacity) -> msgspec.Struct:
+    """All settings of the protocol, as a node uses them whose transport has this capacity."""
+    settings = {"packet_size": capacity.packet, **config.protocol_settings}
+    size, most = settings["packet_size"], capacity.largest
+    if isinstance(size, int) and size > most:
+        raise ConfigProblem(f"packet_size is {size}: choose at most {most} with an mtu of {config.mtu}")
+    try:
+        return protocol_of(config).configure(
+            settings, config.settings_profile, Buffers(capacity.buffer, capacity.datagram)
+        )
+    except ConfigProblem:
+        raise
+    except ValueError as error:
+        raise ConfigProblem(str(error)) from error
+
+
+def machine_of(config: NodeConfig, node: NodeId, capacity: Capacity) -> Machine:
+    """The protocol's machine for a node whose transport has this capacity."""
+    return protocol_of(config).build(protocol_settings_of(config, capacity), node)

@@ -1,0 +1,55 @@
+"""What a node serves beside its group: `ordercast status`, Prometheus, and its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ordercast.core.declared import Statistic
+from ordercast.groups.node_log import NodeLog
+from ordercast.groups.producing import Producing
+from ordercast.keys import Keyring
+from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.connections import Connections, allowance
+from ordercast.runtime.control import SOCKET, Control
+
+if TYPE_CHECKING:
+    from ordercast.runtime.metrics import Metrics
+
+
+class Services:
+    """The connections that others make to a node."""
+
+    def __init__(self, config: NodeConfig, statistics: Sequence[Statistic], log: NodeLog) -> None:
+        """`statistics` are those that the protocol's machine has."""
+        self._config = config
+        self._statistics = statistics
+        self._log = log
+        self.connections = Connections(allowance(config.log is not None or config.metrics is not None))
+        self._control: Control | None = None
+        self._metrics: Metrics | None = None
+
+    async def start(
+        self,
+        status: Callable[[], dict[str, Any]],
+        keyring: Callable[[], Keyring | None],
+        producing: Producing,
+        hosts: Callable[[], Sequence[str]],
+    ) -> None:
+        """Serve from now on. `status` makes the document, `hosts` are those of the other nodes."""
+        await self._log.serve(keyring, producing, self.connections, hosts)
+        if self._config.metrics is not None:
+            from ordercast.runtime.metrics import Metrics
+
+            self._metrics = Metrics(self._config.metrics, status, self._statistics, self.connections)
+            await self._metrics.start()
+        if self._config.data is not None:
+            self._control = Control(self._config.data / SOCKET, status)
+            await self._control.start()
+
+    async def close(self) -> None:
+        """Serve nobody any more; the log is closed by itself."""
+        if self._control is not None:
+            await self._control.close()
+        if self._metrics is not None:
+            await self._metrics.close()

@@ -1,0 +1,169 @@
+"""What carries a node's packets, as a driver knows it; and a driver, as what carries its packets knows it.
+
+A transport is opened for one node, started once with the driver that works above it, and closed by that. It
+knows no machine and no protocol: packets are bytes, by node and lane. `ordercast.transport.udp` is the one of
+real nodes, `ordercast.transport.memory` one between the nodes of a process.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+from ordercast.core.contract import Lane
+from ordercast.core.identity import NodeId
+from ordercast.errors import OrdercastError
+from ordercast.keys import Keyring
+from ordercast.transport.known_lives import KnownLives
+from ordercast.transport.udp_socket import Address
+
+MOST_REASONS = 64
+"""Reasons for drops that are counted apart."""
+
+
+class Drops(Counter[str]):
+    """Packets that were not used, by reason; beyond `MOST_REASONS` reasons all others are one."""
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """So many packets were not used."""
+        if not count:
+            return
+        if reason not in self and len(self) >= MOST_REASONS:
+            reason = "other reasons"
+        self[reason] += count
+
+
+class Capacity(NamedTuple):
+    """What a transport carries well."""
+
+    buffer: int
+    """Bytes that wait at a receiver at most, before packets are lost."""
+    datagram: int
+    """Bytes of a packet that travel in one piece."""
+    packet: int
+    """Bytes of the packet that costs least for each of its bytes."""
+    largest: int
+    """Bytes of the largest packet."""
+
+
+class Setup(NamedTuple):
+    """What a transport has to know of the node that it is opened for."""
+
+    node: NodeId
+    incarnation: int
+    protocol: str
+    """Nodes that run another one are refused."""
+    keyring: Keyring | None
+    """The group key; None: packets are neither encrypted nor authenticated."""
+    drops: Drops
+    """Counts what is not used."""
+    now_us: Callable[[], int]
+    """The node's clock: microseconds since the epoch, which never go back."""
+    known_lives: KnownLives
+    """The lives of other nodes that this one has heard of."""
+
+
+class Receiver(Protocol):
+    """A driver, as its transport knows it."""
+
+    @property
+    def guard(self) -> AbstractContextManager[None]:
+        """Entered around everything that the event loop calls: an error within ends the node."""
+
+    @property
+    def delivered(self) -> int:
+        """Messages that were delivered so far: as long as it rises, the group is at work."""
+
+    def on_data(self, sender: NodeId, packets: Sequence[bytes]) -> None:
+        """Packets that a node multicast, in order."""
+
+    def on_unicast(self, sender: NodeId, packet: bytes, waited_us: int) -> None:
+        """A packet in another lane than data; it had waited at this node for so long to be read."""
+
+    def on_turn_over(self) -> None:
+        """What could be read was: multicasts that wait may leave."""
+
+    def on_gone(self, node: NodeId) -> None:
+        """A node's process has ended, or so it seems."""
+
+    def on_distance(self) -> None:
+        """`Transport.round_trip_us` has changed."""
+
+    def on_outlived(self, life: int) -> None:
+        """Others know a life of this node that is not earlier than the one it is in."""
+
+
+class Transport(Protocol):
+    """Carries the packets of one node."""
+
+    @property
+    def address(self) -> str:
+        """Where others reach this node, as people write it."""
+
+    @property
+    def own(self) -> Address:
+        """The same, as it is found in `listed`."""
+
+    @property
+    def listed(self) -> Mapping[str, Sequence[Address]]:
+        """The nodes that this one was told of, as they were written, with all addresses that each has."""
+
+    @property
+    def sealed(self) -> bool:
+        """Whether packets are encrypted and authenticated."""
+
+    @property
+    def capacity(self) -> Capacity:
+        """What it carries well."""
+
+    @property
+    def reachable(self) -> Sequence[NodeId]:
+        """The nodes that multicasts are sent to now, in order."""
+
+    @property
+    def round_trip_us(self) -> int:
+        """To the farthest reachable node and back; 0 while that is not known."""
+
+    def start(self, receiver: Receiver) -> None:
+        """Receive, and look for others, from now on; on the running event loop."""
+
+    async def find_peers(self) -> None:
+        """Wait until a node is reachable or nobody answers; also until this node is told that it is outlived.
+
+        Raises why others refuse this node, if they do.
+        """
+
+    def begin_life(self, incarnation: int) -> None:
+        """The node is in that life from now on."""
+
+    def multicast(self, packets: Sequence[bytes]) -> None:
+        """Send packets to all reachable nodes, in order."""
+
+    def unicast(self, to: NodeId, packet: bytes, lane: Lane, behind: Sequence[bytes]) -> None:
+        """Send a packet to one node, behind packets that are multicast first."""
+
+    def read_waiting(self) -> bool:
+        """Hand over what has arrived, a bounded amount; whether that was everything."""
+
+    def take_refusal(self) -> OrdercastError | None:
+        """What others said who refused this node since this was last asked, if it can reach nobody."""
+
+    def rekey(self, keyring: Keyring) -> None:
+        """The keys of the group have changed."""
+
+    def hosts(self) -> Sequence[str]:
+        """The hosts of reachable nodes."""
+
+    def status(self) -> dict[str, Any]:
+        """What `ordercast status` tells of it, by name; everything can be written as JSON."""
+
+    def lost(self) -> Mapping[str, int]:
+        """Packets that were lost below, by reason, so far as that is known."""
+
+    def say_goodbye(self) -> None:
+        """Tell the others that this node's process is about to end."""
+
+    def close(self) -> None:
+        """Receive and send nothing more."""

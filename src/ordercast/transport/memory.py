@@ -1,0 +1,320 @@
+"""A transport between nodes of one process: a network that can lose, delay, cut and join again, from a seed.
+
+It works on any event loop. On one in virtual time (`ordercast.transport.virtual_time`) whole groups run
+without waiting, and the same seed gives the same run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import Any
+
+from ordercast.core.contract import Lane
+from ordercast.core.identity import NodeId
+from ordercast.core.wire import MAX_PACKET
+from ordercast.errors import ConfigProblem, DuplicateNode, OrdercastError
+from ordercast.keys import Keyring
+from ordercast.transport.interface import Capacity, Receiver, Setup
+from ordercast.transport.udp_socket import Address
+
+ANSWER_S = 0.5
+"""How long a starting node waits for another one before it begins alone."""
+CAPACITY = Capacity(buffer=8 * 1024 * 1024, datagram=1400, packet=60_000, largest=MAX_PACKET)
+
+
+class _What(IntEnum):
+    """What arrives; of what arrives at the same instant, the order."""
+
+    DATA = 0
+    CONTROL = 1
+    TOKEN = 2
+    GONE = 3
+
+
+class MemoryNetwork:
+    """Carries packets between the nodes that are opened on it."""
+
+    def __init__(
+        self,
+        nodes: Collection[NodeId],
+        seed: int | str = 0,
+        *,
+        loss: float = 0.0,
+        delay_us: tuple[int, int] = (50, 250),
+    ) -> None:
+        """`nodes`: all that there may be. `loss`: the probability that a packet does not arrive, at each
+        receiver by itself. `delay_us`: the least and the most microseconds that a packet takes."""
+        least, most = delay_us
+        if not 0 <= loss < 1:
+            raise ValueError(f"loss is {loss}: choose a probability below 1")
+        if not 0 <= least <= most:
+            raise ValueError(f"delay_us is {delay_us}: choose the least delay, and the most, in microseconds")
+        self.nodes = sorted(nodes)
+        self.loss = loss
+        self.delay_us = delay_us
+        self._random = random.Random(f"{seed}/network")
+        self._open: dict[NodeId, MemoryTransport] = {}
+        """In the order of their identifiers."""
+        self._sides: dict[NodeId, int] = {}
+        self._on_the_way: list[tuple[int, _What, int, NodeId, NodeId, int, Sequence[bytes]]] = []
+        """When, what, a number that keeps equal ones in order, sender, receiver, bytes, packets."""
+        self._count = 0
+        self._last_us: dict[tuple[NodeId, NodeId], int] = {}
+        """When the last data or token arrives from one node at another: later ones do not overtake it."""
+        self._bytes: Counter[NodeId] = Counter()
+        """On the way to each node."""
+        self._alarm: asyncio.TimerHandle | None = None
+
+    # --- what tests do to it --------------------------------------------------------------------
+
+    def partition(self, *sides: Collection[NodeId]) -> None:
+        """Cut the network: nodes reach each other only within a side; those named nowhere are one more."""
+        self._sides = {node: number for number, side in enumerate(sides, 1) for node in side}
+        unknown = self._sides.keys() - set(self.nodes)
+        if unknown or len(self._sides) < sum(map(len, sides)):
+            raise ValueError(f"sides are {sides}: name each of the nodes {self.nodes} once at most")
+
+    def heal(self) -> None:
+        """All nodes reach each other again."""
+        self._sides = {}
+
+    def connected(self, one: NodeId, other: NodeId) -> bool:
+        """Whether packets get from one node to another."""
+        return self._sides.get(one, 0) == self._sides.get(other, 0)
+
+    # --- what transports do ---------------------------------------------------------------------
+
+    def open(self, setup: Setup) -> MemoryTransport:
+        """Connect a node."""
+        if setup.keyring is not None:
+            raise ConfigProblem("a group in memory has no key, since packets leave no process: leave it out")
+        if setup.node not in self.nodes:
+            raise ConfigProblem(f"node {setup.node} is none of this network's: {self.nodes}")
+        if setup.node in self._open:
+            raise DuplicateNode(f"node {setup.node} is on this network already: stop it first")
+        transport = MemoryTransport(self, setup)
+        self._open = dict(sorted([*self._open.items(), (setup.node, transport)]))
+        for other in self._open.values():
+            other.met.set()
+        return transport
+
+    def others(self, node: NodeId) -> list[NodeId]:
+        """The nodes that one reaches now, in order."""
+        side, sides = self._sides.get(node, 0), self._sides
+        return [other for other in self._open if other != node and sides.get(other, 0) == side]
+
+    def close(self, node: NodeId) -> None:
+        """A node is no longer there; those that it could reach notice."""
+        self._send(_What.GONE, node, self.others(node), ())
+        del self._open[node]
+
+    def multicast(self, sender: NodeId, packets: Sequence[bytes]) -> None:
+        """Packets to all that the sender reaches."""
+        self._send(_What.DATA, sender, self.others(sender), packets)
+
+    def unicast(self, sender: NodeId, to: NodeId, packet: bytes, lane: Lane) -> bool:
+        """A packet to one node; whether there is such a one."""
+        if to not in self._open:
+            return False
+        if self.connected(sender, to):
+            self._send(_What.TOKEN if lane is Lane.TOKEN else _What.CONTROL, sender, (to,), (packet,))
+        return True
+
+    def _send(
+        self, what: _What, sender: NodeId, receivers: Sequence[NodeId], packets: Sequence[bytes]
+    ) -> None:
+        loop, draw = asyncio.get_running_loop(), self._random.random
+        least, most = self.delay_us
+        now_us = round(loop.time() * 1_000_000) + least
+        lossy = self.loss > 0 and what is not _What.GONE
+        ordered = what in (_What.DATA, _What.TOKEN)
+        size = sum(map(len, packets))
+        for to in receivers:
+            arriving = packets
+            if lossy:
+                arriving = [packet for packet in packets if draw() >= self.loss]
+                if len(arriving) < len(packets):
+                    self._open[to].lost_packets["lost on the way"] += len(packets) - len(arriving)
+                if not arriving:
+                    continue
+                size = sum(map(len, arriving))
+            if self._bytes[to] + size > CAPACITY.buffer:
+                self._open[to].lost_packets["no room"] += len(arriving)
+                continue
+            self._bytes[to] += size
+            at_us = now_us + int(draw() * (most - least + 1))
+            if ordered:
+                at_us = self._last_us[sender, to] = max(at_us, self._last_us.get((sender, to), 0))
+            self._count += 1
+            heappush(self._on_the_way, (at_us, what, self._count, sender, to, size, arriving))
+        first = self._on_the_way
+        if first and (self._alarm is None or first[0][0] / 1_000_000 < self._alarm.when()):
+            self._arm(loop)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = loop.call_at(self._on_the_way[0][0] / 1_000_000, self._arrive)
+
+    def _arrive(self) -> None:
+        """Hand over what arrives now."""
+        self._alarm = None
+        loop = asyncio.get_running_loop()
+        now_us, on_the_way = round(loop.time() * 1_000_000), self._on_the_way
+        while on_the_way and on_the_way[0][0] <= now_us:
+            _, what, _, sender, to, size, packets = heappop(on_the_way)
+            self._bytes[to] -= size
+            receiver = self._open.get(to)
+            if receiver is None:
+                continue
+            if self.connected(sender, to):
+                receiver.arrive(what, sender, packets)
+            else:
+                receiver.lost_packets["cut off"] += len(packets)
+        if on_the_way and self._alarm is None:
+            self._arm(loop)
+
+
+class MemoryTransport:
+    """Carries the packets of one node within its process."""
+
+    sealed = False
+
+    def __init__(self, network: MemoryNetwork, setup: Setup) -> None:
+        self._network = network
+        self._node = setup.node
+        self._drops = setup.drops
+        self._receiver: Receiver | None = None
+        self._closed = False
+        self.met = asyncio.Event()
+        """Set whenever a node comes onto the network."""
+        self.lost_packets: Counter[str] = Counter()
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def start(self, receiver: Receiver) -> None:
+        """Receive from now on."""
+        self._receiver = receiver
+
+    async def find_peers(self) -> None:
+        """Wait until another node is reachable, but not for long."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                while not (self._closed or self.reachable):
+                    self.met.clear()
+                    await self.met.wait()
+        except TimeoutError:
+            return
+
+    def begin_life(self, incarnation: int) -> None:
+        """Others do not have to know."""
+
+    def rekey(self, keyring: Keyring) -> None:
+        """There are no keys: `MemoryNetwork.open` refuses them."""
+        raise ConfigProblem("a group in memory has no key")
+
+    def say_goodbye(self) -> None:
+        """Others notice anyway."""
+
+    def close(self) -> None:
+        """Leave the network."""
+        if not self._closed:
+            self._closed = True
+            self.met.set()
+            self._network.close(self._node)
+
+    # --- packets --------------------------------------------------------------------------------
+
+    def multicast(self, packets: Sequence[bytes]) -> None:
+        """Send packets to all reachable nodes, in order."""
+        if not self._closed:
+            self._network.multicast(self._node, packets)
+
+    def unicast(self, to: NodeId, packet: bytes, lane: Lane, behind: Sequence[bytes]) -> None:
+        """Send a packet to one node, behind packets that are multicast first."""
+        if self._closed:
+            return
+        if behind:
+            self._network.multicast(self._node, behind)
+        if not self._network.unicast(self._node, to, packet, lane):
+            self._drops.drop("no address to send to")
+
+    def arrive(self, what: _What, sender: NodeId, packets: Sequence[bytes]) -> None:
+        """Something arrived, for the network to hand over."""
+        receiver = self._receiver
+        if receiver is None or self._closed:
+            return
+        with receiver.guard:
+            if what is _What.DATA:
+                receiver.on_data(sender, packets)
+            elif what is _What.GONE:
+                receiver.on_gone(sender)
+            else:
+                for packet in packets:
+                    receiver.on_unicast(sender, packet, 0)
+            receiver.on_turn_over()
+
+    def read_waiting(self) -> bool:
+        """Nothing waits here: the network hands everything over when it arrives."""
+        return True
+
+    # --- looking --------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Only for people: nobody needs it."""
+        return f"memory:{self._node}"
+
+    @property
+    def own(self) -> Address:
+        """As it is found in `listed`."""
+        return ("memory", self._node)
+
+    @property
+    def listed(self) -> Mapping[str, Sequence[Address]]:
+        """All nodes that there may be."""
+        return {f"memory:{node}": [("memory", node)] for node in self._network.nodes}
+
+    @property
+    def capacity(self) -> Capacity:
+        """What it carries well."""
+        return CAPACITY
+
+    @property
+    def reachable(self) -> Sequence[NodeId]:
+        """The nodes on the same side."""
+        return self._network.others(self._node)
+
+    @property
+    def round_trip_us(self) -> int:
+        """The longest that there is."""
+        return 2 * self._network.delay_us[1]
+
+    def hosts(self) -> Sequence[str]:
+        """There are none."""
+        return ()
+
+    def take_refusal(self) -> OrdercastError | None:
+        """Nobody refuses anybody."""
+        return None
+
+    def lost(self) -> Mapping[str, int]:
+        """What was lost on the way here."""
+        return self.lost_packets
+
+    def status(self) -> dict[str, Any]:
+        """Who is reachable."""
+        trip_us = self.round_trip_us
+        return {
+            "address": self.address,
+            "sealed": self.sealed,
+            "peers": [
+                {"node": node, "address": f"memory:{node}", "linked": True, "round_trip_us": trip_us}
+                for node in self.reachable
+            ],
+        }
