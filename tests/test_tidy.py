@@ -32,22 +32,23 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sim": frozenset({"core", "trace", "audit"}),  # the fuzzer judges its runs with the auditor
     "protocols": frozenset({"core", *MACHINES}),  # the list of them, for a node
     "catalogue": frozenset({"core", "audit", "sim", "protocols", *MACHINES}),  # and for the laboratory
-    "mutants": frozenset({"core", *MACHINES}),
+    "mutants": frozenset({"core", "sim", "catalogue", *MACHINES}),  # hunted by the fuzzer
     "errors": frozenset(),
     "extras": frozenset({"errors"}),
     "plain_file": frozenset(),
+    "file_lock": frozenset(),
     "keys": frozenset({"errors", "plain_file"}),
     "transport": frozenset({"core", "errors", "keys", "plain_file"}),  # knows no machine, driver or protocol
     # drives any machine over any transport: it is handed both
-    "runtime": frozenset({"core", "trace", "errors", "plain_file", "transport"}),
-    "log": frozenset({"core", "trace", "errors", "keys", "transport", "runtime"}),
+    "runtime": frozenset({"core", "trace", "errors", "plain_file", "file_lock", "transport"}),
+    "log": frozenset({"core", "trace", "errors", "file_lock", "keys", "transport", "runtime"}),
     "groups": frozenset(
         {"core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"}
     ),
     "threads": frozenset({"core", "errors", "runtime", "groups"}),
     "testing": frozenset({"core", "trace", "transport", "runtime", "groups"}),  # groups in memory
     "measure": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
-    "demo": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
+    "demo": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups", "measure"}),
     "lab": frozenset({"core", "trace", "audit", "sim", "protocols", "catalogue", "spark", "errors"}),
     "streaming": frozenset({"core", "errors", "keys", "runtime", "log", "spark"}),
     "cli": frozenset(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from cli_parts import ordercast, process
 
-from ordercast.cli.mutants import hunt_one
 from ordercast.mutants import MUTANTS
+from ordercast.mutants.hunt import hunt_one
 from ordercast.sim.campaign import Campaign, Run
 from ordercast.sim.fuzz import Result
 from ordercast.trace.reader import read_runs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ordercast.catalogue import LAB_PROTOCOLS, lab_protocol
-from ordercast.cli.mutants import hunt_one
 from ordercast.mutants import MUTANTS
+from ordercast.mutants.hunt import hunt_one
 from ordercast.sim.fuzz import plan, run
 
 SEEDS = 500

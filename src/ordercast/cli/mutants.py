@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -12,21 +12,9 @@ from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, SeedRange
 from ordercast.cli.screen import SAY, Code, answer, blaming, counting, verdict
-from ordercast.sim.campaign import Campaign, Failure, failure_of, run_seed
+from ordercast.mutants import MUTANTS
+from ordercast.mutants.hunt import Hunt, hunt_one, named
 from ordercast.sim.crew import each
-
-if TYPE_CHECKING:
-    from ordercast.mutants import Mutant
-
-
-class Hunt(NamedTuple):
-    """What came of fuzzing one mutant."""
-
-    mutant: str
-    seeds: int
-    """How many it took."""
-    failure: Failure | None
-    """What gave it away; None if nothing did."""
 
 
 def mutants(
@@ -54,7 +42,7 @@ def mutants(
     with blaming("--protocol"):
         of = None if protocol is None else protocol_called(protocol).name
     with blaming("--only"):
-        names = _names(only, of)
+        names = named(only, of)
     hunts = _hunt_all(chosen, between, names, jobs)
     alive = [name for name in names if hunts[name].failure is None]
     if json:
@@ -69,24 +57,6 @@ def mutants(
     raise typer.Exit(Code.FAILED if alive else Code.OK)
 
 
-def _planted() -> dict[str, Mutant]:
-    """The mutants, by name. Loaded by this command alone."""
-    from ordercast.mutants import MUTANTS
-
-    return MUTANTS
-
-
-def _names(only: list[str] | None, of: str | None) -> list[str]:
-    known = {name: mutant for name, mutant in _planted().items() if of in (None, mutant.protocol)}
-    if not known:
-        there = ", ".join(dict.fromkeys(mutant.protocol for mutant in _planted().values()))
-        raise ValueError(f"there are no mutants of {of}; there are some of {there}")
-    for name in only or ():
-        if name not in known:
-            raise ValueError(f"no mutant is called {name!r}; there are {', '.join(known)}")
-    return list(dict.fromkeys(only or known))
-
-
 def _hunt_all(seeds: range, nodes: tuple[int, int], names: list[str], jobs: int) -> dict[str, Hunt]:
     hunts: dict[str, Hunt] = {}
     with counting("mutants", len(names)) as bar:
@@ -98,20 +68,8 @@ def _hunt_all(seeds: range, nodes: tuple[int, int], names: list[str], jobs: int)
     return hunts
 
 
-def hunt_one(seeds: range, nodes: tuple[int, int], name: str) -> Hunt:
-    """Fuzz one mutant until a seed fails with it, and not without it as well."""
-    mutant = _planted()[name]
-    campaign = Campaign(protocol=mutant.protocol, nodes=nodes, seeds=seeds)
-    for tried, seed in enumerate(seeds, 1):
-        with mutant.planted():
-            failure = failure_of(run_seed(campaign, protocol_called, seed).result)
-        if failure is not None and failure_of(run_seed(campaign, protocol_called, seed).result) is None:
-            return Hunt(name, tried, failure)
-    return Hunt(name, len(seeds), None)
-
-
 def _show(hunts: dict[str, Hunt], names: list[str], most: int) -> None:
-    known = _planted()
+    known = MUTANTS
     table = Table(box=None, pad_edge=False, header_style="bright_black")
     table.add_column("mutant", overflow="fold")
     table.add_column("area", no_wrap=True)

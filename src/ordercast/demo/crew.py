@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import queue
 import signal
-import subprocess
-import sys
-import threading
 import time
 from collections import deque
 from enum import StrEnum
@@ -16,13 +13,12 @@ import msgspec
 
 from ordercast.core.identity import NodeId
 from ordercast.demo.proof import Life
-from ordercast.demo.words import Job, Report, Word
+from ordercast.demo.words import Report
 from ordercast.errors import OrdercastError
+from ordercast.measure.processes import JsonProcess
 
 RATE_S = 1.0
 """Rates are over the last second."""
-LAST_WORDS = 2_000
-"""Characters of a log that are shown when something went wrong."""
 
 
 class DemoFailed(OrdercastError):
@@ -51,67 +47,40 @@ class Process:
         self.node = node
         self.state = State.STARTING
         self.last: Report | None = None
-        self._log = log
         self._earlier: deque[Report] = deque()
-        with log.open("ab") as stderr:
-            # Its own process group: an interrupt is the director's business; and the kernel ends a stopped
-            # process of a group that loses its last parent.
-            self._popen = subprocess.Popen(
-                [sys.executable, "-m", "ordercast.demo.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                process_group=0,
-            )
-        threading.Thread(target=self._listen, args=(heard,), daemon=True).start()
-
-    def _listen(self, heard: queue.SimpleQueue[Heard]) -> None:
-        assert self._popen.stdout is not None
         decoder = msgspec.json.Decoder(Report)
-        for line in self._popen.stdout:
-            if not line.endswith(b"\n"):
-                break  # killed in the middle of a word
-            heard.put((self, decoder.decode(line)))
-        heard.put((self, None))
+
+        def listen(line: bytes | None) -> None:
+            heard.put((self, None if line is None else decoder.decode(line)))
+
+        self._process = JsonProcess(node, "ordercast.demo.worker", log, listen, problem=DemoFailed)
+        self.say = self._process.say
+        self.end = self._process.end
+        self.failed = self._process.failed
 
     # --- to it ----------------------------------------------------------------------------------
 
-    def say(self, what: Job | Word) -> None:
-        """Tell it something."""
-        assert self._popen.stdin is not None
-        try:
-            self._popen.stdin.write(msgspec.json.encode(what) + b"\n")
-            self._popen.stdin.flush()
-        except BrokenPipeError:
-            raise self.failed("ended before its time") from None
-
     def kill(self) -> None:
         """As the kernel does when memory runs out."""
-        self._popen.kill()
+        self._process.send_signal(signal.SIGKILL)
         self.state = State.KILLED
 
     def stop(self) -> None:
         """As a suspended laptop does."""
-        self._popen.send_signal(signal.SIGSTOP)
+        self._process.send_signal(signal.SIGSTOP)
         self.state = State.STOPPED
 
     def resume(self) -> None:
         """Let it go on."""
-        self._popen.send_signal(signal.SIGCONT)
+        self._process.send_signal(signal.SIGCONT)
         self.state = State.RUNNING
-
-    def end(self) -> None:
-        """It is gone when this returns, whatever state it was in."""
-        if self._popen.poll() is None:
-            self._popen.kill()
-        self._popen.wait()
 
     # --- from it --------------------------------------------------------------------------------
 
     def note(self, report: Report | None) -> None:
         """What was heard of it."""
         if report is None:
-            if self.state is State.LEAVING and self._popen.wait() == 0:
+            if self.state is State.LEAVING and self._process.wait() == 0:
                 self.state = State.GONE
             elif self.state is not State.KILLED:
                 raise self.failed("ended before its time")
@@ -137,14 +106,6 @@ class Process:
         if time.monotonic() - last.at_s > RATE_S:
             return 0.0
         return (last.delivered - first.delivered) / (last.at_s - first.at_s)
-
-    def failed(self, how: str) -> DemoFailed:
-        """With what it said last."""
-        said = self._log.read_text(errors="replace").strip()[-LAST_WORDS:]
-        return DemoFailed(
-            f"the process of node {self.node} {how}. "
-            + (f"The end of its log, {self._log}:\n{said}" if said else f"Its log, {self._log}, is empty.")
-        )
 
 
 class Crew:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import errno
-import fcntl
-import os
-import time
 from pathlib import Path
 
 from ordercast.errors import StorageProblem
+from ordercast.file_lock import HeldByAnother, lock_file
 from ordercast.log.disk import WRITER
 
-_TRIES, _AGAIN_S = 10, 0.02
+_TRIES = 10
 """A reader that looks whether anybody writes the log has the lock for a moment."""
 
 
@@ -19,29 +17,13 @@ def take(path: Path) -> int:
     """Make the directory if need be, and lock it for this process: the descriptor that holds the lock."""
     with Told(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(path / WRITER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         try:
-            _lock(path, lock)
-            os.ftruncate(lock, 0)
-            os.write(lock, b"%d\n" % os.getpid())
-        except BaseException:
-            os.close(lock)
-            raise
-    return lock
-
-
-def _lock(path: Path, lock: int) -> None:
-    for _ in range(_TRIES):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            time.sleep(_AGAIN_S)
-    holder = os.read(lock, 32).decode("ascii", "replace").strip()
-    raise StorageProblem(
-        f"the log {path} is written by process {holder or 'of another node'}: give each node a log "
-        "directory of its own"
-    )
+            return lock_file(path / WRITER, _TRIES)
+        except HeldByAnother as error:
+            holder = str(error) or "of another node"
+            raise StorageProblem(
+                f"the log {path} is written by process {holder}: give each node a log directory of its own"
+            ) from None
 
 
 class Told:

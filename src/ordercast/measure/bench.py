@@ -7,14 +7,13 @@ import queue
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -23,6 +22,7 @@ from ordercast.keys import create
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
 from ordercast.measure.netns import Namespaces
 from ordercast.measure.order import Agreement, Chapter, compare
+from ordercast.measure.processes import JsonProcess
 from ordercast.measure.relay import Impairments
 from ordercast.runtime.config import DEFAULT_PORT
 
@@ -31,6 +31,8 @@ STARTING_S = 60.0
 """How long processes have to start and to find each other."""
 ENDING_S = 60.0
 """How long they may take after the load has ended."""
+LEAVING_S = 5.0
+"""How long a process that was dismissed may take to end."""
 HEAD_START_S = 0.3
 """From the word to begin until the load begins at all nodes in the same instant."""
 
@@ -261,69 +263,35 @@ class Crew:
 class Worker:
     """A process that is a node, from outside."""
 
-    def __init__(self, node: int, errors: Path, network: Namespaces | None) -> None:
+    def __init__(self, node: int, log: Path, network: Namespaces | None) -> None:
         self.node = node
-        self._errors = errors
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        with errors.open("wb") as stderr:
-            self.process = _started(node, network, stderr)
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
-        self._lines.put(b"")
-
-    def say(self, what: msgspec.Struct) -> None:
-        """To the process."""
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(msgspec.json.encode(what) + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            raise self._failed("ended before its time") from None
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.process = JsonProcess(
+            node,
+            "ordercast.measure.worker",
+            log,
+            self._lines.put,
+            problem=WorkerFailed,
+            start=subprocess.Popen if network is None else partial(network.start, node),
+        )
+        self.say = self.process.say
+        self._dismissed = False
 
     def hear(self, kind: type[Word], timeout: float) -> Word:
         """What the process says next."""
         try:
             line = self._lines.get(timeout=timeout)
         except queue.Empty:
-            raise self._failed(f"has said nothing for {timeout:g} s") from None
-        if not line:
-            raise self._failed("ended before its time")
+            raise self.process.failed(f"has said nothing for {timeout:g} s") from None
+        if line is None:
+            raise self.process.failed("ended before its time")
         return msgspec.json.decode(line, type=kind)
 
     def dismiss(self) -> None:
         """It may leave."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        self._dismissed = True
+        self.process.dismiss()
 
     def end(self) -> None:
         """It is given a moment if it was dismissed, and else ended at once."""
-        stdin = self.process.stdin
-        if stdin is not None and stdin.closed:
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(5)
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
-    def _failed(self, how: str) -> WorkerFailed:
-        said = self._errors.read_text(errors="replace").strip()[-3000:]
-        return WorkerFailed(
-            f"the process of node {self.node} {how}" + (f"; it said:\n{said}" if said else "")
-        )
-
-
-def _started(node: int, network: Namespaces | None, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
-    command: Sequence[str] = [sys.executable, "-m", "ordercast.measure.worker"]
-    options: dict[str, Any] = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "stderr": stderr,
-        "process_group": 0,  # an interrupt is the coordinator's business
-    }
-    if network is None:
-        return subprocess.Popen(command, **options)
-    return network.start(node, command, **options)
+        self.process.end(LEAVING_S if self._dismissed else 0.0)

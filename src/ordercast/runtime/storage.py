@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import secrets
@@ -42,6 +41,7 @@ import msgspec
 from ordercast.core.identity import MAX_NODE_ID, NodeId
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem, StorageProblem
+from ordercast.file_lock import HeldByAnother, lock_file
 from ordercast.plain_file import NotPlain, read_plain
 from ordercast.runtime.incarnations import checked_life, life_by_the_clock
 
@@ -248,18 +248,13 @@ class DataDirectory:
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _sync_directory(path.parent)
             self._fds.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
-            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-            self._fds.append(lock)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.read(lock, 32).decode("ascii", "replace").strip()
-                who = f"process {holder}" if holder else "another process"
+                self._fds.append(lock_file(path / "lock"))
+            except HeldByAnother as error:
+                who = f"process {error}" if str(error) else "another process"
                 raise StorageProblem(
                     f"{path} is in use by {who}; give each node its own data directory."
                 ) from None
-            os.ftruncate(lock, 0)
-            os.write(lock, b"%d\n" % os.getpid())
             self._keep_spare()
             for leftover in sorted(path.glob("*.new")):
                 leftover.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ordercast.core.settings import check_settings
 from ordercast.core.wire import MAX_PACKET
 from ordercast.totem.limits import LEAST_DATAGRAM, Limits
 from ordercast.totem.packets import (
@@ -160,18 +161,7 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.packet_size - DATA_HEADER - RECOVERED_HEADER
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            if getattr(self, name) < (0 if name in _MAY_BE_ZERO else 1):
-                raise ValueError(f"{name} is {getattr(self, name)}: give it a positive number")
-        for small, large, why in _ORDER:
-            if getattr(self, small) >= getattr(self, large):
-                raise ValueError(
-                    f"{small} ({getattr(self, small)}) must be smaller than {large} "
-                    f"({getattr(self, large)}): {why}"
-                )
-        for name, low, high in _RANGES:
-            if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name} is {getattr(self, name)}: choose between {low} and {high}")
+        check_settings(self, _MAY_BE_ZERO, _ORDER, _RANGES)
 
 
 _MAY_BE_ZERO = {

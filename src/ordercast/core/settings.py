@@ -1,0 +1,32 @@
+"""How the settings of a protocol are checked: each by itself, and those that have to fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+
+def check_settings(
+    settings: msgspec.Struct,
+    may_be_zero: Collection[str],
+    order: Iterable[tuple[str, str, str]],
+    ranges: Iterable[tuple[str, int, int]],
+) -> None:
+    """Raise `ValueError`, with what to change, unless all settings are right.
+
+    Each is positive, or zero where it `may_be_zero`. Of each pair in `order` the first is smaller than the
+    second, for the reason that stands third. Each of `ranges` is between its least and its most.
+    """
+    for name in settings.__struct_fields__:
+        if getattr(settings, name) < (0 if name in may_be_zero else 1):
+            raise ValueError(f"{name} is {getattr(settings, name)}: give it a positive number")
+    for small, large, why in order:
+        if getattr(settings, small) >= getattr(settings, large):
+            raise ValueError(
+                f"{small} ({getattr(settings, small)}) must be smaller than {large} "
+                f"({getattr(settings, large)}): {why}"
+            )
+    for name, low, high in ranges:
+        if not low <= getattr(settings, name) <= high:
+            raise ValueError(f"{name} is {getattr(settings, name)}: choose between {low} and {high}")

@@ -1,0 +1,46 @@
+"""The hunt for a mutant: fuzz a protocol with a defect planted in it until a seed gives it away."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ordercast.catalogue import lab_protocol
+from ordercast.mutants import MUTANTS
+from ordercast.sim.campaign import Campaign, Failure, failure_of, run_seed
+
+
+class Hunt(NamedTuple):
+    """What came of fuzzing one mutant."""
+
+    mutant: str
+    seeds: int
+    """How many it took."""
+    failure: Failure | None
+    """What gave it away; None if nothing did."""
+
+
+def hunt_one(seeds: range, nodes: tuple[int, int], name: str) -> Hunt:
+    """Fuzz one mutant until a seed fails with it, and not without it as well."""
+    mutant = MUTANTS[name]
+    campaign = Campaign(protocol=mutant.protocol, nodes=nodes, seeds=seeds)
+    for tried, seed in enumerate(seeds, 1):
+        with mutant.planted():
+            failure = failure_of(run_seed(campaign, lab_protocol, seed).result)
+        if failure is not None and failure_of(run_seed(campaign, lab_protocol, seed).result) is None:
+            return Hunt(name, tried, failure)
+    return Hunt(name, len(seeds), None)
+
+
+def named(only: list[str] | None, protocol: str | None) -> list[str]:
+    """The mutants to hunt: those of a protocol, or of all if it is None; or only those that are named.
+
+    Raises ValueError, with those there are, for names that none has.
+    """
+    known = {name: mutant for name, mutant in MUTANTS.items() if protocol in (None, mutant.protocol)}
+    if not known:
+        there = ", ".join(dict.fromkeys(mutant.protocol for mutant in MUTANTS.values()))
+        raise ValueError(f"there are no mutants of {protocol}; there are some of {there}")
+    for name in only or ():
+        if name not in known:
+            raise ValueError(f"no mutant is called {name!r}; there are {', '.join(known)}")
+    return list(dict.fromkeys(only or known))
