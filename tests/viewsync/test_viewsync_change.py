@@ -72,7 +72,7 @@ def test_what_was_fetched_is_told_of_too() -> None:
 
 
 def test_a_later_life_has_a_vote_and_nothing_else() -> None:
-    assert one(Part(2, ghost=True).begins(), Summary) == summary(ghost=True)
+    assert one(Part(2, later_life=True).begins(), Summary) == summary(later_life=True)
 
 
 def test_who_wants_to_go_says_so() -> None:
@@ -215,7 +215,7 @@ def test_if_all_leave_nobody_is_left() -> None:
 def test_a_later_life_that_votes_joins_by_that() -> None:
     part = coordinator()
     part.answers_to(MINE, 2, 3)
-    made = proposal(part.is_told({2: summary(), 3: summary(ghost=True)}, lives={3: 4}))
+    made = proposal(part.is_told({2: summary(), 3: summary(later_life=True)}, lives={3: 4}))
     assert made.members == (Member(1, 0, True), Member(2, 0, True), Member(3, 4, True))
 
 
@@ -224,7 +224,7 @@ def test_of_two_later_lives_the_last_one_joins() -> None:
         part = coordinator()
         part.around.asking = {3: Joiner(asks, 7, 0)}
         part.answers_to(MINE, 2, 3)
-        made = proposal(part.is_told({3: summary(ghost=True), 2: summary()}, lives={3: votes}))
+        made = proposal(part.is_told({3: summary(later_life=True), 2: summary()}, lives={3: votes}))
         assert made.members[2] == Member(3, max(asks, votes), True)
 
 
@@ -331,7 +331,7 @@ def test_what_is_lost_for_good_is_left_out_of_what_is_proposed_again() -> None:
     """A majority adopted it and crashed; all are back, and nobody has what it names."""
     made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(2), span(3)]))
     part = coordinator()
-    part.is_told({2: summary(span(2), ghost=False), 3: summary(ghost=True)})
+    part.is_told({2: summary(span(2), later_life=False), 3: summary(later_life=True)})
     part.hears(3, Estimate(0, MINE, round_(1, 0), made))
     part.hears(2, Estimate(0, MINE, round_(1, 0), made))
     proposed = decode_decision(one(part.hears(2, item(2, 1)), Propose).value)
@@ -340,9 +340,9 @@ def test_what_is_lost_for_good_is_left_out_of_what_is_proposed_again() -> None:
 
 def test_what_all_who_had_it_have_lost_holds_up_no_later_life() -> None:
     made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(3)]))
-    part = Part(1, ghost=True, voter=Voter(round_(1, 3), round_(1, 3), made))
+    part = Part(1, later_life=True, voter=Voter(round_(1, 3), round_(1, 3), made))
     part.begins()
-    part.is_told({2: summary(ghost=True), 3: summary(ghost=True)})
+    part.is_told({2: summary(later_life=True), 3: summary(later_life=True)})
     effects = part.answers_to(round_(2, 1), 2)
     assert one(effects, Propose).value == made
     assert sent(effects, Fetch) == []
@@ -352,9 +352,9 @@ def test_what_all_who_had_it_have_lost_holds_up_no_later_life() -> None:
 def test_nor_do_those_who_had_it_and_are_gone_for_good() -> None:
     """Of those who are here only later lives are left: nobody needs it."""
     made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(3)]))
-    part = Part(1, ghost=True, voter=Voter(round_(1, 3), round_(1, 3), made))
+    part = Part(1, later_life=True, voter=Voter(round_(1, 3), round_(1, 3), made))
     part.begins()
-    part.is_told({2: summary(ghost=True), 3: summary(span(3))})
+    part.is_told({2: summary(later_life=True), 3: summary(span(3))})
     assert sent(part.answers_to(round_(2, 1), 2), Propose) == [], "3 may answer yet"
     part.around.suspected = {3}
     assert one(part.waits(CONFIG.change_us), Propose).value == made
@@ -364,7 +364,7 @@ def test_who_lacks_what_may_have_been_decided_knows_it() -> None:
     """What it lacks may come yet; if it does not, its life has to end, so that the others can go on."""
     made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(3)]))
     part = coordinator()
-    part.is_told({2: summary(ghost=True), 3: summary(span(3))})
+    part.is_told({2: summary(later_life=True), 3: summary(span(3))})
     assert not part.change.lacking
     assert sent(part.hears(2, Estimate(0, MINE, round_(1, 0), made)), Propose) == []
     assert part.change.lacking
@@ -374,7 +374,7 @@ def test_who_lacks_what_may_have_been_decided_knows_it() -> None:
 
 def test_a_later_life_fetches_for_the_others_while_somebody_has_it() -> None:
     made = encode_decision(decision((1, 2), SECOND, ranges=[span(3)]))
-    part = Part(2, ghost=True)
+    part = Part(2, later_life=True)
     part.begins()
     part.is_told({1: summary(span(3))})
     assert receivers(part.hears(1, Propose(0, MINE, made)), Fetch) == [1]
@@ -467,7 +467,7 @@ def test_a_coordinator_that_decided_without_holding_it_asks_whoever_told() -> No
 
 
 def test_a_later_life_has_nothing_to_settle() -> None:
-    part = Part(2, ghost=True)
+    part = Part(2, later_life=True)
     part.begins()
     assert part.change.settled(decision(id_=SECOND, upto=9, ranges=[span(3)]), []) == Settled(9, {})
 
@@ -495,7 +495,7 @@ def test_a_light_change_needs_a_majority_in_the_token_list() -> None:
     """Later lives have a vote, but cannot hold the token."""
     part = coordinator(full=False)
     part.answers_to(MINE, 2, 3)
-    told = {2: summary(full=False, ghost=True), 3: summary(full=False, ghost=True)}
+    told = {2: summary(full=False, later_life=True), 3: summary(full=False, later_life=True)}
     assert sent(part.is_told(told), Propose) == []
 
 

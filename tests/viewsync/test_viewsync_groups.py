@@ -130,7 +130,7 @@ def test_of_two_groups_that_meet_the_younger_gives_itself_up(name: str) -> None:
     made.network.links.heal()
     wait(made)
     assert {members(made, node) for node in made.nodes} == {(1, 2, 3, 4, 5)}
-    assert machine(made, 1).group.founder == 3, "the older one stays"
+    assert machine(made, 1).life.group.founder == 3, "the older one stays"
     assert made.halt_reasons == {"older group met": 2}
     made.submit(1, 100)
     made.submit(5, 100)
@@ -243,7 +243,7 @@ def test_forged_word_of_an_older_group_ends_no_group_whatever_crashes_meanwhile(
     assert made.halt_reasons["older group met"] == 0
     wait(made, 5 * SECOND)
     assert {members(made, node) for node in made.nodes} == {(1, 2, 3, 4)}
-    assert machine(made, 1).group != older
+    assert machine(made, 1).life.group != older
     made.submit(1, 100, Guarantee.SAFE)
     wait(made)
     assert delivered(made, 1) == delivered(made, 4)

@@ -34,7 +34,7 @@ from ordercast.core.contract import Drop, Effect, Packet
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.viewsync.contract import Settled, Unsettled
 from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW
-from ordercast.viewsync.membership import STALLED, STUCK
+from ordercast.viewsync.membership import STUCK
 from ordercast.viewsync.packets import (
     NO_ROUND,
     Abort,
@@ -56,6 +56,7 @@ from ordercast.viewsync.packets import (
     encode_decision,
 )
 from ordercast.viewsync.reformation import Reformation
+from ordercast.viewsync.stalls import STALLED
 from ordercast.viewsync.states import State
 from ordercast.viewsync.storage import recall
 
@@ -72,7 +73,7 @@ def decides(
     node: Node, made: Decision, sender: NodeId = 1, about: ConfigurationId | None = None
 ) -> list[Effect]:
     """Somebody tells what was decided."""
-    turn = node.machine.view.turn if node.machine.view is not None else 0
+    turn = node.machine.life.view.turn if node.machine.life.view is not None else 0
     return node.hears(sender, Decide(turn, encode_decision(made)), view_id=about)
 
 
@@ -213,7 +214,7 @@ def test_an_earlier_life_is_no_sign_of_the_member() -> None:
     node.hears(1, Decide(0, encode_decision(decision(lives={3: 2}))), view_id=NO_VIEW)
     node.now_us = node.config.conservative_us + 1
     beats(node, 1)
-    node.hears(3, Join(OURS, 0, ghost=False), incarnation=1, view_id=NO_VIEW)
+    node.hears(3, Join(OURS, 0, bound=False), incarnation=1, view_id=NO_VIEW)
     assert shifts(node.timeout("heartbeat")) == [("changing", "member suspected")]
 
 
@@ -238,7 +239,7 @@ def test_a_hint_that_was_wrong_is_forgotten_when_the_member_is_heard() -> None:
     node = member(2)
     node.is_told_gone(3)
     beats(node, 3)
-    assert node.machine.suspects(node.now_us, (3,)) == []
+    assert node.machine.life.suspects(node.now_us, (3,)) == []
 
 
 # --- a change of view --------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ def test_a_member_leads_a_change_to_its_end() -> None:
 def test_a_member_alone_in_a_view_changes_it_alone() -> None:
     node = started(1)
     node.timeout("join", after_us=node.config.found_us)
-    effects = node.hears(5, Join(node.machine.group, 0, ghost=False), view_id=NO_VIEW)
+    effects = node.hears(5, Join(node.machine.life.group, 0, bound=False), view_id=NO_VIEW)
     assert shifts(effects) == [("changing", "somebody joins"), ("member", "view agreed")]
     assert node.orderer.installed[-1][0].members == (1, 5)
 
@@ -324,7 +325,7 @@ def test_when_none_is_on_its_way_the_timer_means_nothing() -> None:
 def test_a_member_that_asked_to_be_let_in_ends_the_view_at_the_next_heartbeat_at_the_latest() -> None:
     node = member(1)
     node.is_told_gone(3)
-    node.hears(9, Join(OURS, 0, ghost=False), view_id=NO_VIEW)
+    node.hears(9, Join(OURS, 0, bound=False), view_id=NO_VIEW)
     decides(node, decision((1, 2), SECOND), sender=2)
     assert node.state is State.CHANGING, "whoever asked is not in it: the next change begins at once"
 
@@ -346,10 +347,10 @@ def test_so_does_what_may_have_been_decided() -> None:
     node.now_us = 10
     node.hears(2, summary(), Collect(0, round_(1, 2)))
     node.now_us += node.config.aggressive_us + node.config.round_us
-    node.hears(2, summary(ghost=True), incarnation=1)
+    node.hears(2, summary(later_life=True), incarnation=1)
     node.is_told_gone(3)
     node.timeout("change", after_us=node.config.round_us)
-    mine = node.machine._change._round if node.machine._change is not None else round_(0, 0)
+    mine = node.machine.life.change._round if node.machine.life.change is not None else round_(0, 0)
     assert mine.coordinator == 1
     made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(3)]))
     node.hears(2, Estimate(0, mine, round_(1, 2), made), incarnation=1)
@@ -360,12 +361,12 @@ def test_so_does_what_may_have_been_decided() -> None:
 @pytest.mark.parametrize(
     ("join", "reasons"),
     [
-        (Join(OURS, FIRST.seq + 7, ghost=True), ["cut off"]),
-        (Join(OURS, FIRST.seq, ghost=True), []),
-        (Join(YOUNGER, FIRST.seq + 7, ghost=True), ["cut off"]),
-        (Join(YOUNGER, FIRST.seq - 1, ghost=True), []),
-        (Join(OLDER, FIRST.seq - 1, ghost=True), ["cut off"]),
-        (Join(OLDER, FIRST.seq - 1, ghost=False), []),
+        (Join(OURS, FIRST.seq + 7, bound=True), ["cut off"]),
+        (Join(OURS, FIRST.seq, bound=True), []),
+        (Join(YOUNGER, FIRST.seq + 7, bound=True), ["cut off"]),
+        (Join(YOUNGER, FIRST.seq - 1, bound=True), []),
+        (Join(OLDER, FIRST.seq - 1, bound=True), ["cut off"]),
+        (Join(OLDER, FIRST.seq - 1, bound=False), []),
     ],
     ids=["a later view", "this view", "later elsewhere", "earlier elsewhere", "bound to older", "not bound"],
 )
@@ -387,7 +388,7 @@ def test_one_vote_in_a_later_view_is_missed_by_nobody() -> None:
     node = member(2)
     node.is_told_gone(1)
     for _ in range(4 * STUCK + 2):
-        node.hears(1, Join(OURS, FIRST.seq + 7, ghost=True), view_id=NO_VIEW, incarnation=1)
+        node.hears(1, Join(OURS, FIRST.seq + 7, bound=True), view_id=NO_VIEW, incarnation=1)
         assert halts(node.timeout("change", after_us=node.config.conservative_us // 4)) == []
 
 
@@ -441,14 +442,14 @@ def test_a_member_far_behind_is_told_the_last_decision() -> None:
 def test_who_never_was_in_a_view_is_not_excluded_from_one() -> None:
     node = member(2)
     assert drops(node.hears(9, BEAT, view_id=NO_VIEW)) == []
-    node.machine._last = None
+    node.machine.life.last = None
     assert drops(node.hears(9, Collect(0, round_(1, 9)), view_id=FIRST)) == []
     assert drops(node.hears(3, BEAT, view_id=NO_VIEW)) == ["other view"]
 
 
 def test_who_arrived_is_not_waited_for_again() -> None:
     node = settled_into_second(arrived=(1, 1))
-    assert node.machine._awaited == set()
+    assert node.machine.life.awaited == set()
 
 
 def test_who_is_behind_asks_to_be_told() -> None:
@@ -688,7 +689,7 @@ def test_the_next_life_goes_on_in_its_own_group_if_the_older_one_is_gone() -> No
     node = member(2)
     node.hears(9, Answer(OLDER, asked_by(node).nonce), view_id=NO_VIEW)
     again = node.dies_and_comes_back()
-    assert one(again.timeout("join"), Join) == Join(OURS, 1, ghost=True)
+    assert one(again.timeout("join"), Join) == Join(OURS, 1, bound=True)
     again.now_us += again.config.found_us
     assert sent(again.timeout("join"), Summary), "it votes on what follows its view"
 

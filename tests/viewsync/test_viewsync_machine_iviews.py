@@ -211,7 +211,7 @@ def test_only_so_many_token_lists_are_remembered() -> None:
     node = member(1, ALL, i_views=True)
     for turn in range(1, REMEMBERED_TURNS + 3):
         turned(node, light(1, 2, 3, 4, turn=turn))
-    assert len(node.machine._turns) == REMEMBERED_TURNS
+    assert len(node.machine.life.turns) == REMEMBERED_TURNS
 
 
 def test_what_a_view_needed_is_forgotten_with_it() -> None:
@@ -219,7 +219,7 @@ def test_what_a_view_needed_is_forgotten_with_it() -> None:
     turned(node, light(1, 2, 3, 4))
     node.hears(2, summary(turn=1))
     node.hears(2, Decide(1, encode_decision(decision((1, 2, 3, 4), SECOND))))
-    assert node.machine._turns == {}
+    assert node.machine.life.turns == {}
 
 
 def test_who_missed_the_last_turn_of_a_view_is_not_in_the_next() -> None:
@@ -262,6 +262,6 @@ def test_a_later_life_votes_on_a_token_list() -> None:
     value = encode_decision(light(1, 2, 3, 4))
     assert one(again.hears(1, Propose(0, round_(1, 1), value), view_id=FIRST), Accepted)
     again.hears(1, Decide(0, value), view_id=FIRST)
-    past = again.machine._past
+    past = again.machine.life.past
     assert past is not None
     assert past.turn == 1, "its vote in the next turn is the same node's"

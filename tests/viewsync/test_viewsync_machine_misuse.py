@@ -13,7 +13,7 @@ from viewsync_node import FIRST, OURS, Node, decision, drops, member, packet_fro
 from ordercast.core.contract import Drop, Event, Packet, Start
 from ordercast.core.wire import FORGED_SENDER, Malformed
 from ordercast.viewsync.declared import KINDS
-from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW, Header, header, read_header
+from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW, header, read_header
 from ordercast.viewsync.packets import (
     NO_ROUND,
     Decide,
@@ -23,7 +23,6 @@ from ordercast.viewsync.packets import (
     Propose,
     encode_decision,
 )
-from ordercast.viewsync.standing import Standing
 
 # --- a caller's mistakes -----------------------------------------------------------------------------------
 
@@ -88,27 +87,16 @@ def test_what_is_not_an_event_is_a_mistake() -> None:
 def test_a_state_is_left_only_for_a_reason_that_is_in_the_table() -> None:
     node = member(1)
     with pytest.raises(AssertionError, match=r"^node 1 cannot leave member because of 'a whim'$"):
-        node.machine._shift("a whim", [])
+        node.machine.life.shift("a whim", [])
 
 
 def test_what_happens_in_a_change_is_told_only_of_a_change() -> None:
     node = member(1)
-    node.machine.note("several originators", [])
+    node.machine.life.note("several originators", [])
     effects: list[object] = []
     node.is_told_gone(2)
-    node.machine.note("several originators", effects)  # type: ignore[arg-type]
+    node.machine.life.note("several originators", effects)  # type: ignore[arg-type]
     assert len(effects) == 1
-
-
-def test_the_parts_of_a_membership_need_each_other() -> None:
-    node = Node(1)
-    bare = Standing(1, node.config, node.orderer, node.machine._procedure, False)
-    with pytest.raises(NotImplementedError):
-        bare._start(0, True, "started", [])
-    with pytest.raises(NotImplementedError):
-        bare._remind(Header(1, FIRST, 1, 0), 0, [])
-    with pytest.raises(NotImplementedError):
-        bare._on_heartbeat_timer(0, [])
 
 
 # --- packets ---------------------------------------------------------------------------------------------
@@ -137,7 +125,7 @@ def test_a_vote_on_nothing_is_dropped_and_leaves_no_trace(packet: MembershipPack
     assert drops(started(3).hears(1, packet, view_id=NO_VIEW)) == ["truncated"]
 
 
-states = st.sampled_from(["joining", "member", "changing", "ghost"])
+states = st.sampled_from(["joining", "member", "changing", "later life"])
 
 
 def in_state(state: str) -> Node:
@@ -146,7 +134,7 @@ def in_state(state: str) -> Node:
     node = member(2)
     if state == "changing":
         node.is_told_gone(1)
-    return node.dies_and_comes_back() if state == "ghost" else node
+    return node.dies_and_comes_back() if state == "later life" else node
 
 
 @settings(deadline=None, max_examples=300)
@@ -215,17 +203,17 @@ def test_a_packet_that_names_another_sender_is_not_used(kind: int) -> None:
 def test_a_view_begins_with_its_first_token_list() -> None:
     """A node that was let in with another one, or votes in it, has nobody to change the view with."""
     value = encode_decision(decision((1, 2), FIRST, turn=2))
-    outside, ghost = started(2), member(2, (1, 2, 3)).dies_and_comes_back()
-    for node in (outside, ghost):
-        before = node.machine._past
+    outside, later = started(2), member(2, (1, 2, 3)).dies_and_comes_back()
+    for node in (outside, later):
+        before = node.machine.life.past
         assert drops(node.hears(1, Decide(0, value), view_id=FIRST))
-        assert node.machine.view is None
-        assert node.machine._past == before
+        assert node.machine.life.view is None
+        assert node.machine.life.past == before
 
 
 def test_where_token_lists_do_not_change_none_is_believed_in() -> None:
-    ghost = member(2, (1, 2, 3)).dies_and_comes_back()
-    told = ghost.hears(1, summary()._replace(turn=7))
+    later = member(2, (1, 2, 3)).dies_and_comes_back()
+    told = later.hears(1, summary()._replace(turn=7))
     assert drops(told) == ["a token list that there never is"]
-    assert ghost.machine._past is not None
-    assert ghost.machine._past.turn == 0
+    assert later.machine.life.past is not None
+    assert later.machine.life.past.turn == 0

@@ -43,7 +43,7 @@ def test_a_group_is_no_other_of_the_same_founder_and_microsecond() -> None:
         node.machine = GroupMachine(2, node.config, node.orderer)
         node.starts(seed=seed)
         node.timeout("join", after_us=node.config.found_us)
-        return node.machine.group
+        return node.machine.life.group
 
     one, other = founded(1), founded(2)
     assert (one.founded_us, one.founder) == (other.founded_us, other.founder)
@@ -76,10 +76,10 @@ def test_a_forged_join_moves_a_group_a_step_and_shuts_nobody_out() -> None:
     node = started(1)
     node.timeout("join", after_us=node.config.found_us)
     for number in (MAX_COUNT - 1, MAX_COUNT // 2 - 1, MAX_COUNT - 1):
-        assert drops(node.hears(5, Join(OURS, number, ghost=False), view_id=NO_VIEW)) == [
+        assert drops(node.hears(5, Join(OURS, number, bound=False), view_id=NO_VIEW)) == [
             "number out of reach"
         ]
-    node.hears(5, Join(OURS, REACH, ghost=False), view_id=NO_VIEW)
+    node.hears(5, Join(OURS, REACH, bound=False), view_id=NO_VIEW)
     far = node.orderer.installed[-1][0].id
     assert far.seq <= REACH + 1
     made = encode_decision(decision((1, 9), far))
@@ -88,7 +88,7 @@ def test_a_forged_join_moves_a_group_a_step_and_shuts_nobody_out() -> None:
 
 def test_a_new_node_gets_to_any_number_in_time() -> None:
     node = started(9)
-    far = member().machine.view
+    far = member().machine.life.view
     assert far is not None
     made = encode_decision(decision((1, 9), far.id._replace(seq=3 * REACH)))
     asked = 0

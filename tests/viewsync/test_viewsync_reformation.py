@@ -51,7 +51,7 @@ def reforming(
     floor: int = 0,
     upto: int = 0,
     members: tuple[NodeId, ...] = (1, 2, 3),
-    ghost: bool = False,
+    later_life: bool = False,
     voter: Voter | None = None,
 ) -> Part:
     """A member whose Reformation has begun, because it noticed a failure or because others did."""
@@ -61,7 +61,7 @@ def reforming(
         holds=holds,
         floor=floor,
         upto=upto,
-        ghost=ghost,
+        later_life=later_life,
         voter=voter,
         procedure=Reformation,
     )
@@ -170,8 +170,8 @@ def test_the_new_token_site_is_who_knows_most_of_the_old_list() -> None:
 
 
 def test_later_lives_know_nothing_and_are_not_asked() -> None:
-    part = reforming(1, ghost=True)
-    part.is_told({2: summary(ghost=True), 3: summary(ghost=True)})
+    part = reforming(1, later_life=True)
+    part.is_told({2: summary(later_life=True), 3: summary(later_life=True)})
     made = proposal(part.answers_to(MINE, 2, 3))
     assert [member.incarnation for member in made.members] == [1, 1, 1]
     assert made.site == 1

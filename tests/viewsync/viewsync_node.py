@@ -130,13 +130,13 @@ def summary(
     *ranges: Range,
     turn: int = 0,
     full: bool = True,
-    ghost: bool = False,
+    later_life: bool = False,
     leaving: bool = False,
     floor: int = 0,
     upto: int = 0,
 ) -> Summary:
     """What a member tells of itself; a full one of one that stays, if nothing else is said."""
-    return Summary(turn, full, ghost, leaving, floor, upto, ranges)
+    return Summary(turn, full, later_life, leaving, floor, upto, ranges)
 
 
 def packet_from(
@@ -233,9 +233,11 @@ class CountedNumbers(ViewNumbers):
 class CountingMachine(GroupMachine):
     """A machine whose views are counted."""
 
-    def _draw(self, stream: RandomStream) -> None:
-        super()._draw(stream)
-        self.numbers = CountedNumbers(stream)
+    def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
+        effects = super().handle(now_us, event)
+        if isinstance(event, Start):
+            self.life.numbers = CountedNumbers(self.life.random)
+        return effects
 
 
 class Around:
@@ -315,7 +317,7 @@ class Node:
         incarnation: int = 0,
     ) -> list[Effect]:
         """These packets arrive from another node; they are about the current view, if nothing is said."""
-        current = self.machine.view or self.machine._past
+        current = self.machine.life.view or self.machine.life.past
         about = view_id or (current.id if current is not None else NO_VIEW)
         told = [packet_from(sender, packet, about, incarnation) for packet in packets]
         return [effect for data in told for effect in self.does(Packet(data, sender))]
@@ -345,9 +347,9 @@ class Node:
 
     def dies_and_comes_back(self) -> Node:
         """The next life: with its disk, and nothing else."""
-        again = Node(self.me, i_views=self.machine._i_views, procedure=self.machine._procedure)
+        again = Node(self.me, i_views=self.machine.life.i_views, procedure=self.machine.life.procedure)
         again.now_us, again.disk = self.now_us, self.disk
-        again.starts(self.machine.incarnation + 1, self.disk)
+        again.starts(self.machine.life.incarnation + 1, self.disk)
         return again
 
 
@@ -474,14 +476,14 @@ class Part:
         floor: int = 0,
         upto: int = 0,
         full: bool = True,
-        ghost: bool = False,
+        later_life: bool = False,
         voter: Voter | None = None,
         procedure: type[ViewChange] = ViewChange,
     ) -> None:
-        """A participant that has not begun; a member, or with `ghost` a later life of one."""
-        self.around = Around(me, incarnation=int(ghost))
+        """A participant that has not begun; a member, or with `later_life` a later life of one."""
+        self.around = Around(me, incarnation=int(later_life))
         self.now_us = 0
-        unsettled = None if ghost else Unsettled(floor, upto, holds or {})
+        unsettled = None if later_life else Unsettled(floor, upto, holds or {})
         self.change = procedure(0, self.around, of or view(), voter or Voter(), CONFIG, unsettled, full)
 
     def begins(self, detected: bool = True) -> list[Effect]:
@@ -495,7 +497,7 @@ class Part:
         """Others tell what they hold."""
         effects: list[Effect] = []
         for node, what in told.items():
-            life = (lives or {}).get(node, int(what.ghost))
+            life = (lives or {}).get(node, int(what.later_life))
             self.change.on_summary(self.now_us, node, life, what, effects)
         return effects
 

@@ -16,7 +16,9 @@ from ordercast.viewsync.contract import Settled
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.header import Header
 from ordercast.viewsync.joining import Joining
+from ordercast.viewsync.life import CHANGE_TIMER, JOIN_TIMER, Life
 from ordercast.viewsync.machine import GroupMachine
+from ordercast.viewsync.meeting import OlderGroups
 from ordercast.viewsync.membership import Membership
 from ordercast.viewsync.numbers import ViewNumbers
 from ordercast.viewsync.packets import (
@@ -29,7 +31,6 @@ from ordercast.viewsync.packets import (
     decode_decision,
 )
 from ordercast.viewsync.reformation import Reformation
-from ordercast.viewsync.standing import CHANGE_TIMER, JOIN_TIMER, Standing
 from ordercast.viewsync.states import State
 from ordercast.viewsync.storage import Stored
 
@@ -62,20 +63,15 @@ def _quorum_one_too_small(right: Any) -> Any:
 # --- two groups meet -------------------------------------------------------------------------------
 
 
-@_mutant("cm", "founding", Membership, "_on_answer", "who meets an older group joins it in the same life")
+@_mutant("cm", "founding", OlderGroups, "on_answer", "who meets an older group joins it in the same life")
 def _joined_in_the_same_life(right: Any) -> Any:
-    def on_answer(self: Membership, head: Header, packet: Any, effects: list[Effect]) -> None:
+    def on_answer(self: OlderGroups, head: Header, packet: Any, effects: list[Effect]) -> None:
         before = len(effects)
         right(self, head, packet, effects)
-        if self.halted:
-            self.orderer.unsettled()
-            self.halted, self.state, self.view, self._lives, self._change = (
-                False,
-                State.JOINING,
-                None,
-                {},
-                None,
-            )
+        life = self._life
+        if life.halted:
+            life.orderer.unsettled()
+            life.halted, life.state, life.view, life.lives, life.change = False, State.JOINING, None, {}, None
             effects[before:] = [CancelTimer(CHANGE_TIMER), SetTimer(JOIN_TIMER, 1)]
 
     return on_answer
@@ -103,14 +99,15 @@ def _installed_unsettled(right: Any) -> Any:
 @_mutant("dtp", "view change", Membership, "_end_change", "a member that finds itself excluded goes on alone")
 def _excluded_and_alive(right: Any) -> Any:
     def end_change(self: Any, now_us: int, effects: list[Effect]) -> None:
-        change, view = self._change, self.view
+        life: Life = self._life
+        change, view = life.change, life.view
         if change is not None and change.decision is not None and view is not None:
             decision = decode_decision(change.decision)
-            if decision.full and decision.group == self.group and not self._is_in(decision):
-                alone = (Member(self.me, self.incarnation, True),)
-                next_id = ConfigurationId(view.id.seq + 1, self.me)
-                mine = decision._replace(view=next_id, members=alone, site=self.me)
-                self._install(now_us, mine, Settled(0, {}), "view agreed", effects)
+            if decision.full and decision.group == life.group and not life.is_in(decision):
+                alone = (Member(life.me, life.incarnation, True),)
+                next_id = ConfigurationId(view.id.seq + 1, life.me)
+                mine = decision._replace(view=next_id, members=alone, site=life.me)
+                life.install(now_us, mine, Settled(0, {}), "view agreed", effects)
                 return
         right(self, now_us, effects)
 
@@ -122,19 +119,19 @@ def _excluded_and_alive(right: Any) -> Any:
 )
 def _packets_of_another_view(right: Any) -> Any:
     def on_ordered(self: GroupMachine, now_us: int, head: Header, data: bytes, effects: list[Effect]) -> None:
-        known = self._lives.get(head.sender)
-        if self.view is not None and known is not None:
-            head = head._replace(view=self.view.id, incarnation=known)
+        known = self.life.lives.get(head.sender)
+        if self.life.view is not None and known is not None:
+            head = head._replace(view=self.life.view.id, incarnation=known)
         right(self, now_us, head, data, effects)
 
     return on_ordered
 
 
 @_mutant("cm", "view change", ViewChange, "_summary", "a later life passes for the one it votes for")
-def _ghost_in_disguise(right: Any) -> Any:
+def _later_life_in_disguise(right: Any) -> Any:
     def summary(self: ViewChange) -> Summary:
         told: Summary = right(self)
-        return told._replace(ghost=False)
+        return told._replace(later_life=False)
 
     return summary
 
@@ -166,16 +163,14 @@ def _view_not_recalled(right: Any) -> Any:
     return recall
 
 
-@_mutant("dtp", "persistence", Standing, "_outcomes", "how a view was decided on is not stored", shown_by=43)
+@_mutant("dtp", "persistence", Life, "_outcomes", "how a view was decided on is not stored", shown_by=43)
 def _decision_not_stored(right: Any) -> Any:
     return lambda self, view: ()
 
 
-@_mutant(
-    "cm", "persistence", Standing, "_settle_in", "a view is not stored before it is installed", shown_by=6
-)
+@_mutant("cm", "persistence", Life, "_settle_in", "a view is not stored before it is installed", shown_by=6)
 def _view_not_stored(right: Any) -> Any:
-    def settle_in(self: Standing, now_us: int, settled: Settled, because: str, effects: list[Effect]) -> None:
+    def settle_in(self: Life, now_us: int, settled: Settled, because: str, effects: list[Effect]) -> None:
         before = len(effects)
         right(self, now_us, settled, because, effects)
         effects[before:] = [effect for effect in effects[before:] if not isinstance(effect, Persist)]
@@ -186,7 +181,8 @@ def _view_not_stored(right: Any) -> Any:
 @_mutant("total", "founding", Joining, "_look", "who was in a group founds another one", shown_by=6)
 def _founded_by_a_member_of_another(right: Any) -> Any:
     def look(self: Joining, now_us: int, effects: list[Effect]) -> None:
-        self._free, self._past, self._voter = True, None, Voter()
+        life = self._life
+        life.free, life.past, life.voter = True, None, Voter()
         right(self, now_us, effects)
 
     return look
@@ -250,8 +246,9 @@ def _aborted_for_good(right: Any) -> Any:
 @_mutant("irbp", "i-views", Membership, "_remind", "who missed a token list is not told of it")
 def _missed_list_not_told(right: Any) -> Any:
     def remind(self: Any, head: Header, turn: int, effects: list[Effect]) -> None:
-        turns, self._turns = self._turns, {}
+        life: Life = self._life
+        turns, life.turns = life.turns, {}
         right(self, head, turn, effects)
-        self._turns = turns
+        life.turns = turns
 
     return remind

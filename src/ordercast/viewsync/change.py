@@ -102,7 +102,7 @@ class ViewChange(Participant):
         """What belongs to a proposal that may have been decided in an earlier round."""
 
     @property
-    def ghost(self) -> bool:
+    def later_life(self) -> bool:
         """Whether this participant is a later life of the member it votes for."""
         return self._unsettled is None
 
@@ -212,7 +212,7 @@ class ViewChange(Participant):
             return None
         if not self._agreed(present):
             return None
-        lives = [node for node in present if not summaries[node].ghost]
+        lives = [node for node in present if not summaries[node].later_life]
         if self.full:
             if not all(summaries[node].full for node in lives):
                 return None
@@ -232,7 +232,7 @@ class ViewChange(Participant):
         around, summaries = self._around, self.exchange.summaries
         joiners = dict(around.joiners(now_us))
         for node, summary in summaries.items():
-            if summary.ghost:
+            if summary.later_life:
                 known = joiners.get(node)
                 if known is None or known.incarnation < self._lives[node]:
                     joiners[node] = Joiner(self._lives[node], self.view.id.seq, now_us)
@@ -281,7 +281,7 @@ class ViewChange(Participant):
             return value
         told = self.exchange.summaries
         suspected = self._around.suspects(now_us, self._others)
-        if all(summary.ghost for node, summary in told.items() if node not in suspected):
+        if all(summary.later_life for node, summary in told.items() if node not in suspected):
             return value
         if not ballot.complete or len(told) < len(self.view.members):
             return None
@@ -295,7 +295,7 @@ class ViewChange(Participant):
         Later lives need none of it: what all who had it have lost holds up nobody.
         """
         told = self.exchange.summaries.get(source)
-        if self.ghost and told is not None and told.ghost:
+        if self.later_life and told is not None and told.later_life:
             return True
         decision = decode_decision(value)
         if source == self._me:  # it was proposed before, by somebody else
@@ -350,7 +350,7 @@ class ViewChange(Participant):
 
     def settled(self, decision: Decision, effects: list[Effect]) -> Settled | None:
         """What was agreed on, once it is all here; who has nothing to settle needs none of it."""
-        if self.ghost:
+        if self.later_life:
             return Settled(decision.upto, {})
         sources = [self._has_all, *self._others] if self._has_all else self._others
         if not self._fetch(decision, sources, self._has_all, effects):

@@ -28,6 +28,8 @@ from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import ORDER_TIMER, Orderer
 from ordercast.viewsync.header import FIRST_ORDER_KIND, Header, read_header
+from ordercast.viewsync.joining import Joining
+from ordercast.viewsync.life import CHANGE_TIMER, HEARTBEAT_TIMER, JOIN_TIMER, Life
 from ordercast.viewsync.membership import Membership
 from ordercast.viewsync.packets import (
     Answer,
@@ -43,11 +45,10 @@ from ordercast.viewsync.packets import (
     decode,
 )
 from ordercast.viewsync.parts import PART, Parts, decode_part
-from ordercast.viewsync.standing import CHANGE_TIMER, HEARTBEAT_TIMER, JOIN_TIMER
 from ordercast.viewsync.states import State
 
 
-class GroupMachine(Membership):
+class GroupMachine:
     """One member of a group."""
 
     def __init__(
@@ -64,7 +65,12 @@ class GroupMachine(Membership):
         `procedure` is how its views change. With `i_views`, who is slow leaves the token list first, not the
         view.
         """
-        super().__init__(me, config, orderer, procedure, i_views)
+        self.me = me
+        self.config = config
+        self.orderer = orderer
+        self.life = Life(me, config, orderer, procedure, i_views)
+        self.joining = Joining(self.life)
+        self.membership = Membership(self.life, self.joining)
         self._parts = Parts(config.max_members)
 
     # --- the contract ---------------------------------------------------------------------------
@@ -73,7 +79,7 @@ class GroupMachine(Membership):
         """Take one event."""
         if type(event) is Packet:
             return self._on_packet(now_us, event)
-        assert not self.halted, f"node {self.me} has halted; make a new machine and start it"
+        assert not self.life.halted, f"node {self.me} has halted; make a new machine and start it"
         effects: list[Effect] = []
         match event:
             case Timer(name):
@@ -85,28 +91,39 @@ class GroupMachine(Membership):
             case Gone(node):
                 self._on_gone(now_us, node, effects)
             case Start(incarnation, stored, seed):
-                if self.incarnation >= 0:
+                if self.life.incarnation >= 0:
                     raise RuntimeError(f"node {self.me} was started before; make a new machine")
-                self._begin(now_us, incarnation, stored, seed, effects)
+                self.joining.begin(now_us, incarnation, stored, seed, effects)
             case Stop():
                 self._on_stop(now_us, effects)
             case Brake(on):
                 self._on_brake(now_us, on, effects)
             case _:
                 raise TypeError(f"not an event: {event!r}")
+        self.membership.look_after(now_us, effects)
         return effects
+
+    @property
+    def state(self) -> State:
+        """Where this node stands with its group."""
+        return self.life.state
+
+    @property
+    def halted(self) -> bool:
+        """Whether this life is over."""
+        return self.life.halted
 
     @property
     def room(self) -> int:
         """Size of the largest message that may be submitted now."""
-        if self.halted or self.leaving or self.incarnation < 0:
+        if self.life.halted or self.life.leaving or self.life.incarnation < 0:
             return 0
         return min(self.orderer.room, self.config.max_message_size)
 
     @property
     def stats(self) -> Mapping[str, float]:
         """Running figures, by name."""
-        return {**self._stats, **self.orderer.stats}
+        return {**self.life.stats, **self.orderer.stats}
 
     @property
     def waits(self) -> Mapping[NodeId, int]:
@@ -116,7 +133,7 @@ class GroupMachine(Membership):
     @property
     def role(self) -> str:
         """What this member is for the others right now; empty in no view."""
-        view, orderer = self.view, self.orderer
+        view, orderer = self.life.view, self.orderer
         if view is None:
             return ""
         if self.me not in view.core:
@@ -128,11 +145,11 @@ class GroupMachine(Membership):
     @property
     def laggard(self) -> NodeId | None:
         """Who brakes; or else who is being waited for."""
-        if self.state is not State.MEMBER:
+        if self.life.state is not State.MEMBER:
             return None
-        if self._braking:
+        if self.life.brakes.mine:
             return self.me
-        return min(self._brakes, default=None) or self.orderer.waiting_for
+        return min(self.life.brakes.others, default=None) or self.orderer.waiting_for
 
     @property
     def final(self) -> tuple[ConfigurationId, int] | None:
@@ -144,7 +161,7 @@ class GroupMachine(Membership):
     def _on_submit(
         self, now_us: int, payloads: Sequence[bytes], guarantee: Guarantee, effects: list[Effect]
     ) -> None:
-        if self.incarnation < 0 or self.leaving:
+        if self.life.incarnation < 0 or self.life.leaving:
             raise RuntimeError(f"node {self.me} takes no messages: it is not started, or it is leaving")
         largest = max(map(len, payloads), default=0)
         if largest > self.config.max_message_size:
@@ -155,39 +172,39 @@ class GroupMachine(Membership):
         self.orderer.submit(now_us, payloads, guarantee, effects)
 
     def _on_stop(self, now_us: int, effects: list[Effect]) -> None:
-        self.leaving = True
-        if self.view is None:
-            self._halt("left", effects)
+        self.life.leaving = True
+        if self.life.view is None:
+            self.life.halt("left", effects)
         else:
-            self._leave_if_done(now_us, effects)
+            self.membership.leave_if_done(now_us, effects)
 
     def _on_brake(self, now_us: int, on: bool, effects: list[Effect]) -> None:
         """The application falls behind, or has caught up: the others hear it now, and with each heartbeat."""
-        self._braking = on
-        if self.view is not None:
-            self.tell(Heartbeat(self.group, self.view.turn, on), effects)
-        self._heed_brakes(now_us, effects)
+        self.life.brakes.mine = on
+        if self.life.view is not None:
+            self.life.tell(Heartbeat(self.life.group, self.life.view.turn, on), effects)
+        self.membership.heed_brakes(now_us, effects)
 
     def _on_gone(self, now_us: int, node: NodeId, effects: list[Effect]) -> None:
-        self._detector.gone(node)
-        if self.state is State.MEMBER and node in self._lives and node != self.me:
-            self._start(now_us, True, "member gone", effects)
+        self.life.detector.gone(node)
+        if self.life.state is State.MEMBER and node in self.life.lives and node != self.me:
+            self.membership.start(now_us, True, "member gone", effects)
 
     def _on_timer(self, now_us: int, name: str, effects: list[Effect]) -> None:
         if name.startswith(ORDER_TIMER):
-            if self.state is State.MEMBER:
+            if self.life.state is State.MEMBER:
                 self.orderer.timer(now_us, name, effects)
         elif name == HEARTBEAT_TIMER:
-            self._on_heartbeat_timer(now_us, effects)
+            self.membership.on_heartbeat_timer(now_us, effects)
         elif name == JOIN_TIMER:
-            self._on_join_timer(now_us, effects)
+            self.joining.on_join_timer(now_us, effects)
         elif name == CHANGE_TIMER:
-            self._on_change_timer(now_us, effects)
+            self.membership.on_change_timer(now_us, effects)
 
     # --- packets --------------------------------------------------------------------------------
 
     def _on_packet(self, now_us: int, packet: Packet) -> Sequence[Effect]:
-        if self.halted:
+        if self.life.halted:
             return (Drop("halted"),)
         try:
             data = packet.data
@@ -211,15 +228,15 @@ class GroupMachine(Membership):
         return effects
 
     def _on_ordered(self, now_us: int, head: Header, data: bytes, effects: list[Effect]) -> None:
-        view = self.view
+        view = self.life.view
         if head.sender == self.me:
             effects.append(Drop(FORGED_SENDER))
             return
-        if view is None or head.view != view.id or self._lives.get(head.sender) != head.incarnation:
+        if view is None or head.view != view.id or self.life.lives.get(head.sender) != head.incarnation:
             effects.append(Drop("other view"))
             return
-        self._detector.heard(now_us, head.sender)
-        if self.state is State.MEMBER:
+        self.life.detector.heard(now_us, head.sender)
+        if self.life.state is State.MEMBER:
             self.orderer.packet(now_us, head.kind, head.sender, data, effects)
         else:
             effects.append(Drop("view is changing"))
@@ -229,10 +246,10 @@ class GroupMachine(Membership):
 
         One that stays behind in an earlier view, and does not even fetch what it lacks, hears nothing.
         """
-        if self.view is None:
+        if self.life.view is None:
             return True
-        known = self._lives.get(head.sender, 0)
-        here = head.view == self.view.id or isinstance(packet, Fetch)
+        known = self.life.lives.get(head.sender, 0)
+        here = head.view == self.life.view.id or isinstance(packet, Fetch)
         return head.incarnation > known or (head.incarnation == known and here)
 
     def _on_membership(self, now_us: int, head: Header, data: bytes, effects: list[Effect]) -> None:
@@ -240,29 +257,30 @@ class GroupMachine(Membership):
         if head.sender == self.me:
             effects.append(Drop("mine, of an earlier life"))
             return
-        if not self._i_views and getattr(packet, "turn", 0) != 0:
+        if not self.life.i_views and getattr(packet, "turn", 0) != 0:
             effects.append(Drop("a token list that there never is"))
             return
         if self._is_sign_of_life(head, packet):
-            self._detector.heard(now_us, head.sender)
+            self.life.detector.heard(now_us, head.sender)
         match packet:
             case Heartbeat():
-                self._on_heartbeat(now_us, head, packet, effects)
+                self.membership.on_heartbeat(now_us, head, packet, effects)
             case Join():
-                self._on_join(now_us, head, packet, effects)
+                self.membership.on_join(now_us, head, packet, effects)
             case Summary():
-                self._on_summary(now_us, head, packet, effects)
+                self.membership.on_summary(now_us, head, packet, effects)
             case Fetch():
-                self._on_fetch(now_us, head, packet, effects)
+                self.membership.on_fetch(now_us, head, packet, effects)
             case Item():
-                self._on_item(now_us, head, packet, effects)
+                self.membership.on_item(now_us, head, packet, effects)
             case Decide():
-                self._on_decide(now_us, head, packet, effects)
+                self.membership.on_decide(now_us, head, packet, effects)
             case Excluded():
-                self._on_excluded(head, packet, effects)
+                self.membership.on_excluded(head, packet, effects)
             case Knock():
-                self._on_knock(head, packet, effects)
+                self.membership.older.on_knock(head, packet, effects)
             case Answer():
-                self._on_answer(head, packet, effects)
+                self.membership.older.on_answer(head, packet, effects)
             case _:
-                self._on_vote(now_us, head, packet, effects)
+                self.membership.on_vote(now_us, head, packet, effects)
+        self.membership.look_after(now_us, effects)

@@ -102,7 +102,7 @@ class Join(NamedTuple):
     """The group that this node was in last; none if in none yet."""
     last: int
     """The highest number of a view that any life of this node installed."""
-    ghost: bool
+    bound: bool
     """An earlier life was a member of that view, and its vote counts."""
     ended: Group = NO_GROUP
     """A group that is over: nobody was in its last view."""
@@ -116,7 +116,7 @@ class Summary(NamedTuple):
     turn: int
     full: bool
     """Members may change, not the token list alone."""
-    ghost: bool
+    later_life: bool
     """A later life of a member: it has a vote, and nothing else."""
     leaving: bool
     floor: int
@@ -275,10 +275,10 @@ def encode(packet: MembershipPacket) -> tuple[int, bytes]:
     match packet:
         case Heartbeat(group, turn, braking):
             return HEARTBEAT, _HEARTBEAT.pack(*group, turn, braking)
-        case Join(group, last, ghost, ended, founds):
-            return JOIN, _JOIN.pack(*group, last, ghost | founds << 1, *ended)
-        case Summary(turn, full, ghost, leaving, floor, upto, ranges):
-            flags = full | ghost << 1 | leaving << 2
+        case Join(group, last, bound, ended, founds):
+            return JOIN, _JOIN.pack(*group, last, bound | founds << 1, *ended)
+        case Summary(turn, full, later_life, leaving, floor, upto, ranges):
+            flags = full | later_life << 1 | leaving << 2
             return SUMMARY, _SUMMARY.pack(turn, flags, floor, upto) + _pack_ranges(ranges)
         case Fetch(turn, ranges):
             return FETCH, _TURN.pack(turn) + _pack_ranges(ranges)
@@ -409,8 +409,8 @@ def _summary(body: _Body) -> Summary:
     turn, flags, floor, upto = body.some(_SUMMARY)
     if check_count(floor) > check_count(upto):
         raise Malformed("bad number")
-    full, ghost, leaving = bool(flags & 1), bool(flags & 2), bool(flags & 4)
-    return Summary(_check_turn(turn), full, ghost, leaving, floor, upto, body.ranges())
+    full, later_life, leaving = bool(flags & 1), bool(flags & 2), bool(flags & 4)
+    return Summary(_check_turn(turn), full, later_life, leaving, floor, upto, body.ranges())
 
 
 def _item(body: _Body) -> Item:

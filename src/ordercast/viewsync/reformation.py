@@ -114,7 +114,7 @@ class Reformation(ViewChange):
     def _agreed(self, present: Sequence[NodeId]) -> bool:
         """Phase II: all have answered the invitation or are suspected; is the Resiliency test passed?"""
         summaries = self.exchange.summaries
-        known = [summaries[node] for node in present if not summaries[node].ghost]
+        known = [summaries[node] for node in present if not summaries[node].later_life]
         return max((told.upto for told in known), default=0) >= max((told.floor for told in known), default=0)
 
     def _site(self, able: Sequence[NodeId]) -> NodeId:
