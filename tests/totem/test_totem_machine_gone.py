@@ -34,7 +34,7 @@ def in_state(state: State, me: int = 2) -> Node:
 @pytest.mark.parametrize("state", State)
 def test_in_every_state_a_ring_is_formed_without_who_is_gone(state: State) -> None:
     node = in_state(state)
-    ring_seq = node.machine.ring_seq
+    ring_seq = node.machine.formation.ring_seq
     effects = node.is_told_gone(3)
     assert shifts(effects) == [("gather", "member gone")]
     assert one(effects, Join) == Join(2, ring_seq, (1, 2, 3), (3,))
@@ -63,8 +63,8 @@ def test_told_twice_a_node_does_nothing_the_second_time(state: State) -> None:
 def test_the_attempt_is_given_up_and_counted(state: State) -> None:
     node = in_state(state)
     node.is_told_gone(3)
-    assert node.machine.forming is None
-    assert node.machine.exchange is None
+    assert node.machine.formation.forming is None
+    assert node.machine.formation.exchange is None
     assert node.machine.stats["attempts_failed"] == 1
 
 
@@ -110,7 +110,7 @@ def test_a_wrong_word_is_not_held_against_the_node_on_the_next_ring() -> None:
     node.returns(entries)
     node.recovers()
     node.waits(1_000_000)
-    while not node.machine._settled(node.now_us):
+    while not node.machine.formation.settled(node.now_us):
         node.visited()
     assert shifts(node.hears(Join(3, 12, (1, 2, 3), (), merge=True))) == [("gather", "join heard")]
 
@@ -120,7 +120,7 @@ def test_while_a_node_of_whom_it_was_told_is_left_out_its_joins_say_nothing() ->
     node = in_state(State.GATHER)
     node.is_told_gone(3)
     assert shifts(node.hears(Join(3, 8, (1, 2, 3), ()))) == []
-    assert node.machine.gathering.proposal == (1, 2)
+    assert node.machine.formation.gathering.proposal == (1, 2)
 
 
 def test_a_representative_that_holds_the_token_lets_it_go_for_good() -> None:
@@ -147,7 +147,7 @@ def test_who_comes_to_a_ring_starts_without_memory_of_who_was_gone() -> None:
     node = started(me=2)
     assert node.is_told_gone(3) == [], "not one it looks for yet"
     form(node, (1, 2, 3))
-    assert node.machine.gathering.fail_set == set()
+    assert node.machine.formation.gathering.fail_set == set()
 
 
 def test_who_wants_to_leave_leaves_from_the_ring_without_the_dead() -> None:

@@ -12,10 +12,10 @@ from ordercast.totem.states import State
 
 def forged(node: Node, packet: Join | Announce | Commit, sender: NodeId) -> None:
     """The packet of `sender` is dropped, and changes nothing."""
-    before = (node.state, node.machine.ring_seq, set(node.machine.gathering.fail_set))
+    before = (node.state, node.machine.formation.ring_seq, set(node.machine.formation.gathering.fail_set))
     assert drops(effects := node.hears(packet, sender=sender)) == [FORGED_SENDER]
     assert len(effects) == 1
-    assert (node.state, node.machine.ring_seq, node.machine.gathering.fail_set) == before
+    assert (node.state, node.machine.formation.ring_seq, node.machine.formation.gathering.fail_set) == before
 
 
 def test_a_leave_is_believed_from_who_leaves_only() -> None:

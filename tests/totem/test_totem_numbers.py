@@ -63,7 +63,9 @@ def test_who_claims_too_much_is_followed_a_step() -> None:
     assert one(node.hears(forged), Commit).ring.seq == 4 + REACH + RING_STEP
     for _ in range(50):
         node.hears(forged)
-    assert 4 + REACH < node.machine.ring_seq < 4 + REACH + 50 * 2 * STRIDE, "not one step for every Join"
+    assert 4 + REACH < node.machine.formation.ring_seq < 4 + REACH + 50 * 2 * STRIDE, (
+        "not one step for every Join"
+    )
 
 
 def test_the_way_to_the_next_ring_is_free() -> None:
@@ -89,14 +91,14 @@ def test_members_that_followed_differently_far_are_together_again_within_seconds
 def test_a_commit_token_of_a_number_out_of_reach_is_not_taken_but_followed_a_step() -> None:
     node = started(me=2)
     node.agrees((1, 2))
-    assert node.machine.gathering.agreed
+    assert node.machine.formation.gathering.agreed
     effects = node.hears(Commit(ConfigurationId(MAX_COUNT - 4, 1), (1, 2), 1, (entry(1),)))
     assert drops(effects) == ["ring number out of reach"]
     assert Persist(store(4 + REACH)) in effects
     assert shifts(effects) == [("gather", "no commit token")]
     assert one(effects, Join).ring_seq == 4 + REACH
     again = node.hears(Commit(ConfigurationId(MAX_COUNT - 4, 1), (1, 2), 1, (entry(1),)))
-    assert node.machine.ring_seq == 4 + REACH, "one step for each time that all agree"
+    assert node.machine.formation.ring_seq == 4 + REACH, "one step for each time that all agree"
     assert drops(again) == ["ring number out of reach"]
 
 

@@ -19,7 +19,7 @@ from ordercast.totem.packets import (
     decode,
     encode_recovered,
 )
-from ordercast.totem.recovery import Duty, Exchange, settle, transitional
+from ordercast.totem.recovery import Exchange, Obligations, settle, transitional
 
 OLD = ConfigurationId(8, 1)
 OTHER = ConfigurationId(4, 7)
@@ -34,11 +34,11 @@ def entry(node: int, aru: int = 0, high: int = 0, *, old: ConfigurationId = OLD,
     return Entry(node, old, aru, high, flg, CONFIG.limits)
 
 
-def exchange(old: Ring, *entries: Entry, duty: Duty | None = None) -> Exchange:
+def exchange(old: Ring, *entries: Entry, obligations: Obligations | None = None) -> Exchange:
     """An attempt at a new ring with the members of these entries, as the old ring's node sees it."""
     members = tuple(line.node for line in entries)
     commit = Commit(NEW, members, 2 * len(members), entries)
-    return Exchange(Ring(NEW, members, old.me, CONFIG), old, commit, duty or Duty())
+    return Exchange(Ring(NEW, members, old.me, CONFIG), old, commit, obligations or Obligations())
 
 
 def retransmitted(made: Exchange) -> list[int]:
@@ -79,30 +79,40 @@ def test_a_retransmission_is_an_envelope_with_a_place_on_the_new_ring() -> None:
 
 def test_the_duty_is_to_deliver_for_all_of_them_what_any_of_them_delivered() -> None:
     """000 Fig. 7: my_deliver_memb := my_trans_memb, high_ring_delivered := the highest delivered."""
-    duty = Duty()
-    exchange(old_ring(), entry(1, 5, 2), entry(2, 5, 4), entry(7, 9, 9, old=OTHER), duty=duty)
-    assert (duty.deliver_memb, duty.high_ring_delivered, duty.received_flg) == (frozenset({1, 2}), 4, False)
+    obligations = Obligations()
+    exchange(old_ring(), entry(1, 5, 2), entry(2, 5, 4), entry(7, 9, 9, old=OTHER), obligations=obligations)
+    assert (obligations.deliver_memb, obligations.high_ring_delivered, obligations.received_flg) == (
+        frozenset({1, 2}),
+        4,
+        False,
+    )
 
 
 def test_when_all_have_received_everything_the_earlier_duty_stands() -> None:
     """000 §7.2: if received_flg is set for all of my_trans_memb, it must retain my_deliver_memb."""
-    duty = Duty()
-    duty.received_flg = True
-    duty.deliver_memb = frozenset({1, 2, 3})
-    duty.high_ring_delivered = 3
-    made = exchange(old_ring(1, 2, 3, 4), entry(1, 4, 3, flg=True), entry(2, 4, 2, flg=True), duty=duty)
-    assert (duty.deliver_memb, duty.high_ring_delivered, duty.received_flg) == (frozenset({1, 2, 3}), 3, True)
+    obligations = Obligations()
+    obligations.received_flg = True
+    obligations.deliver_memb = frozenset({1, 2, 3})
+    obligations.high_ring_delivered = 3
+    made = exchange(
+        old_ring(1, 2, 3, 4), entry(1, 4, 3, flg=True), entry(2, 4, 2, flg=True), obligations=obligations
+    )
+    assert (obligations.deliver_memb, obligations.high_ring_delivered, obligations.received_flg) == (
+        frozenset({1, 2, 3}),
+        3,
+        True,
+    )
     assert made.backlog == 0
     assert made.trans_memb == (1, 2)
 
 
 def test_when_somebody_lacks_messages_the_duty_starts_afresh() -> None:
     """000 Fig. 7: if for some processor in my_trans_memb received_flg = false."""
-    duty = Duty()
-    duty.received_flg = True
-    duty.deliver_memb = frozenset({1, 2, 3})
-    made = exchange(old_ring(1, 2), entry(1, 2, flg=True), entry(2, 1), duty=duty)
-    assert (duty.deliver_memb, duty.received_flg) == (frozenset({1, 2}), False)
+    obligations = Obligations()
+    obligations.received_flg = True
+    obligations.deliver_memb = frozenset({1, 2, 3})
+    made = exchange(old_ring(1, 2), entry(1, 2, flg=True), entry(2, 1), obligations=obligations)
+    assert (obligations.deliver_memb, obligations.received_flg) == (frozenset({1, 2}), False)
     assert made.backlog == 1
 
 
@@ -185,34 +195,34 @@ def quiet_visits(made: Exchange, count: int, seq: int = 0) -> None:
 
 def test_after_two_quiet_visits_all_old_messages_are_here() -> None:
     """000 Fig. 6: my_retrans_flg_count ≥ 2 and my_aru ≥ my_install_seq: my_received_flg := true."""
-    duty = Duty()
-    made = exchange(old_ring(), entry(1), entry(2), duty=duty)
+    obligations = Obligations()
+    made = exchange(old_ring(), entry(1), entry(2), obligations=obligations)
     quiet_visits(made, 1)
-    assert not duty.received_flg
+    assert not obligations.received_flg
     quiet_visits(made, 1)
-    assert duty.received_flg
+    assert obligations.received_flg
 
 
 def test_not_before_everything_up_to_the_install_seq_is_here() -> None:
-    duty = Duty()
-    made = exchange(old_ring(), entry(1), entry(2), duty=duty)
+    obligations = Obligations()
+    made = exchange(old_ring(), entry(1), entry(2), obligations=obligations)
     quiet_visits(made, 3, seq=1)
-    assert not duty.received_flg
+    assert not obligations.received_flg
     made.ring.window.add(1, recovered(1, 5))
     quiet_visits(made, 1, seq=1)
-    assert duty.received_flg
+    assert obligations.received_flg
 
 
 def test_a_raised_flag_starts_the_count_again() -> None:
     """000 Fig. 6: else my_retrans_flg_count := 0."""
-    duty = Duty()
-    made = exchange(old_ring(), entry(1), entry(2), duty=duty)
+    obligations = Obligations()
+    made = exchange(old_ring(), entry(1), entry(2), obligations=obligations)
     quiet_visits(made, 1)
     made.update(token(ring=NEW, retrans_flg=True))
     quiet_visits(made, 1)
-    assert not duty.received_flg
+    assert not obligations.received_flg
     quiet_visits(made, 1)
-    assert duty.received_flg
+    assert obligations.received_flg
 
 
 def test_it_is_complete_when_everyone_is_known_to_have_everything() -> None:
@@ -241,9 +251,9 @@ def test_the_install_seq_is_that_of_the_second_quiet_visit() -> None:
 # --- settling (§7.2, steps 2 to 5) --------------------------------------------------------------
 
 
-def settled(made: Exchange, old: Ring, duty: Duty) -> list[bytes | Configuration]:
+def settled(made: Exchange, old: Ring, obligations: Obligations) -> list[bytes | Configuration]:
     effects: list[Effect] = []
-    settle(made, old, duty, effects)
+    settle(made, old, obligations, effects)
     return story(effects)
 
 
@@ -263,14 +273,14 @@ def test_the_two_configuration_changes_separate_the_guarantees() -> None:
         data(8, ring=OLD, origin=3),
     ]
     old = ring(*packets, id=OLD)
-    duty = Duty()
-    made = exchange(old, entry(1, 5, 1), entry(2, 5, 2), entry(7, old=OTHER), duty=duty)
-    assert settled(made, old, duty) == [b"1", b"2", BETWEEN, b"3", b"4", b"5", b"7", AFTER]
+    obligations = Obligations()
+    made = exchange(old, entry(1, 5, 1), entry(2, 5, 2), entry(7, old=OTHER), obligations=obligations)
+    assert settled(made, old, obligations) == [b"1", b"2", BETWEEN, b"3", b"4", b"5", b"7", AFTER]
 
 
-def changes(made: Exchange, old: Ring, duty: Duty) -> list[Ended | None]:
+def changes(made: Exchange, old: Ring, obligations: Obligations) -> list[Ended | None]:
     effects: list[Effect] = []
-    settle(made, old, duty, effects)
+    settle(made, old, obligations, effects)
     return [effect.ended for effect in effects if isinstance(effect, Install)]
 
 
@@ -283,68 +293,70 @@ def test_each_change_names_what_it_ends_and_the_last_message_before_it() -> None
         data(5, ring=OLD, origin=1),
     ]
     old = ring(*packets, id=OLD)
-    duty = Duty()
-    made = exchange(old, entry(1, 3, 1), entry(2, 3, 1), entry(7, old=OTHER), duty=duty)
-    assert changes(made, old, duty) == [Ended(OLD, 1), Ended(BETWEEN.id, 5)]
+    obligations = Obligations()
+    made = exchange(old, entry(1, 3, 1), entry(2, 3, 1), entry(7, old=OTHER), obligations=obligations)
+    assert changes(made, old, obligations) == [Ended(OLD, 1), Ended(BETWEEN.id, 5)]
 
 
 def test_a_configuration_without_a_message_ends_at_place_0() -> None:
-    old, duty = old_ring(), Duty()
-    made = exchange(old, entry(1), entry(2), entry(7, old=OTHER), duty=duty)
-    assert changes(made, old, duty) == [Ended(OLD, 0), Ended(BETWEEN.id, 0)]
+    old, obligations = old_ring(), Obligations()
+    made = exchange(old, entry(1), entry(2), entry(7, old=OTHER), obligations=obligations)
+    assert changes(made, old, obligations) == [Ended(OLD, 0), Ended(BETWEEN.id, 0)]
 
 
 def test_packets_in_which_no_message_ends_are_no_places() -> None:
     """The middle of a large message is not shown to the application: it is nowhere in its order."""
     begun = data(2, ring=OLD, flags=CONTINUED)
     old = ring(data(1, ring=OLD), begun, id=OLD)
-    duty = Duty()
-    made = exchange(old, entry(1, 2, 2), entry(2, 2, 2), entry(7, old=OTHER), duty=duty)
-    assert changes(made, old, duty) == [Ended(OLD, 1), Ended(BETWEEN.id, 1)]
+    obligations = Obligations()
+    made = exchange(old, entry(1, 2, 2), entry(2, 2, 2), entry(7, old=OTHER), obligations=obligations)
+    assert changes(made, old, obligations) == [Ended(OLD, 1), Ended(BETWEEN.id, 1)]
 
 
 def test_what_some_member_delivered_as_safe_is_delivered_on_the_old_ring() -> None:
     """000 §7.2: including all messages with old ring numbers ≤ high_ring_delivered."""
     old = ring(data(1, ring=OLD, safe=True), data(2, ring=OLD, safe=True), id=OLD)
-    duty = Duty()
-    made = exchange(old, entry(1, 2), entry(2, 2, 2), entry(7, old=OTHER), duty=duty)
-    assert settled(made, old, duty) == [b"1", b"2", BETWEEN, AFTER]
+    obligations = Obligations()
+    made = exchange(old, entry(1, 2), entry(2, 2, 2), entry(7, old=OTHER), obligations=obligations)
+    assert settled(made, old, obligations) == [b"1", b"2", BETWEEN, AFTER]
 
 
 def test_messages_behind_a_gap_of_nodes_left_behind_are_not_delivered() -> None:
     """000 §7.2: such messages follow a gap; delivering them might violate causality."""
     old = ring(data(1, ring=OLD), data(3, ring=OLD, origin=3), data(4, ring=OLD, origin=2), id=OLD)
-    duty = Duty()
-    made = exchange(old, entry(1, 1, 1), entry(2, 1, 1), entry(7, old=OTHER), duty=duty)
-    assert settled(made, old, duty) == [b"1", BETWEEN, b"4", AFTER]
+    obligations = Obligations()
+    made = exchange(old, entry(1, 1, 1), entry(2, 1, 1), entry(7, old=OTHER), obligations=obligations)
+    assert settled(made, old, obligations) == [b"1", BETWEEN, b"4", AFTER]
 
 
 def test_after_failed_attempts_those_who_were_in_the_first_are_still_delivered_for() -> None:
     """000 §7.2: it must deliver the message in the transitional configuration of the ring it installs."""
     old = ring(data(1, ring=OLD, origin=3, safe=True), id=OLD)
-    duty = Duty()
-    first = exchange(old, entry(1, 1), entry(2, 1), entry(3, 1), duty=duty)
+    obligations = Obligations()
+    first = exchange(old, entry(1, 1), entry(2, 1), entry(3, 1), obligations=obligations)
     first.receive(recovered(1, 1))
     retransmitted(first)
     quiet_visits(first, 2)
-    assert duty.received_flg
-    second = exchange(old, entry(1, 1, flg=True), entry(2, 1, flg=True), entry(7, old=OTHER), duty=duty)
-    assert settled(second, old, duty) == [BETWEEN, b"1", AFTER]
+    assert obligations.received_flg
+    second = exchange(
+        old, entry(1, 1, flg=True), entry(2, 1, flg=True), entry(7, old=OTHER), obligations=obligations
+    )
+    assert settled(second, old, obligations) == [BETWEEN, b"1", AFTER]
 
 
 def test_without_a_message_that_a_member_says_it_delivered_nothing_is_settled() -> None:
-    """An entry of the Commit token may be wrong: the attempt is not sound, and no duty is left of it."""
+    """An entry of the Commit token may be wrong: the attempt is not sound, and leaves no obligation."""
     old = old_ring(1)
-    duty = Duty()
-    made = exchange(old, entry(1, 1), entry(2, 2, 2), duty=duty)
+    obligations = Obligations()
+    made = exchange(old, entry(1, 1), entry(2, 2, 2), obligations=obligations)
     assert not made.sound
     for _ in range(4):
         made.update(Token(NEW))
     assert made.complete
-    assert not duty.received_flg
-    alone = exchange(old, entry(1, 1), duty=duty)
+    assert not obligations.received_flg
+    alone = exchange(old, entry(1, 1), obligations=obligations)
     assert alone.sound
-    settle(alone, old, duty, [])
+    settle(alone, old, obligations, [])
 
 
 def test_a_flag_that_nobody_set_does_not_hold_a_recovery_up_for_ever() -> None:
@@ -398,7 +410,7 @@ class Attempt:
             for node in members
         )
         commit = Commit(ConfigurationId(40, members[0]), members, 2 * len(members), entries)
-        self.duties = {node: Duty() for node in members}
+        self.duties = {node: Obligations() for node in members}
         self.exchanges = {
             node: Exchange(Ring(commit.ring, members, node, CONFIG), olds[node], commit, self.duties[node])
             for node in members
@@ -476,12 +488,12 @@ def test_members_of_the_same_old_ring_deliver_the_same_messages(
         together = set().union(*(holdings[node] for node in group))
         stories = []
         for node in group:
-            duty, old = attempt.duties[node], olds[node]
-            assert duty.received_flg
-            assert duty.deliver_memb == frozenset(group)
+            obligations, old = attempt.duties[node], olds[node]
+            assert obligations.received_flg
+            assert obligations.deliver_memb == frozenset(group)
             assert {seq for seq, _ in old.window.after(0)} == together
             effects = list(attempt.before[node])
-            settle(attempt.exchanges[node], old, duty, effects)
+            settle(attempt.exchanges[node], old, obligations, effects)
             stories.append(story(effects))
             order = [e.batch.seq for e in effects if isinstance(e, Deliver)]
             assert order == sorted(set(order))

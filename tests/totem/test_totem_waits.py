@@ -7,8 +7,8 @@ from totem_node import FIRST, Node, entry, operational, started, timers
 from totem_parts import CONFIG, ring, token
 
 from ordercast.core.contract import Effect, SetTimer
-from ordercast.totem.custody import TOKEN_LOSS, Custody
 from ordercast.totem.packets import LONGEST_HOLD_US
+from ordercast.totem.token_passing import TOKEN_LOSS, TokenPassing
 from ordercast.totem.waits import SPAN_US, Waits
 
 
@@ -125,16 +125,16 @@ def test_the_token_loss_timeout_is_four_times_what_the_token_waited_within_bound
     loss_us = CONFIG.token_loss_us
     effects: list[Effect] = []
     made = token(holds=[int(hold * loss_us) for hold in holds])
-    Custody(CONFIG).pass_on(0, ring(me=2), token(), 0, True, sum(made.holds), effects)
+    TokenPassing(CONFIG).pass_on(0, ring(me=2), token(), 0, True, sum(made.holds), effects)
     assert SetTimer(TOKEN_LOSS, times * loss_us) in effects
 
 
 def test_a_quick_ring_never_makes_another_timer() -> None:
-    custody = Custody(CONFIG)
+    passing = TokenPassing(CONFIG)
     timer = [SetTimer(TOKEN_LOSS, 0), SetTimer(TOKEN_LOSS, 0)]
     for number in range(2):
         effects: list[Effect] = []
-        custody.pass_on(0, ring(me=2), token(), 0, True, 180, effects)
+        passing.pass_on(0, ring(me=2), token(), 0, True, 180, effects)
         (timer[number],) = [e for e in effects if isinstance(e, SetTimer) and e.name == TOKEN_LOSS]
     assert timer[0] is timer[1]
 

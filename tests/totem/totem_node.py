@@ -26,6 +26,7 @@ from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
 from ordercast.core.randomness import RandomStream
 from ordercast.core.wire import Malformed
 from ordercast.totem.config import TotemConfig
+from ordercast.totem.formation import Formation
 from ordercast.totem.machine import TotemMachine
 from ordercast.totem.numbers import RING_STEP, RingNumbers
 from ordercast.totem.packets import (
@@ -73,12 +74,20 @@ class PaperNumbers(RingNumbers):
         return known + RING_STEP
 
 
-class SteadyMachine(TotemMachine):
-    """A machine whose every step can be foretold."""
+class SteadyFormation(Formation):
+    """Draws what can be foretold."""
 
     def _draw(self, stream: RandomStream) -> None:
         super()._draw(Steady(0))
         self.numbers = PaperNumbers(self.random)
+
+
+class SteadyMachine(TotemMachine):
+    """A machine whose every step can be foretold."""
+
+    def __init__(self, me: NodeId, config: TotemConfig) -> None:
+        super().__init__(me, config)
+        self.formation.__class__ = SteadyFormation
 
 
 class Node:
@@ -189,7 +198,7 @@ class Node:
 
     @property
     def members(self) -> tuple[NodeId, ...]:
-        exchange = self.machine.exchange
+        exchange = self.machine.formation.exchange
         return self.machine.ring.members if exchange is None else exchange.ring.members
 
     def visited(
@@ -237,7 +246,7 @@ class Node:
 
     def returns(self, entries: Sequence[Entry]) -> list[Effect]:
         """The Commit token comes back for the second rotation, with everyone's entries."""
-        forming = self.machine.forming
+        forming = self.machine.formation.forming
         assert forming is not None
         members = forming.members
         place = members.index(self.me)

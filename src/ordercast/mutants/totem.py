@@ -13,10 +13,10 @@ from ordercast.mutants.mutant import Mutant, register
 from ordercast.totem import formation, machine, numbers
 from ordercast.totem.flow import FlowControl
 from ordercast.totem.membership import Gathering
+from ordercast.totem.merge_detection import MergeDetection
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import NOBODY, Commit, Data, Part, Token
-from ordercast.totem.recovery import Duty, Exchange
-from ordercast.totem.strangers import Strangers
+from ordercast.totem.recovery import Exchange, Obligations
 
 TOTEM_MUTANTS: list[Mutant] = []
 
@@ -165,7 +165,7 @@ def _parts_as_they_come(right: Any) -> Any:
 @_mutant("flow control", machine.TotemMachine, "_heed_brake", "a brake is never taken off the token")
 def _brake_never_let_go(right: Any) -> Any:
     def heed_brake(self: Any, token: Token) -> None:
-        self._braking = self._braking or token.brake == self.me
+        self._braking.mine = self._braking.mine or token.brake == self.me
         right(self, token)
 
     return heed_brake
@@ -180,9 +180,9 @@ def _brake_never_let_go(right: Any) -> Any:
 )
 def _brake_outlasts_its_ring(right: Any) -> Any:
     def install(self: Any, now_us: int, exchange: Exchange, effects: list[Effect]) -> None:
-        closed = self.outbox.closed
+        closed = self._outbox.closed
         right(self, now_us, exchange, effects)
-        self.outbox.closed = closed
+        self._outbox.closed = closed
 
     return install
 
@@ -242,12 +242,12 @@ def _failures_forgotten(right: Any) -> Any:
     return begin_round
 
 
-@_mutant("membership", Strangers, "mergeable", "rings that find each other do not merge")
+@_mutant("membership", MergeDetection, "mergeable", "rings that find each other do not merge")
 def _never_merge(right: Any) -> Any:
     return lambda self, verified: set()
 
 
-@_mutant("membership", Strangers, "announce", "an idle ring does not show itself")
+@_mutant("membership", MergeDetection, "announce", "an idle ring does not show itself")
 def _never_announce(right: Any) -> Any:
     return lambda self, now_us, ring, life: None
 
@@ -257,17 +257,17 @@ def _silence_is_consent(right: Any) -> Any:
     return lambda self: None
 
 
-@_mutant("membership", formation.Formation, "_on_token_loss", "the loss of the token goes unnoticed")
+@_mutant("membership", formation.Formation, "on_token_loss", "the loss of the token goes unnoticed")
 def _token_loss_unnoticed(right: Any) -> Any:
     return lambda self, now_us, effects: None
 
 
-@_mutant("membership", formation.Formation, "_part_with", "who was believed gone once is not heard again")
+@_mutant("membership", formation.Formation, "part_with", "who was believed gone once is not heard again")
 def _gone_for_good(right: Any) -> Any:
     def part_with(self: Any, now_us: int, node: NodeId, because: str, effects: list[Effect]) -> Any:
         if because == "member gone":
-            heard = self.strangers.outdated
-            self.strangers.outdated = lambda now_us, sender, life, ring_seq: (
+            heard = self.merge_detection.outdated
+            self.merge_detection.outdated = lambda now_us, sender, life, ring_seq: (
                 sender == node or heard(now_us, sender, life, ring_seq)
             )
         return right(self, now_us, node, because, effects)
@@ -278,13 +278,13 @@ def _gone_for_good(right: Any) -> Any:
 # --- recovery ----------------------------------------------------------------------------------------
 
 
-def _after_exchange(change: Callable[[Exchange, Duty, Commit, Ring], None]) -> Any:
+def _after_exchange(change: Callable[[Exchange, Obligations, Commit, Ring], None]) -> Any:
     """A replacement for the beginning of an exchange."""
 
     def wrong(right: Any) -> Any:
-        def begin(self: Exchange, ring: Ring, old: Ring, commit: Commit, duty: Duty) -> None:
-            right(self, ring, old, commit, duty)
-            change(self, duty, commit, old)
+        def begin(self: Exchange, ring: Ring, old: Ring, commit: Commit, obligations: Obligations) -> None:
+            right(self, ring, old, commit, obligations)
+            change(self, obligations, commit, old)
 
         return begin
 
@@ -293,12 +293,12 @@ def _after_exchange(change: Callable[[Exchange, Duty, Commit, Ring], None]) -> A
 
 @_mutant("recovery", Exchange, "__init__", "old messages are not exchanged on the new ring")
 def _nothing_exchanged(right: Any) -> Any:
-    return _after_exchange(lambda exchange, duty, commit, old: exchange._queue.clear())(right)
+    return _after_exchange(lambda exchange, obligations, commit, old: exchange._queue.clear())(right)
 
 
 @_mutant("recovery", Exchange, "__init__", "only messages that the best-off member lacks are exchanged")
 def _exchange_from_highest_aru(right: Any) -> Any:
-    def change(exchange: Exchange, duty: Duty, commit: Commit, old: Ring) -> None:
+    def change(exchange: Exchange, obligations: Obligations, commit: Commit, old: Ring) -> None:
         highest = max(entry.aru for entry in commit.entries if entry.old_ring == old.id)
         for seq in [seq for seq in exchange._queue if seq <= highest]:
             del exchange._queue[seq]
@@ -308,15 +308,15 @@ def _exchange_from_highest_aru(right: Any) -> Any:
 
 @_mutant("recovery", Exchange, "__init__", "what others delivered on the old ring is not taken account of")
 def _high_ring_delivered_forgotten(right: Any) -> Any:
-    def change(exchange: Exchange, duty: Duty, commit: Commit, old: Ring) -> None:
-        duty.high_ring_delivered = 0
+    def change(exchange: Exchange, obligations: Obligations, commit: Commit, old: Ring) -> None:
+        obligations.high_ring_delivered = 0
 
     return _after_exchange(change)(right)
 
 
 @_mutant("recovery", Exchange, "__init__", "all members of the new ring count as coming from the old one")
 def _everyone_transitional(right: Any) -> Any:
-    def change(exchange: Exchange, duty: Duty, commit: Commit, old: Ring) -> None:
+    def change(exchange: Exchange, obligations: Obligations, commit: Commit, old: Ring) -> None:
         exchange.trans_memb = commit.members
 
     return _after_exchange(change)(right)
@@ -330,8 +330,8 @@ def _everyone_transitional(right: Any) -> Any:
     shown_by=169,
 )
 def _deliver_memb_shrinks(right: Any) -> Any:
-    def change(exchange: Exchange, duty: Duty, commit: Commit, old: Ring) -> None:
-        duty.deliver_memb = frozenset(exchange.trans_memb)
+    def change(exchange: Exchange, obligations: Obligations, commit: Commit, old: Ring) -> None:
+        obligations.deliver_memb = frozenset(exchange.trans_memb)
 
     return _after_exchange(change)(right)
 
@@ -384,8 +384,8 @@ def _own_messages_left_out(right: Any) -> Any:
 
 @_mutant("recovery", formation, "settle", "the transitional configuration is not shown")
 def _no_transitional_configuration(right: Any) -> Any:
-    def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
-        right(exchange, old, duty, effects)
+    def settle(exchange: Exchange, old: Ring, obligations: Obligations, effects: list[Effect]) -> None:
+        right(exchange, old, obligations, effects)
         effects[:] = [
             effect
             for effect in effects
@@ -404,9 +404,9 @@ def _changes(effects: list[Effect], change: Callable[[Install, Ended], Ended]) -
 
 @_mutant("recovery", formation, "settle", "a change names the last packet here, and not the last delivered")
 def _place_of_the_last_packet(right: Any) -> Any:
-    def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
+    def settle(exchange: Exchange, old: Ring, obligations: Obligations, effects: list[Effect]) -> None:
         highest = max(old.window.aru, *(seq for seq, _ in old.window.after(old.window.aru)), 0)
-        right(exchange, old, duty, effects)
+        right(exchange, old, obligations, effects)
         _changes(effects, lambda _, ended: ended._replace(place=highest))
 
     return settle
@@ -414,8 +414,8 @@ def _place_of_the_last_packet(right: Any) -> Any:
 
 @_mutant("recovery", formation, "settle", "a change names the last regular configuration instead")
 def _transitional_not_named(right: Any) -> Any:
-    def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
-        right(exchange, old, duty, effects)
+    def settle(exchange: Exchange, old: Ring, obligations: Obligations, effects: list[Effect]) -> None:
+        right(exchange, old, obligations, effects)
         _changes(effects, lambda _, ended: ended._replace(configuration=old.id))
 
     return settle
@@ -428,9 +428,9 @@ def _transitional_not_named(right: Any) -> Any:
     "a change names how far its own node had delivered when the recovery began",
 )
 def _place_before_the_recovery(right: Any) -> Any:
-    def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
+    def settle(exchange: Exchange, old: Ring, obligations: Obligations, effects: list[Effect]) -> None:
         before = old.last_message
-        right(exchange, old, duty, effects)
+        right(exchange, old, obligations, effects)
         _changes(effects, lambda _, ended: ended._replace(place=before))
 
     return settle
@@ -451,7 +451,7 @@ def _installed_late(right: Any) -> Any:
 
 
 @_mutant(
-    "recovery", formation.Formation, "_on_commit", "a redundant Commit token begins a second regular token"
+    "recovery", formation.Formation, "on_commit", "a redundant Commit token begins a second regular token"
 )
 def _two_tokens(right: Any) -> Any:
     def on_commit(self: Any, now_us: int, commit: Commit, sender: NodeId, effects: list[Effect]) -> None:
@@ -465,14 +465,14 @@ def _two_tokens(right: Any) -> Any:
 @_mutant(
     "recovery",
     formation.Formation,
-    "_part_with",
+    "part_with",
     "with who is believed gone goes what was promised",
     shown_by=142,
 )
 def _promises_gone_with_a_member(right: Any) -> Any:
     def part_with(self: Any, now_us: int, node: NodeId, because: str, effects: list[Effect]) -> Any:
         if because == "member gone":
-            self.duty = Duty()
+            self.obligations = Obligations()
         return right(self, now_us, node, because, effects)
 
     return part_with

@@ -1,6 +1,6 @@
 """Forming a ring (000 §6, §7): from the first suspicion to the installed configuration.
 
-Follow a failure: a timer or a Join leads to `_gather`; agreement to `_propose` or `_on_commit`; the Commit
+Follow a failure: a timer or a Join leads to `gather`; agreement to `_propose` or `on_commit`; the Commit
 token's second visit to `_recover`; and the recovered ring to `_install`. `states.NEXT` lists every change
 of state there is.
 """
@@ -10,25 +10,34 @@ from __future__ import annotations
 from collections.abc import Set
 from functools import reduce
 
-from ordercast.core.contract import CancelTimer, Drop, Effect, Multicast, Persist, SetTimer, Shift
-from ordercast.core.declared import zeros
-from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.core.contract import (
+    CancelTimer,
+    Drop,
+    Effect,
+    Install,
+    Multicast,
+    Persist,
+    SetTimer,
+    Shift,
+    Start,
+)
+from ordercast.core.identity import Configuration, ConfigurationId, Kind, NodeId
 from ordercast.core.randomness import RandomStream
 from ordercast.core.wire import FORGED_SENDER
+from ordercast.totem.braking import Braking
 from ordercast.totem.circulation import Outbox, work
 from ordercast.totem.config import TotemConfig
-from ordercast.totem.custody import TOKEN_LOSS, Custody
-from ordercast.totem.declared import STATISTICS
 from ordercast.totem.limits import Limits
 from ordercast.totem.membership import Gathering, Heard
+from ordercast.totem.merge_detection import MergeDetection
 from ordercast.totem.numbers import RingNumbers
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import NOBODY, Announce, Commit, Entry, Join, Recovered, Token
-from ordercast.totem.recovery import Duty, Exchange, settle
+from ordercast.totem.recovery import Exchange, Obligations, settle
 from ordercast.totem.states import NEXT, State
-from ordercast.totem.storage import store
-from ordercast.totem.strangers import Strangers
-from ordercast.totem.waits import Waits
+from ordercast.totem.storage import recall, store
+from ordercast.totem.token_passing import TOKEN_LOSS, TokenPassing
+from ordercast.totem.waits import Rotations, Waits
 
 JOIN_TIMER = "join"
 CONSENSUS = "consensus"
@@ -38,63 +47,79 @@ ANNOUNCE_TIMER = "announce"
 class Formation:
     """The membership and recovery protocols of one node, and the state they share with ordering."""
 
-    def __init__(self, me: NodeId, config: TotemConfig) -> None:
+    def __init__(
+        self,
+        me: NodeId,
+        config: TotemConfig,
+        *,
+        outbox: Outbox,
+        passing: TokenPassing,
+        waits: Waits,
+        rotations: Rotations,
+        braking: Braking,
+        stats: dict[str, float],
+    ) -> None:
+        """A node that has not been started, and what it orders messages with on whatever ring it is."""
         self.me = me
         self.config = config
         self._configured = config
+        self._outbox = outbox
+        self._passing = passing
+        self._waits = waits
+        self._rotations = rotations
+        self._braking = braking
+        self._stats = stats
         self.state = State.OPERATIONAL
-        self.incarnation = -1
-        self.outbox = Outbox(config)
         self.gathering = Gathering(me, config.ring_limit)
-        self.strangers = Strangers(
+        self.merge_detection = MergeDetection(
             me, config.announce_us, config.heard_us, config.consensus_us, config.ring_limit
         )
-        self.duty = Duty()
-        self._draw(RandomStream(0))
+        self.obligations = Obligations()
+        self.random = RandomStream(0)
+        self.life = 0
+        """Tells the others this life from earlier ones (`Join.life`)."""
+        self.numbers = RingNumbers(self.random)
         self.ring_seq = 0
         """The highest ring sequence number accepted (my_ring_id.seq); on stable storage."""
         self.ring = Ring(ConfigurationId(0, me), (me,), me, config)
         """The ring of the configuration that is installed: in Recovery, the old ring."""
+        self.own_token: Token | None = None
+        """The token of a ring of one: it never leaves the machine."""
         self.forming: Commit | None = None
         """The Commit token accepted last, while in Commit or Recovery."""
         self.exchange: Exchange | None = None
         """The recovery under way, while in Recovery."""
-        self.leaving = False
-        self.halted = False
-        self._custody = Custody(config)
-        self._own_token: Token | None = None
-        """The token of a ring of one: it never leaves the machine."""
+        self.installed = False
+        """A ring was installed; who orders messages on it takes note, and clears this."""
         self._merging = False
         """My Joins tell verified strangers to come along."""
         self._installed_us = 0
         self._calm_hops = 0
-        """When the ring was installed, and from which token_seq strangers may disturb it; see `_settled`."""
-        self._visited_us: int | None = None
-        self._waits = Waits()
-        self._braking = False
-        """The disk of the log here does not keep up."""
-        self._brake = NOBODY
-        """Who brakes, by the token that came last."""
-        self._laggard = NOBODY
-        """Who held `aru` back so far, when the token came last, that this node could not send."""
-        self._stats = zeros(STATISTICS)
+        """When the ring was installed, and from which token_seq strangers may disturb it; see `settled`."""
 
-    def _on_distance(self, round_trip_us: int) -> None:
-        """The peers are so far away: from now on, timeouts that fit."""
-        self.config = config = self._configured.stretched(round_trip_us)
-        self._custody.retime(config)
-        self.strangers.retime(config.announce_us, config.heard_us, config.consensus_us)
+    def start(self, now_us: int, start: Start, effects: list[Effect]) -> None:
+        """Form a singleton ring, then look for others (000 §6.2.2, "When a processor starts")."""
+        self._draw(RandomStream(start.seed))
+        self.ring_seq = self.numbers.first(recall(self.me, start.stored))
+        self.ring = Ring(ConfigurationId(self.ring_seq, self.me), (self.me,), self.me, self.config)
+        self.own_token = Token(self.ring.id)
+        self._waits.begin(now_us, self.ring.members)
+        effects.append(Persist(store(self.ring_seq)))
+        effects.append(Install(Configuration(self.ring.id, Kind.REGULAR, self.ring.members)))
+        self.gathering.settle(self.ring.members)
+        self.gather(now_us, "started", effects)
 
     def _draw(self, stream: RandomStream) -> None:
         """Take the stream of this life's seed, and draw what is drawn once."""
         self.random = stream
         self.life = stream.bits(32)
-        """Tells the others this life from earlier ones (`Join.life`)."""
         self.numbers = RingNumbers(stream)
 
-    def _begin(self, now_us: int, effects: list[Effect]) -> None:
-        """A ring was installed: go on ordering on it."""
-        raise NotImplementedError
+    def on_distance(self, round_trip_us: int) -> None:
+        """The peers are so far away: from now on, timeouts that fit."""
+        self.config = config = self._configured.stretched(round_trip_us)
+        self._passing.retime(config)
+        self.merge_detection.retime(config.announce_us, config.heard_us, config.consensus_us)
 
     def _shift(self, because: str, effects: list[Effect]) -> None:
         """Enter the state that the reason leads to."""
@@ -103,36 +128,36 @@ class Formation:
         self.state = following
         effects.append(Shift(following, because))
 
-    def _on_token_loss(self, now_us: int, effects: list[Effect]) -> None:
+    def on_token_loss(self, now_us: int, effects: list[Effect]) -> None:
         """Token Loss timeout expired (Figs 3 to 6)."""
         if self.state is State.GATHER:
             self.gathering.fail_repeated(self.gathering.proposal, self.config.max_attempts)
-            self._gather(now_us, "no commit token", effects)
+            self.gather(now_us, "no commit token", effects)
         elif self.state is State.OPERATIONAL:
-            self._gather(now_us, "token lost", effects)
+            self.gather(now_us, "token lost", effects)
         else:
             self._abandon(now_us, "token lost", effects)
 
-    def _on_consensus_timeout(self, now_us: int, effects: list[Effect]) -> None:
+    def on_consensus_timeout(self, now_us: int, effects: list[Effect]) -> None:
         """Consensus timeout expired before everyone agreed (Fig. 4)."""
         if self.gathering.agreed and self.gathering.proposal == (self.me,):
             self._propose(now_us, effects)
         else:
             self.gathering.fail_silent()
-            self._gather(now_us, "no consensus", effects)
+            self.gather(now_us, "no consensus", effects)
 
     # --- Gather ---------------------------------------------------------------------------------
 
-    def _gather(self, now_us: int, because: str, effects: list[Effect], join: Join | None = None) -> None:
+    def gather(self, now_us: int, because: str, effects: list[Effect], join: Join | None = None) -> None:
         """Begin a round of consensus (Fig. 7, Shift_to_Gather), perhaps because of a Join.
 
         Its sender is committed to the sets in it; if they are now mine too, that counts in this round.
         """
         self._shift(because, effects)
-        self._custody.give_up(effects)
-        self.strangers.stop_checking()
+        self._passing.give_up(effects)
+        self.merge_detection.stop_checking()
         self.gathering.begin_round()
-        self._send_join(effects)
+        self.send_join(effects)
         config = self.config
         patience_us = config.consensus_us + config.consensus_member_us * len(self.gathering.proc_set)
         effects.append(SetTimer(CONSENSUS, self.random.between(patience_us, patience_us * 5 // 4)))
@@ -146,9 +171,10 @@ class Formation:
         self._stats["attempts_failed"] += 1
         self.forming = None
         self.exchange = None
-        self._gather(now_us, because, effects, join)
+        self.gather(now_us, because, effects, join)
 
-    def _send_join(self, effects: list[Effect]) -> None:
+    def send_join(self, effects: list[Effect]) -> None:
+        """Tell all which nodes this one would form a ring with, and which it believes failed (000 §6.1)."""
         gathering = self.gathering
         join = Join(
             self.me,
@@ -161,22 +187,22 @@ class Formation:
         effects.append(Multicast(join.encode()))
         effects.append(SetTimer(JOIN_TIMER, self.random.spread(self.config.join_us)))
 
-    def _on_join(self, now_us: int, join: Join, effects: list[Effect]) -> None:
+    def on_join(self, now_us: int, join: Join, effects: list[Effect]) -> None:
         """Join message received (Figs 3 to 6)."""
         if join.sender == self.me:
             effects.append(Drop("own packet"))
             return
-        if self.strangers.outdated(now_us, join.sender, join.life, join.ring_seq):
+        if self.merge_detection.outdated(now_us, join.sender, join.life, join.ring_seq):
             effects.append(Drop("outdated join"))
             return
-        self.strangers.unsettle(join.sender)
+        self.merge_detection.unsettle(join.sender)
         if join.leave:
             self._on_leave(now_us, join, effects)
         elif self.state is State.OPERATIONAL:
             if join.sender in self.ring.members or self._invited(now_us, join):
                 self._merging = self._merging or join.merge
                 self.gathering.hear(join)
-                self._gather(now_us, "join heard", effects, join)
+                self.gather(now_us, "join heard", effects, join)
             else:
                 self._meet(now_us, join.sender, effects)
         elif self.state is State.GATHER:
@@ -198,14 +224,14 @@ class Formation:
         """
         members = self.ring.members
         whole = set(members) <= set(join.proc_set) and not set(members) & set(join.fail_set)
-        return join.merge and whole and self._settled(now_us)
+        return join.merge and whole and self.settled(now_us)
 
     def _hear(self, now_us: int, join: Join, effects: list[Effect]) -> None:
         """Join message received in Gather (Fig. 4)."""
         agreed_before = self.gathering.agreed
         match self.gathering.hear(join):
             case Heard.NEWS:
-                self._gather(now_us, "news", effects, join)
+                self.gather(now_us, "news", effects, join)
             case Heard.AGREES if not agreed_before:
                 self._agree(now_us, effects)
             case Heard.IGNORED:
@@ -222,10 +248,10 @@ class Formation:
 
     def _on_leave(self, now_us: int, join: Join, effects: list[Effect]) -> None:
         """A node says that it goes: no need to wait until it is missed."""
-        if not self._part_with(now_us, join.sender, "member left", effects):
+        if not self.part_with(now_us, join.sender, "member left", effects):
             effects.append(Drop("join of a stranger"))
 
-    def _part_with(self, now_us: int, node: NodeId, because: str, effects: list[Effect]) -> bool:
+    def part_with(self, now_us: int, node: NodeId, because: str, effects: list[Effect]) -> bool:
         """Form a ring without the node, if it is concerned in the one there is or is to be."""
         concerned = self.forming.members if self.forming is not None else self.gathering.proc_set
         if node == self.me or node not in concerned or node in self.gathering.fail_set:
@@ -234,7 +260,7 @@ class Formation:
         if self.forming is not None:
             self._abandon(now_us, because, effects)
         else:
-            self._gather(now_us, because, effects)
+            self.gather(now_us, because, effects)
         return True
 
     # --- Commit ---------------------------------------------------------------------------------
@@ -252,7 +278,7 @@ class Formation:
         if len(members) == 1:
             self._recover(now_us, forming, effects)
 
-    def _on_commit(self, now_us: int, commit: Commit, sender: NodeId, effects: list[Effect]) -> None:
+    def on_commit(self, now_us: int, commit: Commit, sender: NodeId, effects: list[Effect]) -> None:
         """Commit token received (Figs 4 to 6): from the predecessor on the ring that it is to form."""
         size = len(commit.members)
         place = commit.members.index(self.me) if self.me in commit.members else -1
@@ -275,8 +301,8 @@ class Formation:
         elif (
             self.exchange is not None and commit.memb_index == 2 * size and self.exchange.ring.token_seq == 0
         ):
-            self._custody.moved(now_us, effects)
-            self._visit_recovery(now_us, Token(commit.ring), self.exchange, effects)
+            self._passing.moved(now_us, effects)
+            self.visit_recovery(now_us, Token(commit.ring), self.exchange, effects)
         else:
             effects.append(Drop("redundant commit token"))
 
@@ -286,7 +312,7 @@ class Formation:
         if self.gathering.agreed:
             self.ring_seq = self.numbers.follow(now_us, ring_seq, self.ring_seq)
             effects.append(Persist(store(self.ring_seq)))
-            self._gather(now_us, "no commit token", effects)
+            self.gather(now_us, "no commit token", effects)
 
     def _signed(self, commit: Commit, place: int) -> bool:
         """Whether a Commit token still says of me what I entered on its first rotation."""
@@ -304,7 +330,7 @@ class Formation:
         effects.append(Persist(store(self.ring_seq)))
         old = self.ring
         limits = self.config.limits
-        entry = Entry(self.me, old.id, old.window.aru, old.delivered, self.duty.received_flg, limits)
+        entry = Entry(self.me, old.id, old.window.aru, old.delivered, self.obligations.received_flg, limits)
         self.forming = commit._replace(entries=(*commit.entries, entry))
         effects.append(CancelTimer(JOIN_TIMER))
         effects.append(CancelTimer(CONSENSUS))
@@ -316,57 +342,57 @@ class Formation:
         index = commit.memb_index + 1
         if size > 1:
             raw = commit._replace(memb_index=index).encode()
-            self._custody.send(now_us, commit.members[index % size], raw, effects)
+            self._passing.send(now_us, commit.members[index % size], raw, effects)
 
     # --- Recovery -------------------------------------------------------------------------------
 
     def _recover(self, now_us: int, commit: Commit, effects: list[Effect]) -> None:
         """Everyone is committed: exchange the old ring's messages (Fig. 7, Shift_to_Recovery)."""
         self._shift("commit token returned", effects)
-        self._custody.moved(now_us, effects)
+        self._passing.moved(now_us, effects)
         self.forming = commit
         self._pass_commit(now_us, commit, effects)
         limits = reduce(Limits.smallest, (entry.limits for entry in commit.entries))
         ring = Ring(commit.ring, commit.members, self.me, self.config, limits)
-        self.exchange = Exchange(ring, self.ring, commit, self.duty)
-        self._visited_us = None
+        self.exchange = Exchange(ring, self.ring, commit, self.obligations)
+        self._rotations.forget()
         if ring.alone:
             self._install(now_us, self.exchange, effects)
 
     def _install(self, now_us: int, exchange: Exchange, effects: list[Effect]) -> None:
         """Steps 2 to 6 of 000 §7.2 as one atomic action (Fig. 7, Shift_to_Operational)."""
         assert self.forming is not None
-        settle(exchange, self.ring, self.duty, effects)
+        settle(exchange, self.ring, self.obligations, effects)
         ring = exchange.ring
         self.ring = ring
         ring.final = 0 if ring.alone else -1
         self._installed_us = now_us
         self._calm_hops = 0 if ring.alone else ring.token_seq + 2 * len(ring.members)
-        self.duty = Duty()
+        self.obligations = Obligations()
         lives = self.forming.lives
         self.forming = None
         self.exchange = None
         self.gathering.settle(ring.members)
-        self.strangers.installed(now_us, ring.id, ring.members, lives)
-        self.outbox.queue.rewind()
-        self.outbox.fit(ring.limits)
+        self.merge_detection.installed(now_us, ring.id, ring.members, lives)
+        self._outbox.queue.rewind()
+        self._outbox.fit(ring.limits)
         self._merging = False
-        self._own_token = Token(ring.id) if ring.alone else None
+        self.own_token = Token(ring.id) if ring.alone else None
         self._waits.begin(now_us, ring.members)
-        self._brake = self._laggard = NOBODY
-        self.outbox.closed = False
+        self._braking.by = NOBODY
+        self._outbox.closed = False
         self._stats["rings"] += 1
         self._shift("recovered", effects)
         ring.deliver(effects)
-        self._announce(now_us, effects)
+        self.announce(now_us, effects)
         effects.append(SetTimer(ANNOUNCE_TIMER, self.random.spread(self.config.consensus_us)))
-        self._begin(now_us, effects)
+        self.installed = True
 
-    def _visit_recovery(self, now_us: int, token: Token, exchange: Exchange, effects: list[Effect]) -> None:
+    def visit_recovery(self, now_us: int, token: Token, exchange: Exchange, effects: list[Effect]) -> None:
         """One visit of the token on a ring that is being recovered (000 Fig. 6)."""
         ring = exchange.ring
-        if self._braking or token.brake:
-            self._mark_brake(ring, token)
+        if self._braking.mine or token.brake:
+            self._braking.mark(ring, token)
         arrived_seq = token.seq
         still = ring.is_still(token)
         visit = work(now_us, ring, token, exchange, effects, accelerated=False)
@@ -377,24 +403,14 @@ class Formation:
             return
         exchange.update(token, still)
         waits_us = max(sum(token.holds), self.config.forming_us // 4)
-        self._custody.pass_on(now_us, ring, token, arrived_seq, True, waits_us, effects)
+        self._passing.pass_on(now_us, ring, token, arrived_seq, True, waits_us, effects)
         if exchange.complete:
             if exchange.sound:
                 self._install(now_us, exchange, effects)
             else:
                 self._abandon(now_us, "failure to receive", effects)
 
-    def _mark_brake(self, ring: Ring, token: Token) -> None:
-        """Put this node's brake on the token, or take it off.
-
-        One brake at a time: who comes first keeps it, and only who set it takes it off. It cannot outlast
-        that node: without it there is another ring, whose token starts without a brake. A ring that is
-        being recovered does not heed it, but hands it on, so that nobody sends in between.
-        """
-        if token.brake == self.me or token.brake not in ring.members:
-            token.brake = self.me if self._braking else NOBODY
-
-    def _on_recovered(self, packet: Recovered, effects: list[Effect]) -> None:
+    def on_recovered(self, packet: Recovered, effects: list[Effect]) -> None:
         """A message of some old ring, retransmitted on the new one (Fig. 6)."""
         ring_id = (packet.ring_seq, packet.ring_rep)
         if self.exchange is not None and ring_id == self.exchange.ring.id:
@@ -409,37 +425,37 @@ class Formation:
 
     # --- strangers ------------------------------------------------------------------------------
 
-    def _on_announce(self, now_us: int, announce: Announce, effects: list[Effect]) -> None:
+    def on_announce(self, now_us: int, announce: Announce, effects: list[Effect]) -> None:
         """A ring shows itself: remember who hears whom, and show ours (merge detection)."""
-        if self.strangers.outdated(now_us, announce.sender, announce.life, announce.ring.seq):
+        if self.merge_detection.outdated(now_us, announce.sender, announce.life, announce.ring.seq):
             effects.append(Drop("outdated announce"))
         elif announce.sender in self.ring.members:
             effects.append(Drop("announce of a member"))
         else:
             self._meet(now_us, announce.sender, effects)
-            self.strangers.learn(now_us, announce)
+            self.merge_detection.learn(now_us, announce)
             self._merge_alone(now_us, effects)
 
     def _meet(self, now_us: int, stranger: NodeId, effects: list[Effect]) -> None:
         """A stranger spoke: let it know at once that it is heard, if that is news."""
-        if self.strangers.hear(now_us, stranger) and self.state is State.OPERATIONAL:
-            self._announce(now_us, effects)
+        if self.merge_detection.hear(now_us, stranger) and self.state is State.OPERATIONAL:
+            self.announce(now_us, effects)
 
-    def _announce(self, now_us: int, effects: list[Effect]) -> None:
+    def announce(self, now_us: int, effects: list[Effect]) -> None:
         """Show the ring to strangers, but not too often."""
-        announce = self.strangers.announce(now_us, self.ring, self.life)
+        announce = self.merge_detection.announce(now_us, self.ring, self.life)
         if announce is not None:
             effects.append(Multicast(announce.encode()))
 
-    def _on_announce_timer(self, now_us: int, effects: list[Effect]) -> None:
+    def on_announce_timer(self, now_us: int, effects: list[Effect]) -> None:
         """The representative announces always, others while there are strangers to answer."""
         if self.state is State.OPERATIONAL:
-            if self.me == self.ring.representative or self.strangers.heard(now_us):
-                self._announce(now_us, effects)
+            if self.me == self.ring.representative or self.merge_detection.heard(now_us):
+                self.announce(now_us, effects)
             effects.append(SetTimer(ANNOUNCE_TIMER, self.random.spread(self.config.announce_us)))
             self._merge_alone(now_us, effects)
 
-    def _settled(self, now_us: int) -> bool:
+    def settled(self, now_us: int) -> bool:
         """Whether strangers may disturb the ring yet.
 
         First everyone must have installed it, else who has not goes on regarding them as failed; and
@@ -452,13 +468,13 @@ class Formation:
     def _merge_alone(self, now_us: int, effects: list[Effect]) -> None:
         """On a ring of one there is nobody to ask whom the ring could merge with."""
         if self.ring.alone and self.state is State.OPERATIONAL:
-            verified = self.strangers.mergeable(self.strangers.mutual(now_us))
+            verified = self.merge_detection.mergeable(self.merge_detection.mutual(now_us))
             if verified:
-                self._merge(now_us, verified, effects)
+                self.merge(now_us, verified, effects)
 
-    def _merge(self, now_us: int, verified: Set[NodeId], effects: list[Effect]) -> None:
+    def merge(self, now_us: int, verified: Set[NodeId], effects: list[Effect]) -> None:
         """Form a ring together with verified strangers, once this one is settled."""
-        if self._settled(now_us):
+        if self.settled(now_us):
             self._merging = True
             self.gathering.consider(verified)
-            self._gather(now_us, "merge", effects)
+            self.gather(now_us, "merge", effects)

@@ -19,21 +19,20 @@ from ordercast.core.contract import (
     Event,
     Gone,
     Halt,
-    Install,
     Multicast,
     Packet,
-    Persist,
     Start,
     Stop,
     Submit,
     Timer,
 )
-from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind, NodeId
-from ordercast.core.randomness import RandomStream
+from ordercast.core.declared import zeros
+from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
 from ordercast.core.wire import FORGED_SENDER, PREFIX_SIZE, Malformed
-from ordercast.totem.circulation import work
+from ordercast.totem.braking import Braking
+from ordercast.totem.circulation import Outbox, work
 from ordercast.totem.config import TotemConfig
-from ordercast.totem.custody import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION
+from ordercast.totem.declared import STATISTICS
 from ordercast.totem.formation import ANNOUNCE_TIMER, CONSENSUS, JOIN_TIMER, Formation
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import (
@@ -54,12 +53,13 @@ from ordercast.totem.packets import (
     decode_token,
 )
 from ordercast.totem.states import State
-from ordercast.totem.storage import recall, store
+from ordercast.totem.token_passing import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION, TokenPassing
+from ordercast.totem.waits import Rotations, Waits
 
 _NOTHING: tuple[Effect, ...] = ()
 
 
-class TotemMachine(Formation):
+class TotemMachine:
     """One processor of a Totem ring."""
 
     def __init__(
@@ -70,7 +70,29 @@ class TotemMachine(Formation):
         A driver that hands the same bytes to several machines (a simulator) may give them a `decode_data`
         that remembers.
         """
-        super().__init__(me, config)
+        self.me = me
+        self.config = config
+        self.incarnation = -1
+        self.leaving = False
+        self.halted = False
+        self.outbox = Outbox(config)
+        self._passing = TokenPassing(config)
+        self._waits = Waits()
+        self._braking = Braking(me)
+        self._stats = zeros(STATISTICS)
+        self._rotations = Rotations(self._stats)
+        self.formation = Formation(
+            me,
+            config,
+            outbox=self.outbox,
+            passing=self._passing,
+            waits=self._waits,
+            rotations=self._rotations,
+            braking=self._braking,
+            stats=self._stats,
+        )
+        self._laggard = NOBODY
+        """Who held `aru` back so far, when the token came last, that this node could not send."""
         self._decode_data = decode_data
         self._max_outstanding = config.max_outstanding
 
@@ -88,19 +110,30 @@ class TotemMachine(Formation):
             case Submit(payloads, guarantee):
                 self._on_submit(now_us, payloads, guarantee, effects)
             case Gone(node):
-                self._part_with(now_us, node, "member gone", effects)
+                self.formation.part_with(now_us, node, "member gone", effects)
             case Start():
                 self._on_start(now_us, event, effects)
             case Stop():
                 self.leaving = True
                 self._run_alone(now_us, effects)
             case Distance(round_trip_us):
-                self._on_distance(round_trip_us)
+                self.formation.on_distance(round_trip_us)
             case Brake(on):
                 self._on_brake(now_us, on, effects)
             case _:
                 raise TypeError(f"not an event: {event!r}")
+        self._look_after(now_us, effects)
         return effects
+
+    @property
+    def state(self) -> State:
+        """Where this node stands (000 Fig. 2)."""
+        return self.formation.state
+
+    @property
+    def ring(self) -> Ring:
+        """The ring of the configuration that is installed."""
+        return self.formation.ring
 
     @property
     def room(self) -> int:
@@ -127,29 +160,22 @@ class TotemMachine(Formation):
     @property
     def laggard(self) -> NodeId | None:
         """Who brakes; or else who holds `aru` back, if so far that this node had to stop sending."""
-        return (self._brake or self._laggard or None) if self.state is State.OPERATIONAL else None
+        return (
+            (self._braking.by or self._laggard or None) if self.formation.state is State.OPERATIONAL else None
+        )
 
     @property
     def final(self) -> tuple[ConfigurationId, int] | None:
         """What all members have delivered on the ring that was installed last."""
-        return (self.ring.id, self.ring.final) if self.ring.final >= 0 else None
+        return (self.formation.ring.id, self.formation.ring.final) if self.formation.ring.final >= 0 else None
 
     # --- start and stop -------------------------------------------------------------------------
 
     def _on_start(self, now_us: int, start: Start, effects: list[Effect]) -> None:
-        """Form a singleton ring, then look for others (000 §6.2.2, "When a processor starts")."""
         if self.incarnation >= 0:
             raise RuntimeError(f"node {self.me} was started before; make a new machine for a new life")
         self.incarnation = self.outbox.incarnation = start.incarnation
-        self._draw(RandomStream(start.seed))
-        self.ring_seq = self.numbers.first(recall(self.me, start.stored))
-        self.ring = Ring(ConfigurationId(self.ring_seq, self.me), (self.me,), self.me, self.config)
-        self._own_token = Token(self.ring.id)
-        self._waits.begin(now_us, self.ring.members)
-        effects.append(Persist(store(self.ring_seq)))
-        effects.append(Install(Configuration(self.ring.id, Kind.REGULAR, self.ring.members)))
-        self.gathering.settle(self.ring.members)
-        self._gather(now_us, "started", effects)
+        self.formation.start(now_us, start, effects)
 
     def _leave_if_done(self, effects: list[Effect]) -> None:
         """Go, once everything that was accepted is broadcast and everyone has it.
@@ -160,12 +186,14 @@ class TotemMachine(Formation):
         if (
             not self.leaving
             or self.halted
-            or self.state is not State.OPERATIONAL
+            or self.formation.state is not State.OPERATIONAL
             or self.outbox.queue.waiting
-            or self.ring.safe < self.ring.last_own
+            or self.formation.ring.safe < self.formation.ring.last_own
         ):
             return
-        farewell = Join(self.me, self.ring_seq, (self.me,), (), leave=True, life=self.life)
+        farewell = Join(
+            self.me, self.formation.ring_seq, (self.me,), (), leave=True, life=self.formation.life
+        )
         effects.append(Multicast(farewell.encode()))
         self.halted = True
         effects.append(Halt("left"))
@@ -189,11 +217,11 @@ class TotemMachine(Formation):
                 f"({self.config.max_message_size}); split it, or raise the limit at every node"
             )
         effects.append(Accept(self.outbox.queue.accept(payloads, guarantee)))
-        if self.state is State.OPERATIONAL:
+        if self.formation.state is State.OPERATIONAL:
             self._run_alone(now_us, effects)
-            if self._brake == NOBODY:  # else the token could not take it along
+            if self._braking.by == NOBODY:  # else the token could not take it along
                 self._release(now_us, effects)
-                self._custody.ask_to_hurry(self.ring, effects)
+                self._passing.ask_to_hurry(self.formation.ring, effects)
 
     # --- braking --------------------------------------------------------------------------------
 
@@ -202,16 +230,16 @@ class TotemMachine(Formation):
 
         When this node lets go of a brake that is on the token, the token is fetched, if it is held.
         """
-        self._braking = on
+        self._braking.mine = on
         self._run_alone(now_us, effects)
-        if not on and self._brake == self.me and self.state is State.OPERATIONAL:
+        if not on and self._braking.by == self.me and self.formation.state is State.OPERATIONAL:
             self._release(now_us, effects)
-            self._custody.ask_to_hurry(self.ring, effects)
+            self._passing.ask_to_hurry(self.formation.ring, effects)
 
     def _heed_brake(self, token: Token) -> None:
         """See whether somebody brakes: then nothing new goes out."""
-        self._mark_brake(self.ring, token)
-        self._brake = token.brake
+        self._braking.mark(self.formation.ring, token)
+        self._braking.by = token.brake
         self.outbox.closed = token.brake != NOBODY
 
     # --- packets --------------------------------------------------------------------------------
@@ -227,30 +255,32 @@ class TotemMachine(Formation):
                 return self._on_data(now_us, self._decode_data(data))
             if kind == TOKEN_PREFIX:
                 self._on_token(now_us, decode_token(data), sender, waited_us, effects)
+                self._look_after(now_us, effects)
                 return effects
             packet = decode(data)
         except Malformed as bad:
             return (Drop(str(bad)),)
         match packet:
             case Recovered():
-                self._on_recovered(packet, effects)
+                self.formation.on_recovered(packet, effects)
             case Join() | Announce() if packet.sender != sender:
                 effects.append(Drop(FORGED_SENDER))
             case Join():
-                self._on_join(now_us, packet, effects)
+                self.formation.on_join(now_us, packet, effects)
             case Commit():
-                self._on_commit(now_us, packet, sender, effects)
+                self.formation.on_commit(now_us, packet, sender, effects)
             case Announce():
-                self._on_announce(now_us, packet, effects)
+                self.formation.on_announce(now_us, packet, effects)
             case Hurry():
                 self._on_hurry(now_us, packet, effects)
             case Part():
                 return self._on_part(now_us, packet, sender)
+        self._look_after(now_us, effects)
         return effects
 
     def _on_part(self, now_us: int, part: Part, sender: NodeId) -> Sequence[Effect]:
         """A part of a packet that somebody lacked: the packet is handled once all of it is here."""
-        ring = self.ring if self.exchange is None else self.exchange.ring
+        ring = self.formation.ring if self.formation.exchange is None else self.formation.exchange.ring
         if (part.ring_seq, part.ring_rep) != ring.id:
             return (Drop("other ring"),)
         packet = ring.join(part)
@@ -262,10 +292,10 @@ class TotemMachine(Formation):
 
     def _on_data(self, now_us: int, packet: Data) -> Sequence[Effect]:
         """Regular message received (Figs 3 to 6)."""
-        ring = self.ring
+        ring = self.formation.ring
         ring_id = (packet.ring_seq, packet.ring_rep)
         if ring_id == ring.id:
-            if self.state is State.RECOVERY or self.duty.received_flg:
+            if self.formation.state is State.RECOVERY or self.formation.obligations.received_flg:
                 return (Drop("old ring, already exchanged"),)
             if not ring.admits(packet):
                 return (Drop(self._not_admitted(packet)),)
@@ -273,19 +303,19 @@ class TotemMachine(Formation):
                 return (Drop("duplicate"),)
             effects: list[Effect] = []
             ring.deliver(effects)
-            if packet.seq > ring.forwarded_seq and self._custody.awaiting_sign:
-                self._custody.moved(now_us, effects)
+            if packet.seq > ring.forwarded_seq and self._passing.awaiting_sign:
+                self._passing.moved(now_us, effects)
             return effects
-        if self.exchange is not None and ring_id == self.exchange.ring.id:
+        if self.formation.exchange is not None and ring_id == self.formation.exchange.ring.id:
             # A member that has installed the new ring already. Its messages wait until I do.
-            if not self.exchange.ring.admits(packet):
+            if not self.formation.exchange.ring.admits(packet):
                 return (Drop(self._not_admitted(packet)),)
-            fresh = self.exchange.ring.window.add(packet.seq, packet)
+            fresh = self.formation.exchange.ring.window.add(packet.seq, packet)
             return _NOTHING if fresh else (Drop("duplicate"),)
-        if packet.origin in ring.members or self.state is not State.OPERATIONAL:
+        if packet.origin in ring.members or self.formation.state is not State.OPERATIONAL:
             return (Drop("other ring"),)
         effects = [Drop("foreign ring")]
-        self._announce(now_us, effects)
+        self.formation.announce(now_us, effects)
         return effects
 
     def _not_admitted(self, packet: Data) -> str:
@@ -301,13 +331,13 @@ class TotemMachine(Formation):
 
         It comes from the predecessor on the ring, or it is not the ring's token.
         """
-        if self.exchange is not None:
-            ring = self.exchange.ring
-        elif self.state is State.COMMIT or self.ring_seq != self.ring.id.seq:
+        if self.formation.exchange is not None:
+            ring = self.formation.exchange.ring
+        elif self.formation.state is State.COMMIT or self.formation.ring_seq != self.formation.ring.id.seq:
             effects.append(Drop("token of a ring given up"))
             return
         else:
-            ring = self.ring
+            ring = self.formation.ring
         if token.ring != ring.id:
             effects.append(Drop("token of another ring"))
         elif sender != ring.predecessor:
@@ -318,11 +348,11 @@ class TotemMachine(Formation):
             effects.append(Drop("implausible token"))
         else:
             ring.token_seq = token.token_seq
-            self._custody.returned(now_us)
-            self._time_rotation(now_us, token)
+            self._passing.returned(now_us)
+            self._rotations.count(now_us, token)
             self._waits.enter(ring, token, waited_us)
-            if self.exchange is not None:
-                self._visit_recovery(now_us, token, self.exchange, effects)
+            if self.formation.exchange is not None:
+                self.formation.visit_recovery(now_us, token, self.formation.exchange, effects)
                 return
             self._waits.learn(now_us, token.holds)
             if ring.represented_by_me and self._hold(ring, token, effects):
@@ -332,12 +362,12 @@ class TotemMachine(Formation):
 
     def _visit(self, now_us: int, token: Token, effects: list[Effect]) -> None:
         """One visit of the token on an installed ring (000 Fig. 3)."""
-        ring = self.ring
-        if self._braking or token.brake or self._brake:
+        ring = self.formation.ring
+        if self._braking.concerns(token):
             self._heed_brake(token)
         stuck = token.seq - token.aru >= self._max_outstanding and self.outbox.queue.waiting
         self._laggard = token.aru_id if stuck else NOBODY
-        verified = self.strangers.check(now_us, ring, token)
+        verified = self.formation.merge_detection.check(now_us, ring, token)
         arrived_seq = token.seq
         self.outbox.adapt(bool(token.rtr))
         resent, fresh, late, failed = work(now_us, ring, token, self.outbox, effects)
@@ -345,86 +375,78 @@ class TotemMachine(Formation):
             self._stats["packets"] += fresh
             self._stats["retransmissions"] += resent
         if failed is None:
-            timed = self.state is not State.GATHER
-            self._custody.pass_on(now_us, ring, token, arrived_seq, timed, self._waits.total_us, effects)
+            timed = self.formation.state is not State.GATHER
+            self._passing.pass_on(now_us, ring, token, arrived_seq, timed, self._waits.total_us, effects)
         effects += late
         window = ring.window
         if ring.delivered < window.aru:
             ring.deliver(effects)
         if ring.safe > window.discarded:
             ring.discard(effects)
-        if self.state is State.OPERATIONAL:
+        if self.formation.state is State.OPERATIONAL:
             if failed is not None:
-                self.gathering.fail({failed})
-                self._gather(now_us, "failure to receive", effects)
+                self.formation.gathering.fail({failed})
+                self.formation.gather(now_us, "failure to receive", effects)
             elif verified:
-                self._merge(now_us, verified, effects)
+                self.formation.merge(now_us, verified, effects)
             elif self.leaving:
                 self._leave_if_done(effects)
-
-    def _time_rotation(self, now_us: int, token: Token) -> None:
-        """Account for the time since the last visit, unless the token was held in between."""
-        if self._visited_us is not None and not token.idle:
-            took = now_us - self._visited_us
-            stats = self._stats
-            stats["rotations"] += 1
-            stats["rotation_us_total"] += took
-            if took > stats["rotation_us_max"]:
-                stats["rotation_us_max"] = took
-        self._visited_us = now_us
 
     # --- a ring that is idle, or has one member -------------------------------------------------
 
     def _hold(self, ring: Ring, token: Token, effects: list[Effect]) -> bool:
         """Whether the representative keeps the token for a while: there is nothing that may be sent."""
-        if self._braking or token.brake or self._brake:
+        if self._braking.concerns(token):
             self._heed_brake(token)
         if self.outbox.queue.waiting:
             busy = token.brake == NOBODY
         else:
             busy = self.leaving
-        return self._custody.hold(ring, token, busy or self.state is not State.OPERATIONAL, effects)
+        return self._passing.hold(ring, token, busy or self.formation.state is not State.OPERATIONAL, effects)
 
     def _release(self, now_us: int, effects: list[Effect]) -> None:
         """Let go of the token if it was held."""
-        token = self._custody.release(effects)
+        token = self._passing.release(effects)
         if token is not None:
             self._visit(now_us, token, effects)
 
     def _on_hurry(self, now_us: int, hurry: Hurry, effects: list[Effect]) -> None:
-        if hurry.ring != self.ring.id or self.state is not State.OPERATIONAL:
+        if hurry.ring != self.formation.ring.id or self.formation.state is not State.OPERATIONAL:
             effects.append(Drop("other ring"))
             return
-        self._custody.hurry()
+        self._passing.hurry()
         self._release(now_us, effects)
 
     def _run_alone(self, now_us: int, effects: list[Effect]) -> None:
         """On a ring of one, the token makes its rounds without leaving the machine."""
-        ring, token = self.ring, self._own_token
-        if self.state is State.OPERATIONAL and token is not None:
+        ring, token = self.formation.ring, self.formation.own_token
+        if self.formation.state is State.OPERATIONAL and token is not None:
             self._heed_brake(token)
             outbox = self.outbox
             while not self.halted and ((outbox.queue.waiting and not outbox.closed) or ring.safe < token.seq):
                 self._visit(now_us, token, effects)
             self._leave_if_done(effects)
 
-    def _begin(self, now_us: int, effects: list[Effect]) -> None:
-        """A ring was installed: what waited may go out at once if there is nobody to wait for."""
-        self._run_alone(now_us, effects)
+    def _look_after(self, now_us: int, effects: list[Effect]) -> None:
+        """Once a ring was installed, what waited may go out at once if there is nobody to wait for."""
+        while self.formation.installed:
+            self.formation.installed = False
+            self._laggard = NOBODY
+            self._run_alone(now_us, effects)
 
     # --- timers ---------------------------------------------------------------------------------
 
     def _on_timer(self, now_us: int, name: str, effects: list[Effect]) -> None:
         if name == TOKEN_LOSS:
-            self._on_token_loss(now_us, effects)
+            self.formation.on_token_loss(now_us, effects)
         elif name == TOKEN_RETRANSMISSION:
             self._stats["token_retransmissions"] += 1
-            self._custody.resend(effects)
+            self._passing.resend(effects)
         elif name == HOLD:
             self._release(now_us, effects)
         elif name == ANNOUNCE_TIMER:
-            self._on_announce_timer(now_us, effects)
-        elif self.state is State.GATHER and name == JOIN_TIMER:
-            self._send_join(effects)
-        elif self.state is State.GATHER and name == CONSENSUS:
-            self._on_consensus_timeout(now_us, effects)
+            self.formation.on_announce_timer(now_us, effects)
+        elif self.formation.state is State.GATHER and name == JOIN_TIMER:
+            self.formation.send_join(effects)
+        elif self.formation.state is State.GATHER and name == CONSENSUS:
+            self.formation.on_consensus_timeout(now_us, effects)

@@ -204,7 +204,7 @@ class Token:
         self.parts: dict[int, int] = {}
         """Of requests for packets larger than a datagram, which parts are missing, as bits; else all are."""
         self.merge: tuple[NodeId, ...] = ()
-        """Strangers that every member asked so far hears and is heard by."""
+        """MergeDetection that every member asked so far hears and is heard by."""
         self.holds: list[int] = []
         """Microseconds for which the token last waited at each member before it was handled, in ring order.
         Empty where it waited nowhere; a list that does not fit the ring says nothing."""

@@ -1,6 +1,6 @@
 """Recovery (000 §7): bringing an old ring's messages across to the new one, and settling accounts.
 
-`Duty` is what a node owes to its old ring until it installs a new one; it survives failed attempts.
+`Obligations` is what a node owes to its old ring until it installs a new one; it survives failed attempts.
 `Exchange` is one attempt: the retransmission of old-ring messages on one new ring.
 `settle` carries out steps 2 to 5 of §7.2, as one atomic action.
 """
@@ -16,7 +16,7 @@ STILL_VISITS = 3
 """Rotations in which nothing is broadcast, after which nobody has anything left to retransmit."""
 
 
-class Duty:
+class Obligations:
     """What must be delivered before a new ring is installed, over any number of failed attempts.
 
     Once `received_flg` is set some other member may have installed the ring of that attempt and have
@@ -36,11 +36,11 @@ class Duty:
 class Exchange:
     """One attempt to recover the old ring's messages on a new ring."""
 
-    def __init__(self, ring: Ring, old: Ring, commit: Commit, duty: Duty) -> None:
+    def __init__(self, ring: Ring, old: Ring, commit: Commit, obligations: Obligations) -> None:
         self.ring = ring
         """The new ring."""
         self._old = old
-        self._duty = duty
+        self._duty = obligations
         mine = [entry for entry in commit.entries if entry.old_ring == old.id]
         self.trans_memb = tuple(entry.node for entry in mine)
         """Who comes from the same old ring, in ascending order (my_trans_memb)."""
@@ -53,13 +53,13 @@ class Exchange:
         self._still_visits = 0
         """Successive visits before which nothing was broadcast for a rotation."""
         if not all(entry.received_flg for entry in mine):
-            # Somebody lacks messages, so nobody can have installed an earlier attempt's ring. The duty
+            # Somebody lacks messages, so nobody can have installed an earlier attempt's ring. The obligations
             # starts afresh. (The paper leaves my_received_flg set here. Then a node that took part in
             # this attempt and one that did not could come together in a third with different
             # deliver_memb, both claiming to have received everything.)
-            duty.received_flg = False
-            duty.deliver_memb = frozenset(self.trans_memb)
-            duty.high_ring_delivered = max(entry.high_delivered for entry in mine)
+            obligations.received_flg = False
+            obligations.deliver_memb = frozenset(self.trans_memb)
+            obligations.high_ring_delivered = max(entry.high_delivered for entry in mine)
             low_ring_aru = min(entry.aru for entry in mine)
             # What the old ring itself recovered was with all its members before they installed it: an entry
             # that says otherwise is wrong, and nobody needs it.
@@ -114,11 +114,11 @@ class Exchange:
     @property
     def sound(self) -> bool:
         """What members said they delivered is here. It always is, unless an entry of the Commit token is
-        wrong; then this attempt leads nowhere, and leaves no duty behind."""
+        wrong; then this attempt leads nowhere, and leaves no obligations behind."""
         return self._old.window.aru >= self._duty.high_ring_delivered
 
 
-def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> None:
+def settle(exchange: Exchange, old: Ring, obligations: Obligations, effects: list[Effect]) -> None:
     """Steps 2 to 5 of 000 §7.2: the rest of the old ring, the two configuration changes.
 
     The exchange is sound: up to `high_ring_delivered` everything is here, and therefore delivered now.
@@ -130,11 +130,11 @@ def settle(exchange: Exchange, old: Ring, duty: Duty, effects: list[Effect]) -> 
     docs/decisions/configuration-changes.md.
     """
     new = exchange.ring
-    old.safe = max(old.safe, duty.high_ring_delivered)
+    old.safe = max(old.safe, obligations.high_ring_delivered)
     old.deliver(effects)
     between = transitional(new.id, exchange.trans_memb)
     effects.append(Install(between, Ended(old.id, old.last_message)))
-    old.deliver_rest(duty.deliver_memb, effects)
+    old.deliver_rest(obligations.deliver_memb, effects)
     regular = Configuration(new.id, Kind.REGULAR, new.members)
     effects.append(Install(regular, Ended(between.id, old.last_message)))
 

@@ -62,3 +62,26 @@ class Waits:
     def longest(self) -> Mapping[NodeId, int]:
         """By member, in microseconds."""
         return dict(zip(self._members, map(max, self._now, self._before), strict=True))
+
+
+class Rotations:
+    """Measures how long the token takes to come round, into a machine's statistics."""
+
+    def __init__(self, stats: dict[str, float]) -> None:
+        self._stats = stats
+        self._visited_us: int | None = None
+
+    def forget(self) -> None:
+        """Another ring is being recovered: its token was never here."""
+        self._visited_us = None
+
+    def count(self, now_us: int, token: Token) -> None:
+        """Account for the time since the last visit, unless the token was held in between."""
+        if self._visited_us is not None and not token.idle:
+            took = now_us - self._visited_us
+            stats = self._stats
+            stats["rotations"] += 1
+            stats["rotation_us_total"] += took
+            if took > stats["rotation_us_max"]:
+                stats["rotation_us_max"] = took
+        self._visited_us = now_us

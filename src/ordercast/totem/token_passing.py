@@ -29,7 +29,7 @@ MOST_FACTOR = 10
 """However slow the ring, it is given up after so many times the Token Loss timeout."""
 
 
-class Custody:
+class TokenPassing:
     """Where one node last saw the token, and what it still has to do about it."""
 
     def __init__(self, config: TotemConfig) -> None:

@@ -41,7 +41,7 @@ class _Told(NamedTuple):
     """Its lives before that, as far as they were heard of lately."""
 
 
-class Strangers:
+class MergeDetection:
     """What one node knows of nodes outside its ring; bounded in number."""
 
     def __init__(self, me: NodeId, announce_us: int, heard_us: int, calm_us: int, limit: int) -> None:

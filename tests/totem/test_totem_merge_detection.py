@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from totem_parts import RING, examples, ring, token
 
 from ordercast.core.identity import ConfigurationId
+from ordercast.totem.merge_detection import MergeDetection
 from ordercast.totem.packets import Announce, Token
-from ordercast.totem.strangers import Strangers
 
 ME = 1
 ANNOUNCE_US = 80
@@ -16,8 +16,8 @@ HEARD_US = 300
 THEIRS = ConfigurationId(8, 5)
 
 
-def strangers(me: int = ME, calm_us: int = 0, limit: int = 10) -> Strangers:
-    return Strangers(me, ANNOUNCE_US, HEARD_US, calm_us, limit)
+def strangers(me: int = ME, calm_us: int = 0, limit: int = 10) -> MergeDetection:
+    return MergeDetection(me, ANNOUNCE_US, HEARD_US, calm_us, limit)
 
 
 def announce(
@@ -29,7 +29,7 @@ def announce(
     return Announce(sender, theirs, members, heard)
 
 
-def meet(made: Strangers, now_us: int, told: Announce) -> None:
+def meet(made: MergeDetection, now_us: int, told: Announce) -> None:
     """What a node does with a stranger's announcement."""
     made.hear(now_us, told.sender)
     made.learn(now_us, told)

@@ -1,0 +1,218 @@
+"""The token between visits: sent again until it is seen to move on (000 §5.2); held on an idle ring."""
+
+from __future__ import annotations
+
+import pytest
+from totem_parts import CONFIG, RING, ring, token
+
+from ordercast.core.contract import CancelTimer, Effect, Lane, SetTimer, Unicast
+from ordercast.totem.config import TotemConfig
+from ordercast.totem.packets import Hurry
+from ordercast.totem.token_passing import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION, TokenPassing
+
+LOSS = SetTimer(TOKEN_LOSS, CONFIG.token_loss_us)
+RETRANSMISSION = SetTimer(TOKEN_RETRANSMISSION, CONFIG.token_retransmission_us)
+HOLDING = SetTimer(HOLD, CONFIG.hold_us)
+HURRY = Unicast(1, Hurry(RING).encode())
+
+
+@pytest.fixture
+def passing() -> TokenPassing:
+    return TokenPassing(CONFIG)
+
+
+@pytest.fixture
+def effects() -> list[Effect]:
+    return []
+
+
+def visits(passing: TokenPassing, count: int, *, me: int = 1, busy: bool = False) -> list[bool]:
+    """So many visits of an idle ring's token; whether it was held at each."""
+    return [passing.hold(ring(me=me), token(), busy, []) for _ in range(count)]
+
+
+def passes(passing: TokenPassing, *, me: int = 1, idle: bool = False) -> bool:
+    """The token leaves the node; whether it says that it will be held."""
+    visiting = token()
+    visiting.idle = idle
+    passing.pass_on(0, ring(me=me), visiting, 0, True, 0, [])
+    return visiting.idle
+
+
+# --- sent ---------------------------------------------------------------------------------------
+
+
+def test_a_forwarded_token_is_watched_by_two_timers(passing: TokenPassing, effects: list[Effect]) -> None:
+    """000 §5.2: each time a processor forwards the token, it sets a Token Retransmission timeout."""
+    passing.send(0, 2, b"token", effects)
+    assert effects == [Unicast(2, b"token", Lane.TOKEN), LOSS, RETRANSMISSION]
+    assert passing.awaiting_sign
+
+
+def test_the_regular_token_goes_to_the_successor_and_is_counted(
+    passing: TokenPassing, effects: list[Effect]
+) -> None:
+    """000 §5.2: if the token is accepted, the processor increments token_seq."""
+    made, visiting = ring(me=3), token(token_seq=7, seq=5)
+    passing.pass_on(0, made, visiting, 4, True, 0, effects)
+    assert effects == [Unicast(1, visiting.encode(), Lane.TOKEN), LOSS, RETRANSMISSION]
+    assert (visiting.token_seq, made.token_seq, made.forwarded_seq, made.arrived_seq) == (8, 8, 5, 4)
+
+
+def test_in_gather_the_token_is_passed_on_without_timers(
+    passing: TokenPassing, effects: list[Effect]
+) -> None:
+    """000 Fig. 4: there, the Token Loss timeout waits for the Commit token."""
+    visiting = token()
+    passing.pass_on(0, ring(), visiting, 0, False, 0, effects)
+    assert effects == [Unicast(2, visiting.encode(), Lane.TOKEN)]
+    assert not passing.awaiting_sign
+
+
+def test_alone_there_is_nobody_to_pass_the_token_to(passing: TokenPassing, effects: list[Effect]) -> None:
+    made, visiting = ring(members=(1,)), token(token_seq=7)
+    passing.pass_on(0, made, visiting, 0, True, 0, effects)
+    assert effects == []
+    assert (made.token_seq, passing.awaiting_sign) == (8, False)
+
+
+def test_a_sign_that_the_token_moved_on_cancels_its_retransmission_once(
+    passing: TokenPassing, effects: list[Effect]
+) -> None:
+    """000 §5.2: if a processor receives a regular message or the token, it cancels the timeout."""
+    passing.send(0, 2, b"token", [])
+    passing.moved(0, effects)
+    passing.moved(0, effects)
+    assert effects == [CancelTimer(TOKEN_RETRANSMISSION)]
+    assert not passing.awaiting_sign
+
+
+def test_without_a_sign_the_token_is_sent_again_and_again(
+    passing: TokenPassing, effects: list[Effect]
+) -> None:
+    """000 §5.2: on the timeout, the processor retransmits the token and then resets the timeout."""
+    passing.send(0, 2, b"token", [])
+    passing.resend(effects)
+    passing.resend(effects)
+    assert effects == [Unicast(2, b"token", Lane.TOKEN), RETRANSMISSION] * 2
+
+
+def test_a_token_that_moved_on_is_not_sent_again(passing: TokenPassing, effects: list[Effect]) -> None:
+    passing.send(0, 2, b"token", [])
+    passing.moved(0, [])
+    passing.resend(effects)
+    assert effects == []
+
+
+def test_of_two_tokens_sent_the_later_is_sent_again(passing: TokenPassing, effects: list[Effect]) -> None:
+    passing.send(0, 2, b"first", [])
+    passing.send(0, 2, b"second", [])
+    passing.resend(effects)
+    assert effects[0] == Unicast(2, b"second", Lane.TOKEN)
+
+
+def test_with_the_ring_its_token_is_given_up(passing: TokenPassing, effects: list[Effect]) -> None:
+    """000 Fig. 7, Shift_to_Gather: cancel Token Loss timeout and Token Retransmission timeouts."""
+    passing.send(0, 2, b"token", [])
+    visits(passing, CONFIG.idle_rotations + 1)
+    assert passes(passing)
+    passing.give_up(effects)
+    assert effects == [CancelTimer(TOKEN_LOSS), CancelTimer(TOKEN_RETRANSMISSION), CancelTimer(HOLD)]
+    effects.clear()
+    passing.resend(effects)
+    passing.ask_to_hurry(ring(me=2), effects)
+    assert passing.release(effects) is None
+    assert effects == []
+    assert visits(passing, CONFIG.idle_rotations + 1) == [False] * CONFIG.idle_rotations + [True]
+
+
+# --- held ---------------------------------------------------------------------------------------
+
+
+def test_the_representative_holds_the_token_of_a_ring_that_stays_idle(
+    passing: TokenPassing, effects: list[Effect]
+) -> None:
+    assert visits(passing, CONFIG.idle_rotations) == [False] * CONFIG.idle_rotations
+    idle = token()
+    assert passing.hold(ring(), idle, False, effects)
+    assert effects == [CancelTimer(TOKEN_RETRANSMISSION), HOLDING]
+    effects.clear()
+    assert passing.release(effects) is idle
+    assert effects == [CancelTimer(HOLD)]
+    assert passing.release(effects) is None
+    assert visits(passing, 1) == [True], "an idle ring's token is held at every further rotation"
+
+
+def test_other_members_do_not_hold_the_token(passing: TokenPassing) -> None:
+    assert not any(visits(passing, 10, me=2))
+
+
+def test_holding_can_be_turned_off() -> None:
+    assert not any(visits(TokenPassing(TotemConfig(hold_us=0)), 10))
+
+
+def test_a_representative_with_something_to_send_does_not_hold_the_token(passing: TokenPassing) -> None:
+    visits(passing, CONFIG.idle_rotations)
+    assert visits(passing, 1, busy=True) == [False]
+    assert visits(passing, CONFIG.idle_rotations) == [False] * CONFIG.idle_rotations
+
+
+def test_a_token_that_brings_news_is_not_held(passing: TokenPassing) -> None:
+    """Held is only what is quiet: nothing broadcast, nothing missing, nothing waiting."""
+    visits(passing, CONFIG.idle_rotations)
+    assert not passing.hold(ring(), token(seq=1), False, [])
+    assert visits(passing, CONFIG.idle_rotations) == [False] * CONFIG.idle_rotations
+
+
+def test_a_token_that_is_hurried_is_not_held_at_its_next_visit(passing: TokenPassing) -> None:
+    visits(passing, CONFIG.idle_rotations)
+    passing.hurry()
+    assert visits(passing, CONFIG.idle_rotations + 2) == [False] * (CONFIG.idle_rotations + 1) + [True]
+
+
+# --- the others are told ------------------------------------------------------------------------
+
+
+def test_the_token_says_whether_it_will_be_held_next_time(passing: TokenPassing) -> None:
+    marks = []
+    for _ in range(CONFIG.idle_rotations + 1):
+        passing.hold(ring(), token(), False, [])
+        marks.append(passes(passing))
+    assert marks == [False] * (CONFIG.idle_rotations - 1) + [True, True]
+
+
+def test_the_mark_is_taken_off_when_something_comes_up(passing: TokenPassing) -> None:
+    visits(passing, CONFIG.idle_rotations + 1)
+    visits(passing, 1, busy=True)
+    assert not passes(passing, idle=True)
+
+
+def test_other_members_leave_the_mark_as_it_is(passing: TokenPassing) -> None:
+    assert passes(passing, me=2, idle=True)
+    assert not passes(passing, me=2, idle=False)
+
+
+def test_who_has_something_to_send_wakes_the_representative_once(
+    passing: TokenPassing, effects: list[Effect]
+) -> None:
+    passes(passing, me=2, idle=True)
+    passing.ask_to_hurry(ring(me=2), effects)
+    passing.ask_to_hurry(ring(me=2), effects)
+    assert effects == [HURRY]
+    passes(passing, me=2, idle=True)
+    passing.ask_to_hurry(ring(me=2), effects)
+    assert effects == [HURRY, HURRY]
+
+
+def test_a_token_on_its_way_needs_no_hurry(passing: TokenPassing, effects: list[Effect]) -> None:
+    passes(passing, me=2)
+    passing.ask_to_hurry(ring(me=2), effects)
+    assert effects == []
+
+
+def test_the_representative_does_not_write_to_itself(passing: TokenPassing, effects: list[Effect]) -> None:
+    visits(passing, CONFIG.idle_rotations)
+    assert passes(passing)
+    passing.ask_to_hurry(ring(), effects)
+    assert effects == []
+    assert visits(passing, 1, busy=True) == [False], "it sees at the token's next visit that it is busy"
