@@ -257,7 +257,7 @@ def test_what_the_group_never_takes_is_said() -> None:
 
 
 def test_without_any_node_each_of_them_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ordercast.streaming.producer.PATIENCE_S", 0.0)
+    monkeypatch.setattr("ordercast.streaming.producer.FIND_NODE_TIMEOUT_S", 0.0)
     monkeypatch.setattr("ordercast.streaming.producer.AGAIN_S", 0.0)
     group = Frail(random.Random(0), 1.0)
     with pytest.raises(

@@ -22,7 +22,7 @@ ALL = list(range(1000))
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(module, "REPLICA_TIMEOUT_S", 0.2)
     monkeypatch.setattr(module, "UNKNOWN_S", 0.2)
     monkeypatch.setattr(module, "AGAIN_S", 0.01)
 

@@ -20,7 +20,7 @@ from ordercast.cli.member import (
     KeyFile,
     OfProfile,
     OfProtocol,
-    Patience,
+    ReachTimeout,
     Seeds,
     TracedTo,
     among_others,
@@ -42,7 +42,7 @@ def listen(
     profile: OfProfile = None,
     trace: TracedTo = None,
     count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many messages.")] = None,
-    timeout: Patience = 10.0,
+    timeout: ReachTimeout = 10.0,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line: a message or a configuration.")
     ] = False,

@@ -56,7 +56,7 @@ TracedTo = Annotated[
         "--trace", metavar="DIR", help="Keep the trace in DIR; an audit needs those of all members."
     ),
 ]
-Patience = Annotated[
+ReachTimeout = Annotated[
     float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to try to reach the group.")
 ]
 

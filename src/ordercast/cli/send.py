@@ -23,7 +23,7 @@ from ordercast.cli.member import (
     NotReached,
     OfProfile,
     OfProtocol,
-    Patience,
+    ReachTimeout,
     Seeds,
     TracedTo,
     among_others,
@@ -59,7 +59,7 @@ def send(
         bool, typer.Option("--safe", help="Delivered only once every member is known to have it.")
     ] = False,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Send each message N times.")] = 1,
-    timeout: Patience = 10.0,
+    timeout: ReachTimeout = 10.0,
     json: Json = False,
 ) -> None:
     """Send messages to a group: become a member, send, wait until they are ordered, leave.

@@ -23,8 +23,8 @@ from ordercast.demo.words import SAFE_EVERY, Close, Flow, Hush, Job, Leave, Repo
 from ordercast.keys import create
 from ordercast.runtime.storage import DataDirectory
 
-PATIENCE_S = 90.0
-"""What takes longer than this will not happen."""
+SCENE_TIMEOUT_S = 90.0
+"""Seconds that a scene of the demo may take; one that takes longer has failed."""
 LOOK_S = 0.1
 """How often the stage is looked at."""
 SHARES = {"flow": 0.25, "kill": 0.2, "restart": 0.15, "stop": 0.2, "resume": 0.2}
@@ -351,7 +351,7 @@ class Play:
 
     def _until(self, true: Callable[[], bool], nodes: Collection[NodeId], what: str) -> None:
         """Wait for something that the reports of these nodes will tell."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + SCENE_TIMEOUT_S
         while not true():
             if time.monotonic() > deadline:
                 raise self._in_vain(what, nodes)
@@ -383,7 +383,7 @@ class Play:
             if process.last is not None
         )
         suspect = min(there, key=lambda process: len(process.last.members) if process.last else 0)
-        return suspect.failed(f"may be why the demo waited {PATIENCE_S:g} s in vain for {what}: {seen}")
+        return suspect.failed(f"may be why the demo waited {SCENE_TIMEOUT_S:g} s in vain for {what}: {seen}")
 
     # --- what can be seen ------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ DRAIN_US = 2_000_000
 """How long what was measured may take to settle once the load has ended."""
 SLICE_US = 100_000
 """Virtual time between two looks at the rows."""
-PATIENCE = 5
+OVERRUN_FACTOR = 5
 """A run that takes so many times as long as its load should take is ended, and says so."""
 
 
@@ -99,7 +99,7 @@ class _Bench:
         """Until everything measured is settled, or it takes far too long."""
         run, world, meter = self._run, self._world, self._meter
         expected_us = (run.seconds or (run.skip + (run.messages or 0)) / run.rate) * 1_000_000
-        latest_us = WARM_UP_US + int(PATIENCE * expected_us) + 60_000_000
+        latest_us = WARM_UP_US + int(OVERRUN_FACTOR * expected_us) + 60_000_000
         if run.seconds is not None:
             assert self._window.end_us is not None
             self._until(self._window.end_us)

@@ -21,7 +21,7 @@ CHUNK = 64 * 1024
 """Bytes of rows that are sent together."""
 WINDOW = 4 * 1024 * 1024
 """Bytes of rows that are on their way at most."""
-PATIENCE_S = 30.0
+FIND_NODE_TIMEOUT_S = 30.0
 """How long a task looks for a node that serves it."""
 SILENCE_S = 15.0
 """A node that says nothing for so long while rows are on their way is given up."""
@@ -169,7 +169,7 @@ class Producer:
 
     def _begin(self) -> Connection:
         """Find a node that serves this task."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + FIND_NODE_TIMEOUT_S
         reasons: dict[str, str] = {}
         while True:
             for _ in range(len(self._nodes)):
@@ -207,7 +207,7 @@ def commit(
 
     `done`: and that no batch comes after it.
     """
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + FIND_NODE_TIMEOUT_S
     reasons: dict[str, str] = {}
     while True:
         for where in access.nodes:

@@ -20,7 +20,7 @@ from ordercast.streaming.options import Access
 
 LOG = logging.getLogger("ordercast")
 
-PATIENCE_S = 20.0
+REPLICA_TIMEOUT_S = 20.0
 """How long replicas may take to come back, to catch up, or to agree on who is still there."""
 UNKNOWN_S = 3.0
 """The same, where none of them has ever answered: the names may be wrong."""
@@ -173,7 +173,7 @@ class Replicas:
             try:
                 return attempt()
             except NoReplica as error:
-                patience = PATIENCE_S if self._answered else UNKNOWN_S
+                patience = REPLICA_TIMEOUT_S if self._answered else UNKNOWN_S
                 if not error.passing or time.monotonic() - begun > patience:
                     raise
             time.sleep(AGAIN_S)
@@ -243,7 +243,7 @@ class Replicas:
         try:
             end = self._ask(f"go on {start}", lambda replica: _end_of(replica, start, rows or _ALL))
         except NoReplica as error:
-            if not error.passing or now - self._served > PATIENCE_S:
+            if not error.passing or now - self._served > REPLICA_TIMEOUT_S:
                 raise
             time.sleep(AGAIN_S)
             return None
@@ -277,13 +277,13 @@ class Replicas:
     ) -> Iterator[pa.RecordBatch]:
         """The rows from `start` to `end`, whoever has them."""
         at = start
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + REPLICA_TIMEOUT_S
         while at.included or at.position != end:
             try:
                 for batch in self._read_on(at, end, group):
                     yield batch
                     at = Place.after(_last(batch))
-                    until = time.monotonic() + PATIENCE_S
+                    until = time.monotonic() + REPLICA_TIMEOUT_S
                 return
             except NoReplica as error:
                 left = None if fail_on_loss else self.oldest_left(error)

@@ -1,10 +1,10 @@
 """The audit of a trace on Spark: certified by a few passes, and judged by the reference where it cannot be.
 
-Every run is laid out by its configurations (`skeleton`), and what a pass over the events says of each stay is
-held against what `rings` or `primary` ask for. A run about which nothing is in doubt is right, if the
-reference finds nothing in its tail. Any other is handed to the reference: as a whole, if it is of a size for
-that, so that the report is the reference's to the letter; otherwise those messages of it that are in doubt
-(`narrow`).
+Every run is laid out by its configurations (`membership_history`), and what a pass over the events says of
+each stay is held against what `rings` or `primary` ask for. A run about which nothing is in doubt is right,
+if the reference finds nothing in its tail. Any other is handed to the reference: as a whole, if it is of a
+size for that, so that the report is the reference's to the letter; otherwise those messages of it that are
+in doubt (`narrow`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRON
 from ordercast.audit.spark import passes, plans, primary, rings
 from ordercast.audit.spark.cut import from_common_point
 from ordercast.audit.spark.events import Events, open_events
+from ordercast.audit.spark.membership_history import Run
 from ordercast.audit.spark.narrow import narrowed
 from ordercast.audit.spark.plans import RunKey
 from ordercast.audit.spark.rows import MOST_ROWS, in_batches, of_runs, rows_by_run
-from ordercast.audit.spark.skeleton import Run
 from ordercast.spark.progress import watched
 from ordercast.trace.schema import Row, TraceError
 from ordercast.trace.trimmed import common_part

@@ -19,8 +19,8 @@ from pyspark.sql import functions as fn
 
 from ordercast.audit.spark import plans
 from ordercast.audit.spark.chunks import DELIVER
+from ordercast.audit.spark.membership_history import Run
 from ordercast.audit.spark.rows import MOST_ROWS, of_runs, rows_by_run
-from ordercast.audit.spark.skeleton import Run
 from ordercast.core.identity import ConfigurationId
 from ordercast.trace.schema import Row
 
@@ -41,9 +41,9 @@ def narrowed(spark: SparkSession, table: DataFrame, run: Run, views: bool) -> tu
     its = of_runs(spark, table, [run.key]).where(fn.col("event").isin("deliver", "originate"))
     doubtful = _configurations(run)
     size = sum(
-        spell.delivered + spell.originated
-        for spell in run.spells
-        if (spell.config_seq, spell.config_rep) in doubtful
+        summary.delivered + summary.originated
+        for summary in run.summaries
+        if (summary.config_seq, summary.config_rep) in doubtful
     )
     if size <= MOST_ROWS:
         named = _of_any(its, doubtful)
@@ -86,7 +86,7 @@ def _suspects(
     spark: SparkSession, rows: DataFrame, run: Run, views: bool, doubtful: set[tuple[int, int]]
 ) -> DataFrame:
     """The identities of the messages in the pieces that differ."""
-    highest = max((spell.highest or 0 for spell in run.spells), default=0)
+    highest = max((summary.highest or 0 for summary in run.summaries), default=0)
     width = highest // PIECES + 1
     cut = plans.marked(rows, views).withColumn("piece", fn.expr(f"rank div {width}"))
     cut = cut.join(fn.broadcast(_frame(spark, doubtful)), ["config_seq", "config_rep"])

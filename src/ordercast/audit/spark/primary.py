@@ -36,9 +36,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ordercast.audit.history import Stay
 from ordercast.audit.spark.chunks import NOTHING
+from ordercast.audit.spark.membership_history import Run, added
 from ordercast.audit.spark.passes import Bucket, Place, Print, Sender, Witness
-from ordercast.audit.spark.skeleton import Run, added
-from ordercast.audit.spark.spells import Spell
+from ordercast.audit.spark.stay_summaries import StaySummary
 from ordercast.audit.synchrony import view_agreement
 from ordercast.audit.views import Views
 from ordercast.core.identity import ConfigurationId
@@ -52,16 +52,16 @@ def look_at(run: Run) -> None:
     run.look_at_ends()
 
 
-def _witness(run: Run, stays: Sequence[Stay]) -> Spell | None:
-    told = [spell for stay in stays if (spell := run.deliveries(stay)) is not None]
-    return max(told, key=lambda spell: spell.delivered, default=None)
+def _witness(run: Run, stays: Sequence[Stay]) -> StaySummary | None:
+    told = [summary for stay in stays if (summary := run.deliveries(stay)) is not None]
+    return max(told, key=lambda summary: summary.delivered, default=None)
 
 
 def boundaries(run: Run) -> dict[Place, tuple[Witness, list[int]]]:
     """Where the witnesses' orders have to be cut for conditions 4 and 5."""
     wanted: dict[Place, tuple[Witness, list[int]]] = {}
     for view, stays in run.history.installs.items():
-        own = added(spell.own_content for spell in run.originations(view))
+        own = added(summary.own_content for summary in run.originations(view))
         witness = _witness(run, stays)
         if witness is None:
             if own.messages:
@@ -78,8 +78,8 @@ def boundaries(run: Run) -> dict[Place, tuple[Witness, list[int]]]:
     return wanted
 
 
-def _differs(spell: Spell | None, witness: Spell) -> bool:
-    return spell is not None and spell.placed != witness.placed
+def _differs(summary: StaySummary | None, witness: StaySummary) -> bool:
+    return summary is not None and summary.placed != witness.placed
 
 
 def compare(
@@ -102,8 +102,8 @@ def compare(
             for at, rank in enumerate(ranks)
         }
         for stay in stays:
-            spell = run.deliveries(stay)
-            if spell is not None and spell.placed not in (witness.placed, upto.get(run.last(stay))):
+            summary = run.deliveries(stay)
+            if summary is not None and summary.placed not in (witness.placed, upto.get(run.last(stay))):
                 run.doubt(f"node {stay.node} delivered in view {view} something else than others did", view)
         cut = run.cuts.get(view, NOTHING)
         if cut != NOTHING:

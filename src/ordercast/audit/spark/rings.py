@@ -48,8 +48,8 @@ from ordercast.audit.history import Stay
 from ordercast.audit.membership import config_chain, config_consistent, config_member, config_unique
 from ordercast.audit.order import global_order
 from ordercast.audit.spark.chunks import NOTHING
+from ordercast.audit.spark.membership_history import Run, added
 from ordercast.audit.spark.passes import Bucket, Place, Print, Witness
-from ordercast.audit.spark.skeleton import Run, added
 from ordercast.core.identity import ConfigurationId
 
 
@@ -69,7 +69,7 @@ def look_at(run: Run) -> None:
 
 
 def _members_came(run: Run, configuration: ConfigurationId, stays: Sequence[Stay]) -> None:
-    safe = any(spell.safe for stay in stays if (spell := run.deliveries(stay)) is not None)
+    safe = any(summary.safe for stay in stays if (summary := run.deliveries(stay)) is not None)
     if safe and not set(stays[0].members) <= {stay.node for stay in stays}:
         run.doubt(
             "a safe message was delivered in a configuration that not all members installed", configuration
@@ -78,8 +78,8 @@ def _members_came(run: Run, configuration: ConfigurationId, stays: Sequence[Stay
 
 def _members_came_in_time(run: Run, configuration: ConfigurationId, stays: Sequence[Stay]) -> None:
     """Whether all members had installed it, or the regular one before it, at the first safe delivery."""
-    spells = (run.deliveries(stay) for stay in stays)
-    times = [spell.first_safe_us for spell in spells if spell and spell.first_safe_us is not None]
+    summaries = (run.deliveries(stay) for stay in stays)
+    times = [summary.first_safe_us for summary in summaries if summary and summary.first_safe_us is not None]
     source = stays[0].source
     if not times or source is None:
         return
@@ -92,15 +92,15 @@ def _members_came_in_time(run: Run, configuration: ConfigurationId, stays: Seque
 
 
 def _transitional(run: Run, stay: Stay) -> None:
-    spell, before = run.deliveries(stay), stay.previous
-    assert spell is not None, "it is asked for stays that delivered"
+    summary, before = run.deliveries(stay), stay.previous
+    assert summary is not None, "it is asked for stays that delivered"
     source = stay.source
     if source is None or before is None:
         run.doubt("a transitional configuration without a regular one before it delivered messages", stay.id)
         return
-    lowest = NOTHING if spell.lowest is None else spell.lowest
+    lowest = NOTHING if summary.lowest is None else summary.lowest
     cut = run.certified_up_to(run.history.installs[source])
-    if spell.sources != {tuple(source)} or lowest <= cut or lowest <= run.last(before):
+    if summary.sources != {tuple(source)} or lowest <= cut or lowest <= run.last(before):
         run.doubt("a transitional configuration delivered what does not belong there", source, stay.id)
 
 
@@ -108,14 +108,16 @@ def boundaries(run: Run) -> dict[Place, tuple[Witness, list[int]]]:
     """Where the order of originations has to be cut for condition 4: stays that do not have all of it."""
     wanted: dict[Place, tuple[Witness, list[int]]] = {}
     for configuration, stays in run.regular.items():
-        whole = added(spell.own_placed for spell in run.originations(configuration))
+        whole = added(summary.own_placed for summary in run.originations(configuration))
         partial = {
             run.last(stay)
             for stay in stays
-            if (spell := run.deliveries(stay)) is not None and spell.placed != whole
+            if (summary := run.deliveries(stay)) is not None and summary.placed != whole
         }
         cut = run.certified_up_to(stays)
-        highest = max((spell.own_highest or 0 for spell in run.originations(configuration)), default=NOTHING)
+        highest = max(
+            (summary.own_highest or 0 for summary in run.originations(configuration)), default=NOTHING
+        )
         if cut < highest or _carried_over(run, configuration):
             run.cuts[configuration] = cut
         if partial:
@@ -137,15 +139,15 @@ def compare(run: Run, wanted: Mapping[Place, tuple[Witness, Sequence[int]]], fou
         its[bucket.bucket] = its.get(bucket.bucket, Print()) + bucket.placed
     for configuration, stays in run.regular.items():
         place = run.place(configuration)
-        whole = added(spell.own_placed for spell in run.originations(configuration))
+        whole = added(summary.own_placed for summary in run.originations(configuration))
         _, cuts = wanted.get(place, (None, ()))
         pieces = by_place.get(place, {})
         upto = {
             rank: added(pieces.get(piece, Print()) for piece in range(at + 1)) for at, rank in enumerate(cuts)
         }
         for stay in stays:
-            spell = run.deliveries(stay)
-            if spell is not None and spell.placed not in (whole, upto.get(run.last(stay))):
+            summary = run.deliveries(stay)
+            if summary is not None and summary.placed not in (whole, upto.get(run.last(stay))):
                 run.doubt(
                     f"node {stay.node} did not deliver a beginning of the configuration's order",
                     configuration,

@@ -20,7 +20,7 @@ from ordercast.audit.properties import Promises
 from ordercast.audit.spark.chunks import BITS, NOTHING, REGULAR, TRANSITIONAL
 from ordercast.audit.spark.passes import LIFE, Piece, Place, Print
 from ordercast.audit.spark.plans import Going, Ring, RunKey
-from ordercast.audit.spark.spells import Spell, spells_of
+from ordercast.audit.spark.stay_summaries import StaySummary, summaries_of
 from ordercast.core.identity import ConfigurationId
 from ordercast.trace.columns import CONFIG_KIND, CONFIG_REP, CONFIG_SEQ, EVENT, INCARNATION, NODE, STEP
 from ordercast.trace.schema import Row, TraceError
@@ -56,7 +56,7 @@ class Run:
     """Whether its beginning is there."""
     one_clock: bool = False
     """Whether one clock told the times of all its nodes."""
-    spells: list[Spell] = field(default_factory=list)
+    summaries: list[StaySummary] = field(default_factory=list)
     scattered: bool = False
     """Whether rows of a stay do not lie as they happened, so that their order is not known yet."""
     doubts: list[Doubt] = field(default_factory=list)
@@ -64,9 +64,9 @@ class Run:
     """What its changes say wrongly of what they end: that takes no row of a message to tell."""
     too_early: list[tuple[ConfigurationId, int]] = field(default_factory=list)
     """Configurations in which a safe message was delivered at a time before all members had come."""
-    delivered: dict[At, Spell] = field(default_factory=dict)
+    delivered: dict[At, StaySummary] = field(default_factory=dict)
     """What was delivered in each stay in which something was."""
-    originated: dict[At, Spell] = field(default_factory=dict)
+    originated: dict[At, StaySummary] = field(default_factory=dict)
     going: list[Going] = field(default_factory=list)
     """Stays in which something goes back."""
     tail: int = 0
@@ -83,7 +83,7 @@ class Run:
                 "event: audit it with --engine reference, which names the file."
             )
         stays = [piece for piece in self.pieces if piece.kind != LIFE]
-        self.spells, going, self.scattered = spells_of(self.key, stays)
+        self.summaries, going, self.scattered = summaries_of(self.key, stays)
         self.history = self.promises.history([*self.control, *_beginnings(lives)], whole=self.whole)
         self._lay_over()
         for each in going:
@@ -109,10 +109,10 @@ class Run:
 
     def places(self, stay: Stay) -> tuple[int, int] | None:
         """The lowest and the highest sequence number delivered in a stay."""
-        spell = self.deliveries(stay)
-        if spell is None or spell.lowest is None or spell.highest is None:
+        summary = self.deliveries(stay)
+        if summary is None or summary.lowest is None or summary.highest is None:
             return None
-        return spell.lowest >> BITS, spell.highest >> BITS
+        return summary.lowest >> BITS, summary.highest >> BITS
 
     def ring(self, configuration: ConfigurationId) -> Ring:
         """A configuration as plans call it."""
@@ -124,21 +124,21 @@ class Run:
 
     # --- stays ---------------------------------------------------------------------------------
 
-    def deliveries(self, stay: Stay) -> Spell | None:
+    def deliveries(self, stay: Stay) -> StaySummary | None:
         """What was delivered in a stay."""
         return self.delivered.get(at(stay))
 
     def last(self, stay: Stay) -> int:
         """The rank of the last message delivered in a stay; `NOTHING` if there is none."""
-        spell = self.deliveries(stay)
-        return NOTHING if spell is None or spell.highest is None else spell.highest
+        summary = self.deliveries(stay)
+        return NOTHING if summary is None or summary.highest is None else summary.highest
 
-    def originations(self, configuration: ConfigurationId) -> list[Spell]:
+    def originations(self, configuration: ConfigurationId) -> list[StaySummary]:
         """What was originated in a configuration, node by node."""
         return [
-            spell
+            summary
             for stay in self.history.installs.get(configuration, ())
-            if (spell := self.originated.get(at(stay))) is not None
+            if (summary := self.originated.get(at(stay))) is not None
         ]
 
     @property
@@ -160,19 +160,19 @@ class Run:
         bounds = _bounds(self.control)
         if any(len(found) > 1 for found in bounds.values()):
             self.doubt("a life installed a configuration more than once")
-        for spell in self.spells:
-            here = _configuration(spell)
-            if spell.bad:
+        for summary in self.summaries:
+            here = _configuration(summary)
+            if summary.bad:
                 self.doubt("rows lack a fact of their message, or contradict their place", here)
-            stay = (spell.node, spell.incarnation, spell.config_seq, spell.config_rep, spell.kind)
+            stay = (summary.node, summary.incarnation, summary.config_seq, summary.config_rep, summary.kind)
             known = bounds.get(stay)
-            if known is None or not known[0][0] < spell.first_step or not spell.last_step < known[0][1]:
+            if known is None or not known[0][0] < summary.first_step or not summary.last_step < known[0][1]:
                 self.doubt("messages were delivered or originated outside the configuration they name", here)
                 continue
-            if spell.delivered:
-                self.delivered[stay] = spell
-            if spell.originated:
-                self.originated[stay] = spell
+            if summary.delivered:
+                self.delivered[stay] = summary
+            if summary.originated:
+                self.originated[stay] = summary
         self._follow_lives()
 
     def _follow_lives(self) -> None:
@@ -201,10 +201,10 @@ def added(prints: Iterable[Print]) -> Print:
     return total
 
 
-def _configuration(spell: Spell) -> ConfigurationId | None:
-    if spell.config_seq is None or spell.config_rep is None:
+def _configuration(summary: StaySummary) -> ConfigurationId | None:
+    if summary.config_seq is None or summary.config_rep is None:
         return None
-    return ConfigurationId(spell.config_seq, spell.config_rep)
+    return ConfigurationId(summary.config_seq, summary.config_rep)
 
 
 def _beginnings(lives: Iterable[Piece]) -> list[Row]:

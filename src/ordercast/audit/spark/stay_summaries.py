@@ -11,7 +11,7 @@ from ordercast.audit.spark.passes import Piece, Print
 from ordercast.audit.spark.plans import Going, RunKey
 
 
-class Spell(NamedTuple):
+class StaySummary(NamedTuple):
     """A stay in which messages were delivered or originated."""
 
     node: int
@@ -43,7 +43,7 @@ class Spell(NamedTuple):
     last_number: int | None
 
 
-def spells_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[Spell], list[Going], bool]:
+def summaries_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[StaySummary], list[Going], bool]:
     """The stays of a run, those of them in which something goes back, and whether that is not all known.
 
     Inside a piece rows have been compared one by one. Pieces that follow each other by their steps are
@@ -53,12 +53,12 @@ def spells_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[Spell], list[G
     for piece in pieces:
         stay = (piece.node, piece.incarnation, piece.config_seq, piece.config_rep, piece.kind)
         by_stay.setdefault(stay, []).append(piece)
-    spells: list[Spell] = []
+    summaries: list[StaySummary] = []
     going: list[Going] = []
     scattered = False
     for its in by_stay.values():
         its.sort(key=lambda piece: piece.first_step)
-        spells.append(_together(its))
+        summaries.append(_together(its))
         overlapping = any(one.last_step >= other.first_step for one, other in pairwise(its))
         scattered |= overlapping
         back = [piece for piece in its if piece.back]
@@ -91,7 +91,7 @@ def spells_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[Spell], list[G
                     _known(max(against, default=NULL)),
                 )
             )
-    return spells, going, scattered
+    return summaries, going, scattered
 
 
 def _falls(value: int, before: int) -> bool:
@@ -103,7 +103,7 @@ def _known(value: int) -> int | None:
     return None if value == NULL else value
 
 
-def _together(pieces: list[Piece]) -> Spell:
+def _together(pieces: list[Piece]) -> StaySummary:
     head = pieces[0]
 
     def total(name: str) -> int:
@@ -116,7 +116,7 @@ def _together(pieces: list[Piece]) -> Spell:
         return _known(max(getattr(piece, name) for piece in pieces))
 
     delivered, originated = total("delivered"), total("originated")
-    return Spell(
+    return StaySummary(
         head.node,
         head.incarnation,
         _known(head.config_seq),
