@@ -1,4 +1,4 @@
-"""The pages of the documentation: what they point to is there."""
+"""The pages of the documentation: what they point to is there, and what they show works."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from doc_blocks import Play, blocks, unfenced
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EACH = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+PLAYED = [page for page in PAGES if any(block.kind != "text" for block in blocks(page))]
+MOST_NOT_RUN = 20
+"""Blocks that no test can run, each with its reason."""
 
 
 def anchors(page: Path) -> set[str]:
@@ -17,7 +23,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@EACH
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if re.match(r"https?:", target):
@@ -28,8 +34,32 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(goal), f"{page.name}: {path} has no heading {anchor!r}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@EACH
 def test_every_file_that_is_named_is_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"`((?:src|tests|docs|bench)/[\w./-]+)`", text):
         assert (ROOT / name).exists(), f"{page.name} speaks of {name}, which is not there"
+
+
+@EACH
+def test_every_code_block_says_of_what_kind_it_is(page: Path) -> None:
+    assert not unfenced(page)
+
+
+@pytest.mark.parametrize("page", PLAYED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_the_page_shows_works(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Play(page, tmp_path).play()
+
+
+def test_few_blocks_are_not_run_and_each_says_why() -> None:
+    reasons = [reason for page in PAGES for block in blocks(page) if (reason := block.told("not run: "))]
+    assert len(reasons) <= MOST_NOT_RUN
+    assert all(len(reason.split()) > 3 for reason in reasons)
+
+
+def test_the_menu_of_the_site_has_every_page_and_no_other() -> None:
+    """Decisions come by themselves: .ci/decisions_menu.py."""
+    menu = re.findall(r"([\w/-]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    pages = [page.relative_to(ROOT / "docs") for page in PAGES[1:]]
+    assert sorted(menu) == sorted(str(page) for page in pages if page.parts[0] != "decisions")
