@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ordercast.mutants.shown_by import SHOWN_BY
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -45,7 +47,7 @@ class Register(Protocol):
     """Makes the decorator of one mutant."""
 
     def __call__(
-        self, protocol: str, area: str, place: Any, attribute: str, breaks: str, *, shown_by: int = 0
+        self, protocol: str, area: str, place: Any, attribute: str, breaks: str
     ) -> Callable[[Wrong], Wrong]:
         """Told is what `Mutant` has, but for its name and the wrong attribute."""
 
@@ -53,12 +55,11 @@ class Register(Protocol):
 def register(mutants: list[Mutant]) -> Register:
     """A decorator for what makes the wrong attribute out of the right one; its name names the mutant."""
 
-    def mutant(
-        protocol: str, area: str, place: Any, attribute: str, breaks: str, *, shown_by: int = 0
-    ) -> Callable[[Wrong], Wrong]:
+    def mutant(protocol: str, area: str, place: Any, attribute: str, breaks: str) -> Callable[[Wrong], Wrong]:
         def add(wrong: Wrong) -> Wrong:
             name = wrong.__name__.strip("_").replace("_", "-")
-            mutants.append(Mutant(name, protocol, area, breaks, place, attribute, wrong, shown_by))
+            seed = SHOWN_BY.get(name, 0)
+            mutants.append(Mutant(name, protocol, area, breaks, place, attribute, wrong, seed))
             return wrong
 
         return add

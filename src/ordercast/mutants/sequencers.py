@@ -76,9 +76,7 @@ def _delivered_at_once(right: Any) -> Any:
 # --- the order of a view ---------------------------------------------------------------------------
 
 
-@_mutant(
-    "pinwheel", "ordering", Order, "rank", "the slowest member does not count for what is stable", shown_by=14
-)
+@_mutant("pinwheel", "ordering", Order, "rank", "the slowest member does not count for what is stable")
 def _stable_one_short(right: Any) -> Any:
     def rank(self: Order) -> list[int]:
         ranks: list[int] = right(self)
@@ -88,7 +86,7 @@ def _stable_one_short(right: Any) -> Any:
     return rank
 
 
-@_mutant("cm", "ordering", Order, "discard", "messages are discarded when they are delivered", shown_by=14)
+@_mutant("cm", "ordering", Order, "discard", "messages are discarded when they are delivered")
 def _discarded_when_delivered_here(right: Any) -> Any:
     def discard(self: Order, effects: list[Effect]) -> None:
         self.rank()
@@ -114,7 +112,6 @@ def _placed_twice(right: Any) -> Any:
     Order,
     "choose",
     "a message is placed although one before it is missing",
-    shown_by=40,
 )
 def _placed_past_a_gap(right: Any) -> Any:
     return lambda self, limit: list(self.pending)[: max(0, limit)]
@@ -134,7 +131,6 @@ def _fragments_left_behind(right: Any) -> Any:
     settling,
     "_delivered",
     "what was delivered is delivered again when the view ends",
-    shown_by=5,
 )
 def _delivered_again(right: Any) -> Any:
     return lambda order: dict(order.floors)
@@ -205,7 +201,6 @@ def _null_reuses_a_place(right: Any) -> Any:
     MovingSequencer,
     "_answer",
     "who asks for a message is sent the one behind it",
-    shown_by=14,
 )
 def _request_answered_wrongly(right: Any) -> Any:
     def answer(self: Any, order: Order, to: NodeId, keys: Iterable[MessageKey], *rest: Any) -> None:
@@ -220,7 +215,6 @@ def _request_answered_wrongly(right: Any) -> Any:
     MovingSequencer,
     "_on_msg",
     "who sends is believed to have all that is here",
-    shown_by=14,
 )
 def _sender_has_everything(right: Any) -> Any:
     def on_msg(self: Any, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> bool:
@@ -238,7 +232,6 @@ def _sender_has_everything(right: Any) -> Any:
     MovingSequencer,
     "_pass_token",
     "the next holder is believed to have everything",
-    shown_by=14,
 )
 def _next_holder_has_everything(right: Any) -> Any:
     def pass_token(self: Any, order: Order, keys: list[MessageKey], effects: list[Effect]) -> None:
@@ -254,7 +247,6 @@ def _next_holder_has_everything(right: Any) -> Any:
     MovingSequencer,
     "_on_silence",
     "the token stays where there is nothing to place",
-    shown_by=132,
 )
 def _token_rests(right: Any) -> Any:
     return lambda self, order, effects: None

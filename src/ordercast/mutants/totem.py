@@ -88,12 +88,12 @@ def _discarded_when_delivered(right: Any) -> Any:
     return discard
 
 
-@_mutant("ordering", Ring, "request", "missing messages are never asked for", shown_by=40)
+@_mutant("ordering", Ring, "request", "missing messages are never asked for")
 def _gaps_not_requested(right: Any) -> Any:
     return lambda self, token: None
 
 
-@_mutant("ordering", Ring, "answer", "requests are taken off the token and not answered", shown_by=40)
+@_mutant("ordering", Ring, "answer", "requests are taken off the token and not answered")
 def _requests_not_answered(right: Any) -> Any:
     def answer(self: Ring, token: Token) -> list[bytes]:
         right(self, token)
@@ -130,7 +130,6 @@ def _fragments_not_sent_again(right: Any) -> Any:
     FlowControl,
     "settle",
     "what this node sent last time stays in the token's fcc",
-    shown_by=204,
 )
 def _window_never_freed(right: Any) -> Any:
     def settle(self: FlowControl, token: Token, broadcast: int, tbl: int) -> None:
@@ -148,9 +147,7 @@ def _share_of_nothing(right: Any) -> Any:
     return share
 
 
-@_mutant(
-    "packing", Ring, "join", "parts of a packet are joined in the order in which they come", shown_by=338
-)
+@_mutant("packing", Ring, "join", "parts of a packet are joined in the order in which they come")
 def _parts_as_they_come(right: Any) -> Any:
     def join(self: Ring, part: Part) -> bytes | None:
         kept = self._partial.get(part.seq, {})
@@ -176,7 +173,6 @@ def _brake_never_let_go(right: Any) -> Any:
     formation.Formation,
     "_install",
     "a brake outlasts its ring in who has seen it",
-    shown_by=144,
 )
 def _brake_outlasts_its_ring(right: Any) -> Any:
     def install(self: Any, now_us: int, exchange: Exchange, effects: list[Effect]) -> None:
@@ -327,7 +323,6 @@ def _everyone_transitional(right: Any) -> Any:
     Exchange,
     "__init__",
     "deliver_memb shrinks with the members after a failed recovery",
-    shown_by=169,
 )
 def _deliver_memb_shrinks(right: Any) -> Any:
     def change(exchange: Exchange, obligations: Obligations, commit: Commit, old: Ring) -> None:
@@ -360,7 +355,7 @@ def _retrans_flg_never_set(right: Any) -> Any:
     return update
 
 
-@_mutant("recovery", Ring, "deliver_rest", "behind a gap everyone's messages are delivered", shown_by=41)
+@_mutant("recovery", Ring, "deliver_rest", "behind a gap everyone's messages are delivered")
 def _everything_behind_a_gap(right: Any) -> Any:
     return lambda self, deliver_memb, effects: right(self, frozenset(self.members), effects)
 
@@ -467,7 +462,6 @@ def _two_tokens(right: Any) -> Any:
     formation.Formation,
     "part_with",
     "with who is believed gone goes what was promised",
-    shown_by=142,
 )
 def _promises_gone_with_a_member(right: Any) -> Any:
     def part_with(self: Any, now_us: int, node: NodeId, because: str, effects: list[Effect]) -> Any:

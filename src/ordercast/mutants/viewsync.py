@@ -154,7 +154,6 @@ def _fetched_another(right: Any) -> Any:
     joining,
     "recall",
     "a later life does not know of the view it has a vote in",
-    shown_by=13,
 )
 def _view_not_recalled(right: Any) -> Any:
     def recall(me: NodeId, data: bytes | None) -> Stored:
@@ -163,12 +162,12 @@ def _view_not_recalled(right: Any) -> Any:
     return recall
 
 
-@_mutant("dtp", "persistence", Life, "_outcomes", "how a view was decided on is not stored", shown_by=43)
+@_mutant("dtp", "persistence", Life, "_outcomes", "how a view was decided on is not stored")
 def _decision_not_stored(right: Any) -> Any:
     return lambda self, view: ()
 
 
-@_mutant("cm", "persistence", Life, "_settle_in", "a view is not stored before it is installed", shown_by=6)
+@_mutant("cm", "persistence", Life, "_settle_in", "a view is not stored before it is installed")
 def _view_not_stored(right: Any) -> Any:
     def settle_in(self: Life, now_us: int, settled: Settled, because: str, effects: list[Effect]) -> None:
         before = len(effects)
@@ -178,7 +177,7 @@ def _view_not_stored(right: Any) -> Any:
     return settle_in
 
 
-@_mutant("total", "founding", Joining, "_look", "who was in a group founds another one", shown_by=6)
+@_mutant("total", "founding", Joining, "_look", "who was in a group founds another one")
 def _founded_by_a_member_of_another(right: Any) -> Any:
     def look(self: Joining, now_us: int, effects: list[Effect]) -> None:
         life = self._life
@@ -195,7 +194,7 @@ class _Undrawn(RandomStream):
         return 0
 
 
-@_mutant("total", "founding", ViewNumbers, "__init__", "views are counted, all groups alike", shown_by=79)
+@_mutant("total", "founding", ViewNumbers, "__init__", "views are counted, all groups alike")
 def _view_numbers_not_drawn(right: Any) -> Any:
     return lambda self, stream: right(self, _Undrawn(0))
 
@@ -209,7 +208,6 @@ def _view_numbers_not_drawn(right: Any) -> Any:
     Reformation,
     "on_collect",
     "the Sequence test is dropped: an older list is joined",
-    shown_by=19,
 )
 def _sequence_test_dropped(right: Any) -> Any:
     def on_collect(
