@@ -69,7 +69,7 @@ def test_they_are_in_the_status_and_in_prometheus(nudging: str) -> None:
                     await group.send(b"hello")
                     await asyncio.sleep(0.01)
             member: Any = one._member
-            url = f"http://{member._metrics.address}/metrics"
+            url = f"http://{member.services._metrics.address}/metrics"
             text = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
             return one.status(), text
 
