@@ -92,7 +92,7 @@ def _draw_group(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
         "round_us": change_us * stream.choice((4, 5, 6)),
         "join_us": max(2_000, 4 * hop_us),
         "found_us": heartbeat_us * stream.choice((2, 4)),
-        "retry_us": hop_us * stream.choice((3, 5, 8)),
+        "retry_us": (retry_us := hop_us * stream.choice((3, 5, 8))),
         "silence_us": hop_us * stream.choice((3, 10, 40)),
         "hurry_us": max(1, hop_us * stream.choice((1, 1, 2)) // 2),
         "packet_size": stream.choice((256, 500, 1_400)),
@@ -107,6 +107,7 @@ def _draw_group(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object
     if stream.random() < 0.25:  # larger than a datagram: sent again in parts
         drawn["datagram_size"] = stream.choice((256, 500))
         drawn["packet_size"] = stream.choice((1_400, 6_000))
+    drawn["lossy_retry_us"] = retry_us // stream.choice((1, 1, 2))
     return drawn
 
 

@@ -100,9 +100,9 @@ class MovingSequencer(Member):
         """Who passed the token to the holder."""
         self._asked: NodeId = NOBODY
         """Who was asked by name for what is missing."""
-        self._msg_patience = Patience("msg", config.retry_us, config.retry_us, self._loss)
-        self._ack_patience = Patience("ack", config.retry_us, config.retry_us, self._loss)
-        self._req_patience = Patience("req", config.retry_us // LATE, config.retry_us, self._loss)
+        self._msg_patience = Patience("msg", config, self._loss)
+        self._ack_patience = Patience("ack", config, self._loss)
+        self._req_patience = Patience("req", config, self._loss, LATE)
 
     # --- strategy -------------------------------------------------------------------------------
 

@@ -6,10 +6,9 @@ from collections.abc import Hashable
 
 from ordercast.core.contract import CancelTimer, Effect, SetTimer
 from ordercast.sequencers.loss import Loss
+from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import ORDER_TIMER
 
-HASTY = 4
-"""While packets are being lost, it is tried again after this fraction of the usual pause."""
 DOUBLINGS = 3
 """The pause between attempts is doubled each time, until it is eight times the usual one."""
 
@@ -21,13 +20,14 @@ class Patience:
     runs, it is left alone, and what counts is whether the mark is the same when it runs out.
     """
 
-    def __init__(self, name: str, first_us: int, retry_us: int, loss: Loss) -> None:
-        """The first attempt comes after ``first_us``, or sooner if packets are being lost."""
+    def __init__(self, name: str, config: GroupConfig, loss: Loss, sooner: int = 1) -> None:
+        """The first attempt comes after `retry_us`, or ``sooner`` times as soon; and after `lossy_retry_us`
+        at the latest while packets are being lost."""
         self.name = ORDER_TIMER + name
-        self._usual_us = first_us
-        self._retry_us = retry_us
+        self._first_us = config.retry_us // sooner
+        self._retry_us = config.retry_us
+        self._lossy_retry_us = min(config.lossy_retry_us, config.retry_us)
         self._loss = loss
-        self._first_us = first_us
         self._mark: Hashable = None
         self._running = False
         self.attempts = 0
@@ -40,9 +40,7 @@ class Patience:
         self._mark = mark
         self.attempts = 0
         self._running = True
-        hasty = self._loss.recent
-        self._first_us = min(self._usual_us, self._retry_us // HASTY) if hasty else self._usual_us
-        effects.append(SetTimer(self.name, self._first_us))
+        effects.append(SetTimer(self.name, min(self._first_us, self._pause_us)))
 
     def due(self, mark: Hashable, effects: list[Effect]) -> bool:
         """The timer ran out, and this is waited for: whether it is what was waited for when it was set."""
@@ -50,11 +48,15 @@ class Patience:
         if mark is None or mark != self._mark:
             self.watch(mark, effects)
             return False
-        pause = min(self._first_us << self.attempts, self._retry_us << DOUBLINGS)
+        pause = min(self._pause_us << self.attempts, self._retry_us << DOUBLINGS)
         self.attempts += 1
         self._running = True
         effects.append(SetTimer(self.name, pause))
         return True
+
+    @property
+    def _pause_us(self) -> int:
+        return self._lossy_retry_us if self._loss.recent else self._retry_us
 
     def forget(self, effects: list[Effect]) -> None:
         """A new view: nothing is waited for."""

@@ -87,10 +87,10 @@ class Total(Member):
         """Places of the sequencer's own packets that not all are known to have."""
         self._unaware: set[NodeId] = set()
         """Members that are not known to be in the sequencer's view yet."""
-        self._request_patience = Patience("request", config.retry_us, config.retry_us, self._loss)
-        self._resend_patience = Patience("resend", config.retry_us // LATE, config.retry_us, self._loss)
-        self._view_patience = Patience("new-view", config.retry_us, config.retry_us, self._loss)
-        self._status_patience = Patience("status", config.retry_us, config.retry_us, self._loss)
+        self._request_patience = Patience("request", config, self._loss)
+        self._resend_patience = Patience("resend", config, self._loss, LATE)
+        self._view_patience = Patience("new-view", config, self._loss)
+        self._status_patience = Patience("status", config, self._loss)
 
     # --- views ----------------------------------------------------------------------------------
 

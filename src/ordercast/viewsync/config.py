@@ -40,6 +40,10 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     retry_us: int = 20_000
     """Without an answer for this long, a packet is sent again."""
 
+    lossy_retry_us: int = 20_000
+    """The same while packets are being lost, if that is sooner. Less than an answer takes would send again
+    what was not lost, too."""
+
     max_requests: int = 64
     """Most packets that are asked for at a time."""
 
