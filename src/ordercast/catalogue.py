@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY
+from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, PROMISES
 from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
 from ordercast.core.protocol import SIM, Protocol
@@ -133,7 +133,7 @@ def sequenced_in_lab(product: Protocol, hits: tuple[str, ...] = ("token lost",))
         product,
         make,
         _draw_group,
-        checks=VIEW_SYNCHRONY,
+        checks=PROMISES[product.promises],
         rewrite=rewrite,
         hits=(*lost, WRONG_SUSPICION, *hits),
     )

@@ -12,7 +12,7 @@ from story import COLUMN
 from view_story import RandomRun, ViewStory, broken, delivered, group, judge
 
 from ordercast.audit.history import Stay
-from ordercast.audit.properties import VIEW_SYNCHRONY, Expectation, audit
+from ordercast.audit.properties import TOKEN_LIST_VIEW_SYNCHRONY, VIEW_SYNCHRONY, Expectation, audit
 from ordercast.audit.views import Views
 from ordercast.trace.schema import Row
 from ordercast.trace.trimmed import common_part
@@ -221,6 +221,28 @@ def test_a_level_of_k_tolerates_one_failure_less(level: str, size: int, tolerate
     for fall in range(1, size):
         expected = {"uniform-agreement"} if fall <= tolerated else set()
         assert broken(lost_with(level, size, fall)) == expected, fall
+
+
+@pytest.mark.parametrize(
+    ("level", "size", "tolerated"),
+    [
+        ("k=1", 3, 0),
+        ("k=3", 7, 2),
+        ("agreed", 5, 2),
+        ("safe", 3, 1),
+        ("safe", 5, 2),
+        ("k=7", 5, 2),
+        ("safe", 2, 1),
+    ],
+)
+def test_with_token_lists_no_level_tolerates_that_a_majority_fails(
+    level: str, size: int, tolerated: int
+) -> None:
+    """004 §4.4.3: nothing is promised of who was taken off the token list, which holds a majority."""
+    for fall in range(1, size):
+        found = audit(lost_with(level, size, fall).rows, None, TOKEN_LIST_VIEW_SYNCHRONY).properties
+        expected = {"uniform-agreement"} if fall <= tolerated else set()
+        assert {code for code, count in found.items() if count} == expected, fall
 
 
 def test_a_member_that_fell_before_it_came_is_one_that_failed() -> None:

@@ -25,7 +25,7 @@ from ordercast.audit.membership import (
 from ordercast.audit.order import global_order, total_order
 from ordercast.audit.synchrony import sending_view, validity, view_agreement, view_synchrony
 from ordercast.audit.uniform import uniform_agreement, uniform_integrity, uniform_order
-from ordercast.audit.views import Views
+from ordercast.audit.views import TokenListViews, Views
 from ordercast.trace.columns import CONFIG_KIND, EVENT, SEQ
 from ordercast.trace.schema import Row
 
@@ -83,9 +83,7 @@ EXTENDED_VIRTUAL_SYNCHRONY = Promises(
 )
 """What Totem promises (000 §3, §4)."""
 
-VIEW_SYNCHRONY = Promises(
-    "view-synchrony",
-    Views,
+_OF_VIEWS = (
     uniform_agreement,
     uniform_integrity,
     uniform_order,
@@ -96,9 +94,17 @@ VIEW_SYNCHRONY = Promises(
     validity,
     live_membership,
 )
+
+VIEW_SYNCHRONY = Promises("view-synchrony", Views, *_OF_VIEWS)
 """What the sequencer family promises (004 §2.1, §4.3.2)."""
 
-PROMISES: Mapping[str, Promises] = {each.name: each for each in (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY)}
+TOKEN_LIST_VIEW_SYNCHRONY = Promises("token-list-view-synchrony", TokenListViews, *_OF_VIEWS)
+"""The same, where levels of resilience count the members of a token list that may be shorter than the view
+(004 §4.4.3)."""
+
+PROMISES: Mapping[str, Promises] = {
+    each.name: each for each in (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY, TOKEN_LIST_VIEW_SYNCHRONY)
+}
 """The sets there are, by name."""
 
 

@@ -225,6 +225,21 @@ class Views(History):
         return [number for number in stay.delivered if self._copies[number][7] not in excused]
 
 
+class TokenListViews(Views):
+    """A run in which a level of resilience counts the members of a token list, as iRBP's do.
+
+    Who is slow is taken off the list and stays a member of the view: nothing is promised of what it has (004
+    §4.4.3: "the only thing we can do for the external processes is to allow them to be kept up-to-date"). The
+    list holds a majority of the members at least, so that much survives fewer failures than a majority.
+    """
+
+    def excused(self, stay: Stay, guarantee: str) -> bool:
+        """Whether so many failed in a view that messages of that level need not survive."""
+        members = len(stay.members)
+        level = min(_level(guarantee, members), Guarantee.AGREED.needed(members))
+        return level < members and self.failures[stay.id] >= level
+
+
 def _level(guarantee: str, members: int) -> int:
     try:
         return Guarantee(guarantee).needed(members)

@@ -27,6 +27,7 @@ class Promised(StrEnum):
 
     EXTENDED_VIRTUAL_SYNCHRONY = "extended-virtual-synchrony"
     VIEW_SYNCHRONY = "view-synchrony"
+    TOKEN_LIST_VIEW_SYNCHRONY = "token-list-view-synchrony"
 
 
 class Engine(StrEnum):

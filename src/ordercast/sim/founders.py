@@ -52,13 +52,24 @@ def may_go_on(world: World, settings: Mapping[str, Any]) -> bool:
     founders = settings.get("founders") or {}
     if founders and _several(founders) and not all(map(world.living, world.nodes)):
         return False
-    if world.latest is not None:
-        last = world.latest.members
+    last = _last_view(world)
+    if last:
         return 2 * sum(map(world.living, last)) > len(last)
     if not founders:
         return 2 * sum(map(world.living, world.nodes)) > len(world.nodes)
     ready = [needed for node in world.nodes if world.living(node) and (needed := founders[str(node)])]
     return bool(ready) and len(ready) >= max(ready)
+
+
+def _last_view(world: World) -> tuple[NodeId, ...]:
+    """The members of the last view that was installed, or that a node has a vote in: those who decided on it
+    may have failed before they installed it. Empty if there was none."""
+    views = [] if world.latest is None else [(world.latest.id, world.latest.members)]
+    for host in world.hosts.values():
+        known = getattr(host.machine, "voting_view", None)
+        if known is not None:
+            views.append((known.id, known.members))
+    return max(views)[1] if views else ()
 
 
 def _several(founders: Founders) -> bool:

@@ -26,7 +26,7 @@ from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
 from ordercast.core.wire import FORGED_SENDER, Malformed
 from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.config import GroupConfig
-from ordercast.viewsync.contract import ORDER_TIMER, Orderer
+from ordercast.viewsync.contract import ORDER_TIMER, Orderer, View
 from ordercast.viewsync.header import FIRST_ORDER_KIND, Header, read_header
 from ordercast.viewsync.joining import Joining
 from ordercast.viewsync.life import CHANGE_TIMER, HEARTBEAT_TIMER, JOIN_TIMER, Life
@@ -112,6 +112,11 @@ class GroupMachine:
     def halted(self) -> bool:
         """Whether this life is over."""
         return self.life.halted
+
+    @property
+    def voting_view(self) -> View | None:
+        """The view whose members decide on the next one, if this node is one of them."""
+        return self.life.known_view
 
     @property
     def room(self) -> int:

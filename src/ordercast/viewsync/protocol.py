@@ -136,7 +136,7 @@ def sequenced(
         kinds={**KINDS, **orderer.KINDS},
         drops=(*DROPS, *orderer.DROPS),
         statistics=(*STATISTICS, *orderer.STATISTICS),
-        promises="view-synchrony",
+        promises="token-list-view-synchrony" if i_views else "view-synchrony",
         fit=_fit,
         revives=True,
         primary_partition=True,

@@ -18,7 +18,14 @@ from pyspark.sql import functions as fn
 
 from ordercast.audit.explain import KEPT, Report, Violation, merge
 from ordercast.audit.findings import Findings
-from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY, Promises, audit, unjudged
+from ordercast.audit.properties import (
+    EXTENDED_VIRTUAL_SYNCHRONY,
+    PROMISES,
+    VIEW_SYNCHRONY,
+    Promises,
+    audit,
+    unjudged,
+)
 from ordercast.audit.spark import passes, plans, primary, rings
 from ordercast.audit.spark.cut import from_common_point
 from ordercast.audit.spark.events import Events, open_events
@@ -26,6 +33,7 @@ from ordercast.audit.spark.membership_history import Run
 from ordercast.audit.spark.narrow import narrowed
 from ordercast.audit.spark.plans import RunKey
 from ordercast.audit.spark.rows import MOST_ROWS, in_batches, of_runs, rows_by_run
+from ordercast.audit.views import Views
 from ordercast.spark.progress import watched
 from ordercast.trace.schema import Row, TraceError
 from ordercast.trace.trimmed import common_part
@@ -70,7 +78,7 @@ class _Audit:
         """Every run that has rows, in no order."""
         promised = {key: checks or its for key, its in self._events.promised.items()}
         self._find_out(promised)
-        for promises in (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY):
+        for promises in PROMISES.values():
             keys = [key for key, its in promised.items() if its is promises]
             if not keys:
                 continue
@@ -78,7 +86,7 @@ class _Audit:
             its = table if len(keys) == len(promised) else of_runs(self._spark, table, keys)
             wanted = frozenset(self._events.runs[key] for key in keys)
             alone = len(promised) == 1
-            views = promises is VIEW_SYNCHRONY
+            views = issubclass(promises.history, Views)
             timed = not views and any(key in self._events.one_clock for key in keys)
             source = passes.Source(self._events.paths, wanted, alone, views, timed)
             yield from self._judge(its, source, promises)
