@@ -131,7 +131,7 @@ def test_a_seed_that_fails_without_the_mutant_as_well_does_not_catch_it(
         return Run(told, 0.0)
 
     right = BROKEN.place.__dict__[BROKEN.attribute]
-    monkeypatch.setattr("ordercast.cli.mutants.run_seed", failing)
+    monkeypatch.setattr("ordercast.mutants.hunt.run_seed", failing)
     found = hunt_one(range(3, 9), (2, 2), BROKEN.name)
     assert found.failure is not None
     assert (found.seeds, found.failure.seed) == (3, 5)

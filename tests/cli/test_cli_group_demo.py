@@ -145,11 +145,16 @@ def _holder(data: Path) -> int | None:
     return holder if not _is_gone(holder) and (data / "control.sock").exists() else None
 
 
-def _is_gone(process: int) -> bool:
+def _state(process: int) -> str:
+    """The letter by which the kernel tells what a process does; Z if there is none."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return True
+        return "Z"
+
+
+def _is_gone(process: int) -> bool:
+    return _state(process) == "Z"
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
@@ -167,6 +172,7 @@ def test_an_interrupted_performance_ends_its_processes(tmp_path: Path, number: s
 def test_processes_end_when_their_director_is_killed_even_a_stopped_one(tmp_path: Path) -> None:
     with performing(tmp_path / "run") as (process, workers):
         os.kill(workers[0], signal.SIGSTOP)
+        until(lambda: _state(workers[0]) == "T", "the process to stop")  # the kernel ends those that have
         process.kill()
         process.wait()
         for worker in workers:

@@ -9,6 +9,7 @@ import msgspec
 from toy_sequencer import Sequencer, kind_of, sequencers
 
 from ordercast.core.contract import Effect, Event, Gone, Halt
+from ordercast.core.declared import Sort, Statistic
 from ordercast.core.identity import NodeId
 from ordercast.core.protocol import SIM, About, Protocol
 from ordercast.sim.protocol import LabProtocol
@@ -33,6 +34,10 @@ PRODUCT = Protocol(
     settled="running",
     kinds={},
     promises="nothing",
+    statistics=(
+        Statistic("delivered", "Messages that this node delivered."),
+        Statistic("quiet", "Whether this node says nothing.", Sort.LEVEL),
+    ),
 )
 
 

@@ -209,7 +209,7 @@ def _first_ring_not_persisted(right: Any) -> Any:
     return _without(right, Persist)
 
 
-@_mutant("persistence", machine, "recall", "what was persisted is not read")
+@_mutant("persistence", formation, "recall", "what was persisted is not read")
 def _stored_state_ignored(right: Any) -> Any:
     return lambda me, stored: None
 
