@@ -8,7 +8,19 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from viewsync_node import FIRST, OURS, Node, decision, drops, member, packet_from, round_, started, summary
+from viewsync_node import (
+    FIRST,
+    OURS,
+    SECOND,
+    Node,
+    decision,
+    drops,
+    member,
+    packet_from,
+    round_,
+    started,
+    summary,
+)
 
 from ordercast.core.contract import Drop, Event, Packet, Start
 from ordercast.core.wire import FORGED_SENDER, Malformed
@@ -217,3 +229,12 @@ def test_where_token_lists_do_not_change_none_is_believed_in() -> None:
     assert drops(told) == ["a token list that there never is"]
     assert later.machine.life.past is not None
     assert later.machine.life.past.turn == 0
+
+
+def test_who_has_a_vote_inherits_no_token_list_where_there_are_none() -> None:
+    """All that it said from then on would be dropped by everybody, through all its lives."""
+    later = member(2, (1, 2, 3)).dies_and_comes_back()
+    told = decision((1, 2, 3), SECOND, turn=5, full=False)
+    before = later.machine.life.past
+    assert drops(later.hears(1, Decide(0, encode_decision(told)))) == ["a token list that there never is"]
+    assert later.machine.life.past == before

@@ -264,6 +264,9 @@ class Membership:
         if decision.full and decision.turn:
             effects.append(Drop("a view that does not begin with its first token list"))
             return
+        if not decision.full and not life.i_views:
+            effects.append(Drop("a token list that there never is"))
+            return
         bound = view is not None or (life.group < decision.group and self._joining.is_bound(now_us))
         if bound and decision.group != life.group:
             effects.append(Drop("of another group"))
