@@ -14,7 +14,6 @@ from group import Cluster, Member
 from wire import MAY_SPOOF, Datagram, Ear, Forger
 
 from ordercast import keys
-from ordercast.transport.links import AT_ONCE, GREETINGS_PER_S
 
 pytestmark = pytest.mark.skipif(not MAY_SPOOF, reason="overhearing the wire and forging addresses needs root")
 SEALED = pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "plain"])
@@ -43,6 +42,7 @@ def recorded(to: Member, seconds: float) -> list[Datagram]:
 
 @SEALED
 def test_a_recorded_greeting_is_answered_seldom_and_shortly(tmp_path: Path, sealed: bool) -> None:
+    """How seldom, to the second, is for `tests/transport/test_links.py`, whose clock stands still."""
     with started(tmp_path, sealed, 1) as (group, (one,)):
         ear = Ear()
         group.start(2)
@@ -54,17 +54,14 @@ def test_a_recorded_greeting_is_answered_seldom_and_shortly(tmp_path: Path, seal
         outsider.bind(("127.0.0.66", 0))
         outsider.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**22)
         outsider.setblocking(False)
-        begun, sent, answers = time.monotonic(), 0, []
-        while sent < 5_000:
+        answers = []
+        for _ in range(5_000):
             outsider.sendto(greeting, ("127.0.0.1", port(one)))
-            sent += 1
             with suppress(BlockingIOError):
                 answers.append(outsider.recv(65_536))
-        took = time.monotonic() - begun
-        print(f"{sent / took:.0f} sent a second, {len(answers) / took:.0f} answered")
         assert answers, "who is at that address may be a new node"
         assert max(map(len, answers)) < len(greeting)
-        assert len(answers) <= AT_ONCE + GREETINGS_PER_S * (took + 0.1)
+        assert one.drops.get("greeting: too many", 0) + one.drops.get("greeting: no room", 0) > 0
         outsider.close()
         group.await_progress()
         group.conclude()

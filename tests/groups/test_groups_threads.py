@@ -57,6 +57,13 @@ class Worker:
         return self._out.get(timeout=SAFETY_NET_S)
 
 
+def await_calls(node: Node, *names: str) -> None:
+    """Wait until the node's event loop has all of these calls of threads."""
+    loop = node._running._loop
+    while not set(names) <= {task.get_coro().__qualname__ for task in asyncio.all_tasks(loop)}:  # type: ignore[union-attr]
+        time.sleep(0.01)
+
+
 def test_two_nodes_without_a_loop() -> None:
     with pair() as (one, two):
         mine, its = one.join("g"), two.join("g")
@@ -115,7 +122,7 @@ def test_stopping_while_others_wait() -> None:
             Worker(lambda: mine.send(bytes(1000))),
             Worker(lambda: one.wait_for(9)),
         )
-        time.sleep(0.05)
+        await_calls(one, "_next", "Group.send", "Node.wait_for")
         stopping = Worker(one.stop)
         assert isinstance(sending.result(), NodeClosed)
         stuck.leave()
