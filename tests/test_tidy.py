@@ -162,6 +162,15 @@ def the_product_reaches_no_laboratory(everything: list[Module]) -> Iterator[str]
             yield way
 
 
+def the_engine_knows_no_experiment(module: Module) -> Iterator[str]:
+    """Experiments use the laboratory's engine, and each other only where one repeats another's runs."""
+    if module.package != "lab" or module.name.startswith("ordercast.lab.experiments."):
+        return
+    for name, _ in module.imports:
+        if name.startswith("ordercast.lab.experiments."):
+            yield f"imports {name}: an experiment is found by its name"
+
+
 def machines_are_pure(module: Module) -> Iterator[str]:
     """No clock, socket, thread, chance or `await`; `random.Random` as a type of what is handed in."""
     if module.package != "core" and module.package not in MACHINES:
@@ -217,6 +226,7 @@ def mutants_stay_outside(module: Module) -> Iterator[str]:
 Rule = Callable[[Module], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     imports_point_one_way,
+    the_engine_knows_no_experiment,
     machines_are_pure,
     modules_are_short,
     modules_say_what_they_are,
@@ -271,6 +281,7 @@ def test_a_way_from_the_product_to_the_laboratory_is_seen() -> None:
         (imports_point_one_way, "draw.svg", "from ordercast.audit import properties"),
         (imports_point_one_way, "__init__", "from ordercast.cli import main"),
         (imports_point_one_way, "novelty.thing", "import ordercast.core"),
+        (the_engine_knows_no_experiment, "lab.runner", "from ordercast.lab.experiments import fuzz"),
         (machines_are_pure, "core.wire", "import time"),
         (machines_are_pure, "totem.machine", "from random import Random"),
         (machines_are_pure, "totem.machine", "from os.path import join"),

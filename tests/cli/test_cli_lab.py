@@ -8,8 +8,8 @@ from cli_parts import ordercast
 
 from ordercast.cli import lab_run
 from ordercast.cli.screen import Code
-from ordercast.lab import fuzzing
-from ordercast.lab.experiment import MODULES, Sizes, experiment
+from ordercast.lab.experiment import Sizes, experiment, names
+from ordercast.lab.experiments import fuzz
 from ordercast.lab.laboratory import Laboratory
 from ordercast.lab.runner import do_task
 from ordercast.lab.store import Task
@@ -36,9 +36,9 @@ figures = ["delivery_us"]
 def test_list_names_every_experiment() -> None:
     said = ordercast("lab", "list")
     assert said.code == Code.OK
-    assert all(name in said.out for name in MODULES)
+    assert all(name in said.out for name in names())
     assert {each["name"] for each in ordercast("lab", "list", "--json").document["experiments"]} == set(
-        MODULES
+        names()
     )
 
 
@@ -86,7 +86,7 @@ def test_fuzz_ends_with_one_if_a_seed_failed_and_says_how_to_replay_it(
         )
         return Run(result, 0.1)
 
-    monkeypatch.setattr(fuzzing, "run_seed", run_seed)
+    monkeypatch.setattr(fuzz, "run_seed", run_seed)
     lab = Laboratory(experiment("fuzz"), tmp_path, sizes=Sizes(protocols=("cm",), seeds=range(5)))
     do_task(lab.store, Task(tuple(lab.runs), 1.0))  # all that the command is going to ask for
     said = ordercast("lab", "run", "fuzz", "--protocol", "cm", "--seeds", "0:5", "--output", tmp_path)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ordercast.catalogue import lab_protocol
-from ordercast.lab import fuzzing
 from ordercast.lab.experiment import Sizes, experiment
-from ordercast.lab.fuzzing import BLOCK, blocks, campaign, conduct
+from ordercast.lab.experiments import fuzz
+from ordercast.lab.experiments.fuzz import BLOCK, blocks, campaign, conduct
 from ordercast.lab.grid import GridError
 from ordercast.lab.laboratory import Laboratory, sized
 from ordercast.lab.runner import do_task
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def test_blocks_hold_each_seed_once_and_begin_at_multiples_whatever_is_asked_for() -> None:
     runs = blocks("totem", range(BLOCK - 3, 3 * BLOCK + 1), (3, 5))
-    seeds = [seed for run in runs for seed in fuzzing.campaign_of(run).seeds]
+    seeds = [seed for run in runs for seed in fuzz.campaign_of(run).seeds]
     assert seeds == list(range(BLOCK - 3, 3 * BLOCK + 1))
     assert [run.seed for run in runs] == [BLOCK - 3, BLOCK, 2 * BLOCK, 3 * BLOCK]
 
@@ -62,7 +62,7 @@ def broken(campaign: Campaign, find: object, seed: int) -> Run:
 def test_seeds_that_fail_come_back_as_commands_that_replay_them(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fuzzing, "run_seed", broken)
+    monkeypatch.setattr(fuzz, "run_seed", broken)
     sizes = Sizes(protocols=("dtp",), seeds=range(1, 30), nodes=(3, 5))
     lab = Laboratory(experiment("fuzz"), tmp_path, sizes=sizes)
     for run in lab.runs:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from ordercast.lab import experiments as experiments_package
 from ordercast.lab.experiment import Sizes, experiment, experiments
 from ordercast.lab.grid import GridError, Run, checked, product, runs_of
 from ordercast.lab.laboratory import sized
@@ -110,6 +113,16 @@ def test_runs_can_be_chosen_by_protocol_and_size_and_repeated_with_other_seeds()
     }
     with pytest.raises(GridError, match="no run with these"):
         sized(experiment("dtp"), True, Sizes(nodes=(100, 120)))
+
+
+def test_a_module_that_is_added_is_an_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two_rings.py").write_text(
+        "from ordercast.lab.experiment import Experiment\n"
+        "EXPERIMENT = Experiment(name='two-rings', title='', grid=lambda quick: [])\n"
+    )
+    monkeypatch.setattr(experiments_package, "__path__", [*experiments_package.__path__, str(tmp_path)])
+    assert experiment("two-rings") in experiments()
+    assert experiment("dtp") in experiments()
 
 
 # --- packing -----------------------------------------------------------------------------------

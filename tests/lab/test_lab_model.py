@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from ordercast.lab.grid import Run
-from ordercast.lab.model import (
+from ordercast.lab.totem_hosts import EIGHT, HOSTS, PAPER, SPARC20, model_of, network_of
+from ordercast.lab.totem_model import (
     Density,
     LoadTooHigh,
     RingModel,
@@ -22,7 +23,6 @@ from ordercast.lab.model import (
     messages_in_a_rotation,
     safe_mean_us,
 )
-from ordercast.lab.totem import EIGHT, HOSTS, PAPER, SPARC20, model_of, network_of
 from ordercast.lab.under_load import conduct
 from ordercast.sim.network import Ethernet
 

@@ -8,10 +8,20 @@ import pytest
 from made_frames import made, verdict
 
 from ordercast.catalogue import LAB_PROTOCOLS
-from ordercast.lab import reconfiguration
 from ordercast.lab.experiment import experiment
+from ordercast.lab.experiments import reconfiguration
+from ordercast.lab.experiments.reconfiguration import (
+    FIRST,
+    HEAL,
+    OTHER,
+    SPARCS,
+    SUNS,
+    USUAL,
+    Story,
+    conduct,
+    grid,
+)
 from ordercast.lab.grid import Run, checked
-from ordercast.lab.reconfiguration import FIRST, HEAL, OTHER, SPARCS, SUNS, USUAL, Story, conduct, grid
 from ordercast.trace.schema import Row
 
 

@@ -11,13 +11,14 @@ import pytest
 from made_frames import made, verdict
 
 from ordercast.catalogue import LAB_PROTOCOLS
-from ordercast.lab import totem, totem_density, totem_latency
 from ordercast.lab.experiment import Experiment, experiment
+from ordercast.lab.experiments import totem_density, totem_latency, totem_throughput
+from ordercast.lab.experiments.totem_density import BUCKET_US, LOSSES, MESSAGES, Arrivals, Histogram, modelled
+from ordercast.lab.experiments.totem_throughput import ALL, ONE, PACKED, SINGLE
 from ordercast.lab.grid import checked
-from ordercast.lab.totem import ALL, EIGHT, FIVE, ONE, PACKED, SINGLE
-from ordercast.lab.totem_density import BUCKET_US, LOSSES, MESSAGES, Arrivals, Histogram, modelled
+from ordercast.lab.totem_hosts import EIGHT, FIVE
 
-EXPERIMENTS = (totem.EXPERIMENT, totem_latency.EXPERIMENT, totem_density.EXPERIMENT)
+EXPERIMENTS = (totem_throughput.EXPERIMENT, totem_latency.EXPERIMENT, totem_density.EXPERIMENT)
 
 
 @pytest.mark.parametrize("each", EXPERIMENTS, ids=lambda each: each.name)
@@ -40,7 +41,7 @@ def test_the_quick_grids_are_small() -> None:
 
 def test_without_packing_is_a_setting_of_the_protocol() -> None:
     assert "packing" in LAB_PROTOCOLS["totem"].product.settings.__struct_fields__
-    packing = {run.labels["how"]: run.settings["packing"] for run in totem.grid(False)}
+    packing = {run.labels["how"]: run.settings["packing"] for run in totem_throughput.grid(False)}
     assert packing == {ALL: False, ONE: False, PACKED: True, SINGLE: False}
 
 
@@ -95,8 +96,8 @@ def throughput(per_s: Callable[[str, str, int], float]) -> list[dict[str, Any]]:
 def test_verdicts_on_throughput_follow_what_was_measured(
     about: str, good: Callable[[str, str, int], float], bad: Callable[[str, str, int], float]
 ) -> None:
-    assert verdict(totem.claims(made(throughput(good))), about) is True
-    assert verdict(totem.claims(made(throughput(bad))), about) is False
+    assert verdict(totem_throughput.claims(made(throughput(good))), about) is True
+    assert verdict(totem_throughput.claims(made(throughput(bad))), about) is False
 
 
 # --- latency -------------------------------------------------------------------------------------
@@ -228,12 +229,12 @@ def test_a_histogram_knows_its_mean_and_quantiles() -> None:
 
 def test_figures_and_tables_are_made_of_the_results() -> None:
     runs = [{**row, "bytes_per_s": 1.0, "rotation_us": 1.0} for row in throughput(lambda h, how, size: 1000)]
-    assert len(totem.figures(made(runs))) == 2
-    assert [len(table.rows) for table in totem.tables(made(runs))] == [4, 4]
+    assert len(totem_throughput.figures(made(runs))) == 2
+    assert [len(table.rows) for table in totem_throughput.tables(made(runs))] == [4, 4]
     only = made([row for row in runs if row["hosts"] == FIVE])
-    assert [figure.name for figure in totem.figures(only)] == ["throughput-10"]
-    assert [len(table.rows) for table in totem.tables(only)] == [4]
-    assert all("packing" not in claim.says for claim in totem.claims(only))
+    assert [figure.name for figure in totem_throughput.figures(only)] == ["throughput-10"]
+    assert [len(table.rows) for table in totem_throughput.tables(only)] == [4]
+    assert all("packing" not in claim.says for claim in totem_throughput.claims(only))
     frames = made(latencies({400: 8_000.0, 625: 12_000.0}, {400: 30_000.0, 625: 40_000.0}))
     assert len(totem_latency.figures(frames)) == 1
     (five,) = totem_latency.tables(frames)

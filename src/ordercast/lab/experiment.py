@@ -1,8 +1,9 @@
 """What an experiment is, and which there are.
 
 An experiment is one record: a grid of runs, and three functions that make tables, figures and verdicts of
-what came of them. To add one, write a module with an `Experiment` in it and enter it in `MODULES`. Such a
-module is loaded by ``ordercast lab list``, so that it must not import Spark, pandas or matplotlib at its top.
+what came of them. To add one, write a module of `ordercast.lab.experiments` that has it as `EXPERIMENT`,
+named like the module with ``-`` for ``_``. ``ordercast lab list`` loads the module, so that it must not
+import Spark, pandas or matplotlib at its top.
 
     def grid(quick: bool) -> list[Run]:
         return runs_of({"protocol": ["cm", "dtp"], "nodes": [5] if quick else [5, 10, 20]}, messages=1000)
@@ -20,8 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
+from ordercast.lab import experiments as experiments_package
 from ordercast.lab.grid import GridError, Run
 
 if TYPE_CHECKING:
@@ -101,27 +104,23 @@ class Experiment:
     what that means."""
 
 
-MODULES: dict[str, str] = {
-    "dtp": "ordercast.lab.dtp",
-    "fuzz": "ordercast.lab.fuzzing",
-    "totem-throughput": "ordercast.lab.totem",
-    "totem-latency": "ordercast.lab.totem_latency",
-    "totem-density": "ordercast.lab.totem_density",
-    "reconfiguration": "ordercast.lab.reconfiguration",
-}
-"""Experiment by experiment, the module that has it, as `EXPERIMENT` or in its `EXPERIMENTS`."""
+def names() -> list[str]:
+    """The names of all experiments, in alphabetical order: a module of `ordercast.lab.experiments` each."""
+    return sorted(module.name.replace("_", "-") for module in iter_modules(experiments_package.__path__))
 
 
 def experiment(name: str) -> Experiment:
     """The experiment of that name."""
-    if name not in MODULES:
-        there = ", ".join(MODULES)
-        raise GridError(f"no experiment {name!r}; there are {there}, or write one as a .toml file")
-    module = import_module(MODULES[name])
-    own: Sequence[Experiment] = getattr(module, "EXPERIMENTS", None) or (module.EXPERIMENT,)
-    return next(each for each in own if each.name == name)
+    if name not in names():
+        raise GridError(
+            f"no experiment {name!r}; there are {', '.join(names())}, or write one as a .toml file"
+        )
+    found = import_module(f"{experiments_package.__name__}.{name.replace('-', '_')}").EXPERIMENT
+    assert isinstance(found, Experiment)
+    assert found.name == name, f"the module of {name} has an experiment that is called {found.name}"
+    return found
 
 
 def experiments() -> list[Experiment]:
-    """All of them, in the order of the list."""
-    return [experiment(name) for name in MODULES]
+    """All experiments, in alphabetical order."""
+    return [experiment(name) for name in names()]

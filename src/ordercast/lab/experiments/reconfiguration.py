@@ -21,7 +21,7 @@ from ordercast.core.identity import NodeId
 from ordercast.lab.experiment import Claim, Experiment, Figure, Table
 from ordercast.lab.figures import PROTOCOL_NAMES, lines
 from ordercast.lab.grid import Method, Outcome, Run, product
-from ordercast.lab.totem import EIGHT, FIVE, HOSTS, MESSAGE, Settings
+from ordercast.lab.totem_hosts import EIGHT, FIVE, HOSTS, MESSAGE, Settings
 from ordercast.sim.faults import At, Crash, Partition, schedule
 from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.workload import drive

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ordercast.lab.experiment import Claim, Experiment, Figure, Table
 from ordercast.lab.figures import lines
 from ordercast.lab.grid import Run, product
-from ordercast.lab.totem import ABOUT_HOSTS, EIGHT, FIVE, HOSTS, MESSAGE, PAPER, model_of
+from ordercast.lab.totem_hosts import ABOUT_HOSTS, EIGHT, FIVE, HOSTS, MESSAGE, PAPER, model_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,7 +146,7 @@ def _rotations(latencies: Latencies, hosts: str, guarantee: str, expected: float
 
 
 def _load(hosts: str, rate: float) -> float:
-    from ordercast.lab.model import LoadTooHigh
+    from ordercast.lab.totem_model import LoadTooHigh
 
     try:
         return model_of(hosts, rate).load
@@ -155,7 +155,7 @@ def _load(hosts: str, rate: float) -> float:
 
 
 def _modelled(latencies: Latencies, hosts: str) -> Claim:
-    from ordercast.lab.model import agreed_mean_us, safe_mean_us
+    from ordercast.lab.totem_model import agreed_mean_us, safe_mean_us
 
     worst = {"agreed": (0.0, 0), "safe": (0.0, 0)}
     for rate in latencies.rates(hosts):
@@ -202,7 +202,7 @@ def figures(frames: Frames) -> list[Figure]:
 
 
 def _model_lines(axes: Axes, hosts: Any) -> None:
-    from ordercast.lab.model import agreed_mean_us, safe_mean_us
+    from ordercast.lab.totem_model import agreed_mean_us, safe_mean_us
 
     high = axes.get_xlim()[1]
     rates = [rate for rate in (high * step / 40 for step in range(1, 41)) if _load(hosts, rate) < 0.93]

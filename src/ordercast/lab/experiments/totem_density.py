@@ -1,7 +1,7 @@
 """001 Fig. 7: the density of the latency to agreed delivery, for Poisson and for deterministic arrivals.
 
 The paper's densities come from an analytic model; here they are simulated, and a model of our own
-(`ordercast.lab.model`, docs/lab-model.md) stands beside them.
+(`ordercast.lab.totem_model`, docs/lab-model.md) stands beside them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ordercast.lab.experiment import Claim, Experiment, Figure, Table
 from ordercast.lab.figures import lines
 from ordercast.lab.grid import Run, product
-from ordercast.lab.totem import ABOUT_HOSTS, EIGHT, HOSTS, MESSAGE, PAPER, SPARC20, model_of
+from ordercast.lab.totem_hosts import ABOUT_HOSTS, EIGHT, HOSTS, MESSAGE, PAPER, SPARC20, model_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ordercast.lab.frames import Frames
-    from ordercast.lab.model import Density
+    from ordercast.lab.totem_model import Density
 
 Arrivals = Literal["poisson", "deterministic"]
 
@@ -124,7 +124,7 @@ def histograms(frames: Frames) -> dict[Case, Histogram]:
 @cache
 def modelled(arrivals: Arrivals, loss: float, rate: float = RATE) -> Density:
     """What the model says."""
-    from ordercast.lab.model import latency
+    from ordercast.lab.totem_model import latency
 
     return latency(model_of(EIGHT, rate, arrivals, loss))
 
@@ -140,7 +140,7 @@ class Fit(NamedTuple):
 
 def fit(case: Case, simulated: Histogram) -> Fit:
     """Compare a curve with the model's."""
-    from ordercast.lab.model import distance
+    from ordercast.lab.totem_model import distance
 
     model = modelled(case.arrivals, case.loss)
     buckets = max(len(simulated.shares), int(model.times_us[-1] // BUCKET_US) + 2)
