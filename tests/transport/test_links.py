@@ -22,6 +22,7 @@ from ordercast.transport.links import (
     MOST_ADDRESSES,
     MOST_ALIASES,
     MOST_TOLD,
+    OWN_S,
     SILENT_S,
     Links,
 )
@@ -698,6 +699,54 @@ def test_the_owner_at_another_port_wins_over_what_was_recorded_of_its_earlier_li
         net.pass_time(0.5)
     assert one.links.peers[2].token == at(400)
     assert again.targets == [1]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"number": 2**40},
+        {"number": 2**40, "node": 19},
+        {"data_port": 4444},
+        {"node": 19, "data_port": 4444},
+        {"session": b"x" * 16, "number": 2**40},
+        {"incarnation": 77, "session": b"x" * 16},
+        {"leaving": True},
+        {"protocol": "toten"},
+        {"node": 1},
+    ],
+    ids=str,
+)
+def test_one_forged_greeting_shuts_nobody_out_for_long(forged: dict[str, object]) -> None:
+    net = Net()
+    one = Host(net, 1, 100)
+    two = Host(net, 2, 200, [100])
+    three = Host(net, 3, 300, [100])
+    net.run()
+    net.pass_time(3)
+    peer = one.links.peers[2]
+    fields = {"session": two.links.session, "data_port": peer.data[1], "number": 50} | forged
+    node = int(str(fields.pop("node", 2)))
+    one.links.on_greeting(greeting_of(node, echo=challenge(one, at(200)), **fields), at(200))
+    net.pass_time(4)
+    assert [host.targets for host in (one, two, three)] == [[2, 3], [1, 3], [1, 2]]
+    assert sorted(one.links.peers) == [2, 3]
+    assert one.links.peers[2].data == peer.data
+    assert two.outlived_by == ([77] if "incarnation" in forged else []), (
+        "it takes a later life, and is let in"
+    )
+
+
+def test_a_seed_that_seemed_to_be_the_own_address_is_tried_again() -> None:
+    net = Net()
+    one = Host(net, 1, 100, [200])
+    one.links.on_greeting(greeting_of(1, session=one.links.session, echo=challenge(one, at(200))), at(200))
+    net.flying.clear()
+    two = Host(net, 2, 200)
+    net.pass_time(5)
+    assert one.targets == []
+    net.pass_time(OWN_S)
+    assert one.targets == [2]
+    assert two.targets == [1]
 
 
 def test_a_session_that_comes_back_does_not_open_what_it_has_opened() -> None:

@@ -29,10 +29,13 @@ GREETING_MAGIC = b"OG\x02"
 GREETING, CHALLENGE = 1, 2
 HEADER = struct.Struct(f">{len(GREETING_MAGIC)}sB8s16s")
 TAG_SIZE, CHALLENGE_SIZE = 8, 16
-CHALLENGE_S = 5.0
+CHALLENGE_S = 2.0
 """A challenge is good for at least so long, and for less than twice as long."""
 
 
+MOST_ECHOES = 32
+"""Challenges of which it is remembered which greeting of a session echoed them last: two are good at a time
+for each address that a node is heard from."""
 MOST_LIVES = 256
 """Sessions of which it is remembered what was opened."""
 
@@ -47,7 +50,7 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True):
     challenge: bytes
     """Made for the receiver's address a moment ago; to be echoed."""
     number: int
-    """Counts the sender's greetings in this life: an earlier one than the last was sent by somebody else."""
+    """Counts the sender's greetings in this life: one that is not later was sent again by somebody else."""
     linked: bool
     """The sender has a link to the receiver, and needs no answer."""
     data_port: int
@@ -142,8 +145,8 @@ class _Life:
     __slots__ = ("greeted", "opener")
 
     def __init__(self, opener: Opener | None) -> None:
-        self.greeted = 0
-        """Number of its latest greeting."""
+        self.greeted: dict[bytes, int] = {}
+        """By challenge, the number of the latest greeting that echoed it."""
         self.opener = opener
 
 
@@ -155,9 +158,11 @@ class Lives:
         self._lives: OrderedDict[bytes, _Life] = OrderedDict()
         """By session, the one heard of last at the end."""
 
-    def is_next(self, greeting: Greeting, linked: Container[bytes]) -> bool:
-        """Whether it is later than all that came from its session; from now on it is the latest.
+    def is_next(self, greeting: Greeting, echo: bytes, linked: Container[bytes]) -> bool:
+        """Whether it is later than all of its session with the same echo; from now on it is the latest.
 
+        Numbers are compared for as long as the challenge is good, after which the greeting is too old in any
+        case: without a key anybody can write a number that is too high, and would shut the session out.
         Beyond `MOST_LIVES` the session heard of least lately is forgotten, of those that are not `linked`.
         """
         life = self._lives.get(greeting.session)
@@ -170,9 +175,11 @@ class Lives:
                 del self._lives[next((one for one in self._lives if one not in linked), oldest)]
         else:
             self._lives.move_to_end(greeting.session)
-        later = greeting.number > life.greeted
-        life.greeted = max(life.greeted, greeting.number)
-        return later
+        latest = life.greeted.pop(echo, 0)
+        life.greeted[echo] = max(latest, greeting.number)
+        if len(life.greeted) > MOST_ECHOES:
+            del life.greeted[next(iter(life.greeted))]
+        return greeting.number > latest
 
     def opener(self, session: bytes) -> Opener | None:
         """Opens what that session seals, each packet once; None where nothing is sealed."""

@@ -28,6 +28,7 @@ from ordercast.errors import DuplicateNode, OtherProtocol
 from ordercast.transport.address import source_of
 from ordercast.transport.greetings import (
     CHALLENGE,
+    CHALLENGE_SIZE,
     GREETING,
     GREETING_MAGIC,
     HEADER,
@@ -51,6 +52,8 @@ ALIVE_S = 2.4
 """Who greeted within this time is alive: nobody else gets its identifier."""
 FORGET_S = 600.0
 """An address that was only heard of is forgotten after this long without an answer."""
+OWN_S = 60.0
+"""An address at which this node met itself is not tried for so long: without a key, anybody could say so."""
 MOST_ADDRESSES = 1024
 """Addresses to try, and nodes to know, at a time."""
 MOST_ALIASES = 16
@@ -101,6 +104,8 @@ class Links:
         self._clock = clock
         self._known: dict[Address, float] = {}
         """Addresses to try, and when to stop."""
+        self._own: dict[Address, float] = {}
+        """Which of them are this node's own, and until when that is believed."""
         self._challenges = Challenges(clock)
         self._asked: OrderedDict[bytes, Address] = OrderedDict()
         """Where greetings were sent that have not been answered, by their tags."""
@@ -169,7 +174,7 @@ class Links:
             if address not in self._by_address:
                 if now > until:
                     del self._known[address]
-                else:
+                elif now > self._own.get(address, 0.0):
                     self._send(address, None)
 
     def part(self) -> None:
@@ -284,8 +289,11 @@ class Links:
         if not sound(greeting):
             self._listener.drop("greeting: malformed")
         elif greeting.session == self.session:
-            self._known.pop(source, None)  # one of the addresses is this node's own
-        elif not self._lives.is_next(greeting, {peer.session for peer in self.targets}):
+            if source in self._known:  # one of the addresses is this node's own
+                self._own[source] = self._clock() + OWN_S
+        elif not self._lives.is_next(
+            greeting, header[-CHALLENGE_SIZE:], {peer.session for peer in self.targets}
+        ):
             self._listener.drop("greeting: replayed")
         else:
             self._on_greeting(greeting, source, key_id)
@@ -322,7 +330,7 @@ class Links:
         same_life = peer is not None and peer.session == greeting.session
         if peer is not None and same_life and peer.token != source and self._alive(peer):
             self._also_at(peer, source)
-        elif peer is None or not same_life or peer.token != source:
+        elif peer is None or not same_life or (peer.token, peer.data[1]) != (source, greeting.data_port):
             if peer is None and len(self.peers) >= MOST_ADDRESSES:
                 self._listener.drop("greeting: too many nodes")
                 return
