@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -716,7 +717,7 @@ def test_the_owner_at_another_port_wins_over_what_was_recorded_of_its_earlier_li
     ],
     ids=str,
 )
-def test_one_forged_greeting_shuts_nobody_out_for_long(forged: dict[str, object]) -> None:
+def test_one_forged_greeting_shuts_nobody_out_for_long(forged: dict[str, Any]) -> None:
     net = Net()
     one = Host(net, 1, 100)
     two = Host(net, 2, 200, [100])
@@ -724,9 +725,13 @@ def test_one_forged_greeting_shuts_nobody_out_for_long(forged: dict[str, object]
     net.run()
     net.pass_time(3)
     peer = one.links.peers[2]
-    fields = {"session": two.links.session, "data_port": peer.data[1], "number": 50} | forged
-    node = int(str(fields.pop("node", 2)))
-    one.links.on_greeting(greeting_of(node, echo=challenge(one, at(200)), **fields), at(200))
+    fields: dict[str, Any] = {
+        "node": 2,
+        "session": two.links.session,
+        "data_port": peer.data[1],
+        "number": 50,
+    } | forged
+    one.links.on_greeting(greeting_of(**fields, echo=challenge(one, at(200))), at(200))
     net.pass_time(4)
     assert [host.targets for host in (one, two, three)] == [[2, 3], [1, 3], [1, 2]]
     assert sorted(one.links.peers) == [2, 3]
