@@ -27,8 +27,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sequencers": frozenset({"core", "viewsync"}),  # an orderer runs inside a view
     "trace": frozenset({"core"}),
     "spark": frozenset({"errors", "extras"}),  # brings Spark up, for whoever has work for it
-    "audit": frozenset({"core", "trace", "spark"}),
-    "draw": frozenset({"core", "trace"}),
+    "draw": frozenset({"core", "trace", *MACHINES}),  # says what is in their packets
+    "audit": frozenset({"core", "trace", "spark", "draw"}),  # its page shows drawings
     "sim": frozenset({"core", "trace", "audit"}),  # the fuzzer judges its runs with the auditor
     "protocols": frozenset({"core", *MACHINES}),  # the list of them, for a node
     "catalogue": frozenset({"core", "audit", "sim", "protocols", *MACHINES}),  # and for the laboratory

@@ -14,8 +14,8 @@ from ordercast.core.protocol import SIM, Protocol
 from ordercast.protocols import PROTOCOLS
 from ordercast.protocols import protocol as product_called
 from ordercast.sequencers.rewriting import rewrite
+from ordercast.sim.coverage import LOST, WRONG_SUSPICION
 from ordercast.sim.founders import draw_founders
-from ordercast.sim.fuzz import LOST, WRONG_SUSPICION
 from ordercast.sim.network import Lan
 from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.world import MachineFactory

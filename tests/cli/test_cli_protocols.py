@@ -9,7 +9,7 @@ from cli_nodes import free_address, node, started
 from cli_parts import ordercast
 
 from ordercast.catalogue import LAB_PROTOCOLS
-from ordercast.cli.coverage import coverage_table
+from ordercast.cli.fuzz import coverage_table
 from ordercast.protocols import PROTOCOLS
 from ordercast.runtime.config import load
 

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from ordercast.audit.explain import Report, Violation, merge
 from ordercast.audit.findings import Findings
+from ordercast.audit.page import write_page
 from ordercast.audit.properties import PROMISES, Promises
-from ordercast.cli.audit_page import write_page
 from ordercast.cli.options import Json
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, refuse, verdict
 from ordercast.extras import has, need

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
+from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
-from ordercast.cli.coverage import coverage_table, with_sums
 from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, ProtocolName, SeedRange, TraceDirectory
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
 from ordercast.sim.campaign import Campaign, Failure, Totals, explore, failure_of
+from ordercast.sim.coverage import ARROW, grouped, with_sums
 from ordercast.sim.shrink import MOST_RUNS, shrink
 
 MOST_SHRUNK = 3
@@ -161,3 +164,16 @@ def _show(totals: Totals, wall_s: float, jobs: int, replays: dict[int, str]) -> 
         SAY.print(verdict(False, f"{failed}{f' ({properties})' if properties else ''}{apart}"))
     else:
         SAY.print(verdict(True, f"{totals.runs:,} runs: no violation, and all converged"))
+
+
+def coverage_table(counts: Mapping[str, int]) -> Table:
+    """How often the fuzzer made what happen, by groups."""
+    hits = {hit for protocol in LAB_PROTOCOLS.values() for hit in protocol.hits}
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(justify="right", no_wrap=True)
+    for group, members in grouped(counts, hits).items():
+        table.add_row(f"[bold]{group}[/]", "")
+        for name, count in members.items():
+            table.add_row(f"  {name.replace(ARROW, ' → ')}", f"{count:,}" if count else "[red]never[/]")
+    return table

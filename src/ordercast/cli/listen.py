@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json as json_format
 import os
 import queue
@@ -27,6 +26,7 @@ from ordercast.cli.member import (
     live,
     passing,
 )
+from ordercast.cli.screen import payload_document, printable
 from ordercast.core.identity import Ended, Kind
 from ordercast.groups.events import ConfigurationChange, Message
 from ordercast.runtime.config import NodeConfig
@@ -123,7 +123,7 @@ def _document(event: Message | ConfigurationChange) -> dict[str, Any]:
         "event": "message",
         "group": event.group,
         "sender": event.sender,
-        **_payload(event.payload),
+        **payload_document(event.payload),
         "safe": event.safe,
         "id": event.id._asdict(),
         "configuration": event.configuration._asdict(),
@@ -138,14 +138,6 @@ def _ended(ended: Ended | None) -> dict[str, Any] | None:
     return {"configuration": ended.configuration._asdict(), "place": ended.place}
 
 
-def _payload(payload: bytes) -> dict[str, str]:
-    """As text where it is one."""
-    try:
-        return {"payload": payload.decode()}
-    except UnicodeDecodeError:
-        return {"payload_base64": base64.b64encode(payload).decode()}
-
-
 def _words(event: Message | ConfigurationChange, me: int) -> str:
     if isinstance(event, ConfigurationChange):
         kind = "configuration" if event.kind is Kind.REGULAR else "transitional configuration"
@@ -155,7 +147,4 @@ def _words(event: Message | ConfigurationChange, me: int) -> str:
         ended = event.ended
         after = f"; {ended.configuration} ended at place {ended.place}" if ended else ""
         return f"-- {kind} {event.id}: {members}{after}"
-    text = event.payload.decode(errors="backslashreplace")
-    if not text.isprintable():
-        text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-    return f"{event.sender}: {text}"
+    return f"{event.sender}: {printable(event.payload)}"

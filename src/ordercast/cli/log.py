@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import sys
 import time
 from collections.abc import Iterator
@@ -15,13 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from ordercast.cli.member import KeyFile
-from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse, verdict
+from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, payload_document, printable, refuse, verdict
 from ordercast.errors import KeyProblem, NotThere, NotYet, OrdercastError
 from ordercast.keys import Keyring
 from ordercast.log import Bounds, Position, Replica
 from ordercast.log.compare import compare
+from ordercast.log.repair import check_log, repair_log
 from ordercast.log.replica import is_address
-from ordercast.log.view import View, spelled
 
 LOOK_S = 0.2
 """How often --follow asks for more."""
@@ -84,7 +83,7 @@ def log(
                 refuse(
                     f"{where} is no directory: files are checked and repaired on the machine that has them"
                 )
-            damaged = check_log(Path(where)) if repair is None else repair_log(Path(where), repair, _key(key))
+            damaged = check_log(Path(where)) if repair is None else _repair(Path(where), repair, _key(key))
             _tell_damage(where, damaged, repair, json)
             return
         with Replica(where, _key(key), timeout) as replica:
@@ -204,8 +203,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     if entry["kind"] != "message":
         members = ", ".join(map(str, entry["members"]))
         return _position(entry), when, "", "", "", f"[cyan]{entry['kind']} configuration: {members}[/]"
-    text = entry["payload"][: 4 * LONGEST].decode(errors="backslashreplace")
-    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    text = printable(entry["payload"][: 4 * LONGEST])
     if len(text) > LONGEST:
         text = f"{text[: LONGEST - 1]}…"
     return (
@@ -221,38 +219,16 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 def _document(entry: dict[str, Any]) -> dict[str, Any]:
     names = ("kind", "sender", "group", "guarantee", "time_us", "members")
     document = {name: entry[name] for name in names if entry[name] is not None}
-    payload = entry["payload"]
-    if payload is not None:
-        try:
-            document["payload"] = payload.decode()
-        except UnicodeDecodeError:
-            document["payload_base64"] = base64.b64encode(payload).decode()
+    if entry["payload"] is not None:
+        document |= payload_document(entry["payload"])
     return {"position": _position(entry), **document}
 
 
-def check_log(path: Path) -> tuple[list[str], list[str]]:
-    """Sentences on files that are damaged, and on entries that cannot be read because of it."""
-    view = View(path)
-    try:
-        problems, _ = view.problems()
-        return problems, [f"entries {spelled(hole)}" for hole in view.check()]
-    finally:
-        view.close()
-
-
-def repair_log(path: Path, source: str, key: str | None) -> tuple[list[str], list[str]]:
-    """Repair the log of a node that is stopped: what was repaired, and what still is damaged."""
+def _repair(path: Path, source: str, key: str | None) -> tuple[list[str], list[str]]:
+    """Repair a log, tell what was repaired, and answer with what still is damaged, as `check_log` does."""
     from ordercast.groups.envelope import tag_of
-    from ordercast.log.repair import mend
-    from ordercast.log.store import Store
 
-    with Replica(str(path)) as replica:
-        node = replica.bounds().node
-    store = Store(path, node, tag_of, most_bytes=sys.maxsize)
-    try:
-        found = [mended for segment in store.finished if (mended := mend(store, segment, [(source, key)]))]
-    finally:
-        store.close()
+    found = repair_log(path, tag_of, source, key)
     for mended in found:
         if mended.source is not None:
             ASIDE.print(escape(mended.sentence), soft_wrap=True)

@@ -9,11 +9,11 @@ import typer
 from rich.markup import escape
 
 from ordercast.catalogue import LAB_PROTOCOLS
-from ordercast.cli.flights import Naming, flights, marks, watched
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, Code, answer, blaming, refuse, verdict
 from ordercast.draw import ladder
 from ordercast.draw import svg as svg_drawing
+from ordercast.draw.packets import Names, flights, keeping, marks
 from ordercast.draw.spacetime import tell
 from ordercast.draw.terminal import Drawing
 from ordercast.sim.notes import notes
@@ -78,7 +78,7 @@ def _drawing(file: Path, story: Scenario, report: Report, span: tuple[int, int] 
     rows = report.world.rows
     if span is None:
         return svg_drawing.draw(tell(rows), notes(story.faults, report.world.changes, rows), title=title)
-    names = Naming(story.nodes, report.world.names, story.protocol in ("pinwheel", "dtp"))
+    names = Names(story.nodes, report.world.names, story.protocol in ("pinwheel", "dtp"))
     lanes = [ladder.Lane(node, name) for name, node in story.nodes.items()]
     return ladder.draw(flights(rows, names), marks(rows, names), lanes, span, title)
 
@@ -86,7 +86,9 @@ def _drawing(file: Path, story: Scenario, report: Report, span: tuple[int, int] 
 def _run(file: Path, packets: bool) -> tuple[Scenario, Report]:
     known = LAB_PROTOCOLS
     if packets:
-        known = {name: watched(protocol) for name, protocol in known.items()}
+        known = {
+            name: protocol._replace(kind_of=keeping(protocol.product)) for name, protocol in known.items()
+        }
     try:
         story = parse(file.read_text(encoding="utf-8"))
         return story, run_scenario(story, known, packets=packets)

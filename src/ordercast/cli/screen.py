@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -100,3 +101,19 @@ def verdict(good: bool, sentence: str) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("[", "\\[")
+
+
+def printable(payload: bytes) -> str:
+    """A payload as text for a terminal: what cannot be printed is escaped."""
+    text = payload.decode(errors="backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def payload_document(payload: bytes) -> dict[str, str]:
+    """A payload for JSON: as text where it is UTF-8, in base 64 otherwise."""
+    try:
+        return {"payload": payload.decode()}
+    except UnicodeDecodeError:
+        return {"payload_base64": base64.b64encode(payload).decode()}

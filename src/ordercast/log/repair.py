@@ -7,7 +7,9 @@ history went another way in a partition holds the same positions before and afte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind
@@ -18,7 +20,7 @@ from ordercast.log.files import Fetch
 from ordercast.log.position import Position
 from ordercast.log.replica import Replica
 from ordercast.log.store import Store
-from ordercast.log.view import spelled
+from ordercast.log.view import View, spelled
 
 
 class Mended(NamedTuple):
@@ -67,6 +69,32 @@ def mend(store: Store, segment: int, replicas: Sequence[tuple[str, bytes | str |
             return Mended(segment, missing, where)
         reasons.append(f"{where}: {reason}")
     return Mended(segment, missing, None, tuple(reasons))
+
+
+def check_log(path: Path) -> tuple[list[str], list[str]]:
+    """Check all files of a log: sentences on files that are damaged, and on entries lost with them."""
+    view = View(path)
+    try:
+        problems, _ = view.problems()
+        return problems, [f"entries {spelled(hole)}" for hole in view.check()]
+    finally:
+        view.close()
+
+
+def repair_log(
+    path: Path, tag_of: Callable[[bytes], bytes | None], source: str, key: str | None
+) -> list[Mended]:
+    """Repair the log of a node that is stopped from `source`: what became of each damaged segment.
+
+    `tag_of` is as for `Store`.
+    """
+    with Replica(str(path)) as replica:
+        node = replica.bounds().node
+    store = Store(path, node, tag_of, most_bytes=sys.maxsize)
+    try:
+        return [mended for segment in store.finished if (mended := mend(store, segment, [(source, key)]))]
+    finally:
+        store.close()
 
 
 def _nothing(after: Position | None, last: Position, rows: int | None) -> Sequence[bytes]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from ordercast.audit.history import Expectation
 from ordercast.audit.properties import audit
 from ordercast.core.identity import Kind, NodeId
 from ordercast.sim.clock import Runaway
+from ordercast.sim.coverage import coverage
 from ordercast.sim.faults import At, Begin, Burst, Clock, Crash, Fault, When, schedule
 from ordercast.sim.founders import draw_meeting, may_go_on
 from ordercast.sim.network import Lan
@@ -33,15 +34,9 @@ from ordercast.sim.workload import Arrivals, Workload, drive
 from ordercast.sim.world import World
 from ordercast.trace.columns import (
     CONFIG_KIND,
-    CONFIG_REP,
-    CONFIG_SEQ,
     EVENT,
-    GUARANTEE,
-    MEMBERS,
     NODE,
-    ORIGIN,
 )
-from ordercast.trace.schema import Row
 
 SLICE_US = 100_000
 """How often a calm run is asked whether it has converged."""
@@ -386,62 +381,6 @@ def _result(
 
 
 NO_MAJORITY = "no majority of the last view left: liveness not judged"
-WRONG_SUSPICION = "wrong suspicion"
-"""A node found itself excluded, and it had not crashed."""
-LOST = {
-    "sequencer": "sequencer lost",
-    "next": "next sequencer lost",
-    "member": "simple member lost",
-    "external": "external lost",
-}
-"""What it is called when a machine of that role crashes (004 §3.2.1)."""
-
-
-def coverage(world: World, hits: Collection[str] = ()) -> Counter[str]:
-    """What happened in a run that a fuzzer has to make happen.
-
-    Of `hits` each is listed, also if it never happened: the crash of a machine by its role (`LOST`), a
-    `WRONG_SUSPICION`, and reasons of changes of state, whatever the states.
-    """
-    seen: Counter[str] = Counter(dict.fromkeys(hits, 0))
-    for role, count in world.roles_lost.items():
-        seen[LOST.get(role, f"{role} lost")] += count
-    if WRONG_SUSPICION in hits:
-        seen[WRONG_SUSPICION] += world.halt_reasons["excluded"]
-    for state, count in world.crashes.items():
-        seen[f"crash in {state or 'no state'}"] += count
-    before: dict[NodeId, str] = {}
-    for change in world.changes:
-        was = before.get(change.node)
-        if was is not None and change.because != "started":
-            seen[f"{was} -> {change.state}: {change.because}"] += 1
-        if change.because in hits:
-            seen[change.because] += 1
-        before[change.node] = change.state
-    roads: dict[tuple[int | None, int | None], set[tuple[int | None, int | None]]] = {}
-    last: dict[NodeId, Row] = {}
-    for row in world.rows:
-        event = row[EVENT]
-        if event == "install":
-            came = last.get(row[NODE])
-            if row[CONFIG_KIND] == "regular" and came is not None and came[CONFIG_KIND] == "transitional":
-                roads.setdefault((row[CONFIG_SEQ], row[CONFIG_REP]), set()).add(
-                    (came[CONFIG_SEQ], came[CONFIG_REP])
-                )
-            last[row[NODE]] = row
-        elif event == "deliver":
-            if row[CONFIG_KIND] == "transitional":
-                seen[f"{row[GUARANTEE]} message in a transitional configuration"] += 1
-                came = last.get(row[NODE])
-                if came is not None and row[ORIGIN] not in (came[MEMBERS] or ()):
-                    seen["message of a node outside the transitional configuration"] += 1
-        elif event in ("crash", "restart", "halt"):
-            seen[event] += 1
-            last.pop(row[NODE], None)
-    remerges = sum(len(ways) > 1 for ways in roads.values())
-    if remerges or not hits:  # what a primary partition cannot have is not missed
-        seen["remerge"] += remerges
-    return seen
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class LabProtocol(NamedTuple):
     rewrite: Rewrite = unreadable
     """Decodes a packet, has it changed and encodes it again: how wrong packets are made of real ones."""
     hits: tuple[str, ...] = ()
-    """What a fuzzer has to make happen, beside all else that `ordercast.sim.fuzz.coverage` counts."""
+    """What a fuzzer has to make happen, beside all else that `ordercast.sim.coverage` counts."""
     kind_of: Callable[[bytes], str | None] | None = None
     """What a packet's kind is called in the trace, if not as the product says."""
 

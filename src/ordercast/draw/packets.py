@@ -1,14 +1,17 @@
-"""Packets of a simulated run, for a drawing: where each came from, whether it arrived, and what it says."""
+"""Packets of a simulated run, for `ordercast.draw.ladder`: who sent each, whether it arrived, what is in it.
+
+`keeping` has to name the packets of the run: then rows of its trace hold the packets beside their kinds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ordercast.core.identity import MessageId, NodeId
+from ordercast.core.protocol import Protocol
 from ordercast.core.wire import Malformed
 from ordercast.draw.ladder import Flight, Mark
 from ordercast.sequencers import packets as orderers
-from ordercast.sim.protocol import LabProtocol
 from ordercast.totem import packets as totem
 from ordercast.trace.columns import (
     CONFIG_KIND,
@@ -26,8 +29,8 @@ from ordercast.viewsync.declared import KINDS
 from ordercast.viewsync.header import FIRST_ORDER_KIND, read_header
 
 
-class Seen(str):
-    """A packet's kind, which remembers the packet: rows of a trace hold it where they name the kind."""
+class KeptPacket(str):
+    """The name of a packet's kind, with the packet itself: what rows of a trace hold in column ``packet``."""
 
     __slots__ = ("data", "quiet")
     data: bytes
@@ -35,22 +38,21 @@ class Seen(str):
     """It is of a kind that drawings leave out."""
 
 
-def watched(protocol: LabProtocol) -> LabProtocol:
-    """The same protocol; the traces of its packets remember them."""
+def keeping(protocol: Protocol) -> Callable[[bytes], KeptPacket]:
+    """A function that names the kind of a packet, as `Protocol.kind_of` does, and keeps the packet too."""
+    quiet = {kind.name for kind in protocol.kinds.values() if kind.quiet}
 
-    def kind_of(data: bytes) -> str:
-        seen = Seen(protocol.product.kind_of(data) or "packet")
-        seen.data = data
-        seen.quiet = seen in quiet
-        return seen
+    def kind_of(data: bytes) -> KeptPacket:
+        kept = KeptPacket(protocol.kind_of(data) or "packet")
+        kept.data = data
+        kept.quiet = kept in quiet
+        return kept
 
-    quiet = {kind.name for kind in protocol.product.kinds.values() if kind.quiet}
-
-    return protocol._replace(kind_of=kind_of)
+    return kind_of
 
 
-class Naming:
-    """What nodes and messages are called."""
+class Names:
+    """The names of nodes and messages in a drawing."""
 
     def __init__(
         self, nodes: Mapping[str, NodeId], messages: Mapping[MessageId, str], status: bool = False
@@ -58,31 +60,31 @@ class Naming:
         self._nodes = {node: name for name, node in nodes.items()}
         self._messages = messages
         self.status = status
-        """Whether messages tell how far their senders have come."""
+        """Whether `hgsn`, up to which place a message's sender has everything, is shown with the message."""
 
     def node(self, node: NodeId) -> str:
-        """One node."""
+        """The name of a node; its number if it has none."""
         return self._nodes.get(node, str(node))
 
     def nodes(self, nodes: Iterable[NodeId]) -> str:
-        """Several."""
+        """The names of several nodes, in one word if each is a letter."""
         names = [self.node(node) for node in nodes]
         return ("" if all(len(name) == 1 for name in names) else " ").join(names)
 
     def message(self, origin: NodeId, incarnation: int, number: int) -> str:
-        """A message."""
+        """The name of a message; if it has none, its sender's name and its number."""
         return self._messages.get(MessageId(origin, incarnation, number), f"{self.node(origin)}{number}")
 
 
-def flights(rows: Iterable[Row], names: Naming) -> list[Flight]:
-    """All packets of a run of a `watched` protocol, but for the quiet ones."""
+def flights(rows: Iterable[Row], names: Names) -> list[Flight]:
+    """All packets of a run whose kinds were named by `keeping`, but for the quiet ones."""
     found: list[Flight] = []
     sent: dict[int, tuple[int, NodeId]] = {}
     received: set[tuple[int, NodeId, int]] = set()
     placed: dict[tuple[NodeId, int], str] = {}
     for row in rows:
         node, time_us, event, kind = row[NODE], row[TIME_US], row[EVENT], row[PACKET]
-        if not isinstance(kind, Seen) or kind.quiet:
+        if not isinstance(kind, KeptPacket) or kind.quiet:
             continue
         if event == "packet_sent":
             sent[id(kind.data)] = (time_us, node)
@@ -93,14 +95,14 @@ def flights(rows: Iterable[Row], names: Naming) -> list[Flight]:
             continue  # the machine had no use for it; it arrived all the same
         since_us, source = sent[id(kind.data)]
         if event == "packet_received":
-            found.append(Flight(since_us, source, node, time_us, say(kind, names, placed)))
+            found.append(Flight(since_us, source, node, time_us, text_of(kind, names, placed)))
         elif time_us == since_us:  # else it came to a node that was down
-            found.append(Flight(since_us, source, node, None, say(kind, names, placed)))
+            found.append(Flight(since_us, source, node, None, text_of(kind, names, placed)))
     return found
 
 
-def marks(rows: Iterable[Row], names: Naming) -> list[Mark]:
-    """What the nodes were told, and how their lives ended."""
+def marks(rows: Iterable[Row], names: Names) -> list[Mark]:
+    """Deliveries, installed configurations, crashes, halts and restarts of a run."""
     found = []
     for row in rows:
         node, time_us, event = row[NODE], row[TIME_US], row[EVENT]
@@ -123,19 +125,19 @@ def marks(rows: Iterable[Row], names: Naming) -> list[Mark]:
 
 _TOTEM_ALONE = {kind.name for kind in totem.KINDS.values()} - {kind.name for kind in KINDS.values()}
 
-# --- what packets say ------------------------------------------------------------------------------
+# --- packets as text -------------------------------------------------------------------------------
 
 
-def say(kind: Seen, names: Naming, placed: dict[tuple[NodeId, int], str]) -> str:
-    """A packet in a few words, its kind first. `placed` remembers what messages of orderers are called."""
+def text_of(kind: KeptPacket, names: Names, placed: dict[tuple[NodeId, int], str]) -> str:
+    """A packet in a few words, its kind first. `placed` keeps the texts of the orderers' messages, by key."""
     data = kind.data
     try:
         if kind in _TOTEM_ALONE:
-            return _say_totem(kind, totem.decode(data), names)
+            return _totem_text(kind, totem.decode(data), names)
         head = read_header(data)
         if head.kind < FIRST_ORDER_KIND:
             return str(kind)
-        return _say_orderer(kind, orderers.decode(data), head.incarnation, names, placed)
+        return _orderer_text(kind, orderers.decode(data), head.incarnation, names, placed)
     except Malformed:
         return str(kind)
 
@@ -144,7 +146,7 @@ def _range(texts: list[str]) -> str:
     return texts[0] if len(texts) < 2 else f"{texts[0]}–{texts[-1]}"
 
 
-def _say_totem(kind: Seen, packet: totem.AnyPacket, names: Naming) -> str:
+def _totem_text(kind: KeptPacket, packet: totem.AnyPacket, names: Names) -> str:
     match packet:
         case totem.Data():
             numbers = range(packet.number, packet.number + len(packet.chunks))
@@ -155,11 +157,11 @@ def _say_totem(kind: Seen, packet: totem.AnyPacket, names: Naming) -> str:
     return str(kind)
 
 
-def _say_orderer(
-    kind: Seen,
+def _orderer_text(
+    kind: KeptPacket,
     packet: orderers.AnyPacket,
     incarnation: int,
-    names: Naming,
+    names: Names,
     placed: dict[tuple[NodeId, int], str],
 ) -> str:
     def called(node: NodeId, lsn: int) -> str:
