@@ -103,7 +103,7 @@ def test_three_nodes_form_a_view_and_order_messages_of_every_guarantee(each: Lab
     world.start()
     world.run_until(1_000_000)
     for guarantee in (Guarantee.AGREED, Guarantee.SAFE, Guarantee.of(1), Guarantee.of(7)):
-        assert world.submit(2, 100, guarantee)
+        assert world.applications.submit(2, 100, guarantee)
     world.run_until(2_000_000)
     assert world.latest is not None
     assert world.latest.members == (1, 2, 3)
@@ -112,7 +112,7 @@ def test_three_nodes_form_a_view_and_order_messages_of_every_guarantee(each: Lab
         assert delivered == [1, 2, 3, 4]
     roles = sorted(getattr(host.machine, "role", "") for host in world.hosts.values())
     assert roles.count("sequencer") <= 1
-    assert not world.corrupt
+    assert not world.applications.corrupt
 
 
 @OF_THE_FAMILY
@@ -120,7 +120,7 @@ def test_packets_have_names(each: LabProtocol) -> None:
     world = each.world({}, (1, 2, 3), Lan(), 1, packets=True)
     world.start()
     world.run_until(500_000)
-    world.submit(2, 100)
+    world.applications.submit(2, 100)
     world.run_until(1_000_000)
     names = {row[19] for row in world.rows if row[4] == "packet_sent"}
     assert None not in names

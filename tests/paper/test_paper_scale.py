@@ -57,11 +57,11 @@ def test_a_message_of_16_mib_arrives_whole_on_a_network_that_loses_5_percent(gua
     """000 §5: messages may be lost, and are retransmitted; the world compares what arrives byte by byte."""
     world = World(LAB_TOTEM.make({}), (1, 2, 3), preset("lan", {"loss": 0.05}), seed=3)
     world.at(0, world.start)
-    world.at(500_000, lambda: world.submit(2, SIXTEEN_MIB, guarantee))
+    world.at(500_000, lambda: world.applications.submit(2, SIXTEEN_MIB, guarantee))
     world.run_until(5_000_000)
     assert sorted(node for node, _ in deliveries(world)) == [1, 2, 3]
     assert all(row[18] == SIXTEEN_MIB for row in world.rows if row[4] == "deliver")
-    assert not world.corrupt
+    assert not world.applications.corrupt
     assert audit(world.rows).clean
 
 
@@ -69,9 +69,9 @@ def test_a_large_message_that_a_ring_did_not_outlive_arrives_on_the_next() -> No
     """A message of many fragments is originated by its last: if the ring ends before, it is sent anew."""
     world = World(LAB_TOTEM.make({}), (1, 2, 3, 4), preset("lan", {"loss": 0.05}), seed=3)
     world.at(0, world.start)
-    world.at(500_000, lambda: world.submit(2, SIXTEEN_MIB, Guarantee.SAFE))
+    world.at(500_000, lambda: world.applications.submit(2, SIXTEEN_MIB, Guarantee.SAFE))
     world.at(1_000_000, lambda: world.crash(4))
     world.run_until(6_000_000)
     assert sorted(node for node, _ in deliveries(world)) == [1, 2, 3]
-    assert not world.corrupt
+    assert not world.applications.corrupt
     assert audit(world.rows).clean

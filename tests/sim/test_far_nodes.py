@@ -42,7 +42,7 @@ def test_a_group_forms_and_stays_and_takes_in_who_was_gone(each: LabProtocol) ->
     assert world.latest.members == tuple(NODES)
     formed = len(installed(world))
     for number in range(MESSAGES):
-        assert world.submit(number % 5 + 1, 100)
+        assert world.applications.submit(number % 5 + 1, 100)
         world.run_until(world.now + 50_000)
     world.run_until(world.now + 5_000_000)
     assert len(installed(world)) == formed, "nobody is suspected wrongly, under load"

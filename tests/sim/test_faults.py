@@ -171,7 +171,7 @@ def test_each_kind_of_fault_changes_the_world() -> None:
     apply(group, Leave(1))
     assert not host.up
     apply(group, Send(2, ("a", "x*2")))
-    assert list(group.names.values()) == ["a", "x1", "x2"]
+    assert list(group.applications.names.values()) == ["a", "x1", "x2"]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_when_may_wait_for_a_packet() -> None:
     group = world()
     schedule(group, [When(2, "ask", Crash(IT), nth=2, delay_us=70, event="sends")])
     for at_us in (10, 20, 30):
-        group.at(at_us, lambda: group.submit(2, 50))
+        group.at(at_us, lambda: group.applications.submit(2, 50))
     group.run_until(400)
     assert [(row[0], row[3]) for row in group.rows if row[4] == "crash"] == [(2, 90)]
 
@@ -210,7 +210,7 @@ def test_one_packet_of_a_kind_is_lost_in_one_direction() -> None:
     schedule(group, [At(0, Lose(2, 1, "ask", 2)), At(0, Lose(1, 3, "order", 5)), At(0, Lose(1, 2, "no", 1))])
     for at_us in (1, 1001, 2001):
         for node in (2, 3):
-            group.at(at_us, partial(group.submit, node, 50))
+            group.at(at_us, partial(group.applications.submit, node, 50))
     group.run_until(50_000)
     delivered = Counter(row[0] for row in group.rows if row[4] == "deliver")
     assert delivered == {1: 5, 2: 5, 3: 4}, "the asking of 2 got lost, and 3 was not told of the last"
@@ -222,9 +222,9 @@ def test_when_all_packets_that_were_to_be_lost_are_lost_nothing_stands_in_the_wa
     group = world()
     apply(group, Lose(2, 1, "ask"))
     assert not group.network.links.calm
-    group.submit(2, 50)
+    group.applications.submit(2, 50)
     assert group.network.links.calm
-    group.submit(2, 50)
+    group.applications.submit(2, 50)
     group.run_until(1_000)
     assert group.drops["lose"] == 1
 
@@ -375,7 +375,7 @@ def test_everything_has_ended_at_the_end_and_most_nodes_are_up() -> None:
             down[host.up] += 1
         assert any(host.up for host in group.hosts.values())
         group.run_until(DURATION + 100_000)
-        assert group.corrupt == []
+        assert group.applications.corrupt == []
     assert down[False] < down[True] / 4
 
 

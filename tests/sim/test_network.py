@@ -2,24 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop
-from itertools import count
 from typing import Any
 
 import pytest
 
 from ordercast.core.contract import Packet
 from ordercast.core.identity import NodeId
-from ordercast.sim.network import (
-    EXPONENTIAL,
-    LOCAL_US,
-    PRESETS,
-    Ethernet,
-    HeapEntry,
-    Lan,
-    NetworkConfig,
-    Wiring,
-    preset,
-)
+from ordercast.sim.clock import Clock
+from ordercast.sim.links import LOCAL_US, Wiring
+from ordercast.sim.network import EXPONENTIAL, PRESETS, Ethernet, Lan, NetworkConfig, preset
 
 NODES = (1, 2, 3)
 
@@ -28,26 +19,25 @@ class Air:
     """A network without a world: collects what arrives."""
 
     def __init__(self, config: NetworkConfig, nodes: Sequence[NodeId] = NODES, seed: str = "s") -> None:
-        self.heap: list[HeapEntry] = []
+        self.clock = Clock(seed)
+        self.heap = self.clock.heap
         self.lost: list[tuple[NodeId, str]] = []
         self.heard: list[tuple[int, NodeId, bytes]] = []
         self.unicasts = 0
-        self.now = 0
-        self.net = config.open(nodes, seed)
-        self.net.attach(
+        self.net = config.open(
             Wiring(
-                self.heap,
-                count().__next__,
+                self.clock,
                 {node: node for node in nodes},
                 self._hear,
                 self._hear_all,
                 self._hear_unicast,
                 lambda host, packet, reason: self.lost.append((host, reason)),
-            )
+            ),
+            seed,
         )
 
     def _hear(self, host: Any, packet: Packet) -> None:
-        self.heard.append((self.now, host, packet.data))
+        self.heard.append((self.clock.now, host, packet.data))
 
     def _hear_all(self, hosts: Sequence[Any], packet: Packet) -> None:
         for host in hosts:
@@ -59,7 +49,7 @@ class Air:
 
     def run(self) -> list[tuple[int, NodeId, bytes]]:
         while self.heap:
-            self.now, _, act, a, b = heappop(self.heap)
+            self.clock.now, _, act, a, b = heappop(self.heap)
             assert act is not None
             act(a, b)
         return self.heard
@@ -269,10 +259,11 @@ def test_a_clog_holds_packets_and_lets_them_go_in_order(config: NetworkConfig) -
     air.net.multicast(0, 1, b"a")
     air.net.unicast(5, 1, 2, b"b")
     assert air.run() == []
-    air.net.unclog(9_000, 1, 2)
+    air.clock.now = 9_000
+    air.net.links.unclog(1, 2)
     assert [(node, data) for _, node, data in air.run()] == [(2, b"a"), (2, b"b")]
     assert air.unicasts == 1
-    assert air.now >= 9_000
+    assert air.clock.now >= 9_000
     assert air.net.links.calm
 
 
@@ -294,7 +285,8 @@ def test_a_clogged_link_holds_only_so_much(monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(5):
         air.net.multicast(0, 1, b"a")
     assert air.lost == [(2, "clog full")] * 2
-    air.net.unclog(1, 1, 2)
+    air.clock.now = 1
+    air.net.links.unclog(1, 2)
     assert len(air.run()) == 3
 
 

@@ -181,7 +181,7 @@ def test_load_runs_beside_named_messages() -> None:
     text = f"nodes p q\n{load}\nat 5ms p sends a*3 size 7\nuntil 20ms\nexpect q delivers a*3"
     report = run(parse(text), PAIR)
     assert report.ok, str(report)
-    assert report.world.accepted == 24
+    assert report.world.applications.accepted == 24
 
 
 def test_statements_become_data() -> None:

@@ -18,7 +18,7 @@ def submitted(load: Workload, seconds: float = 1, nodes: int = 4, room: int = 1 
     world.start()
     drive(world, load)
     world.run_until(int(seconds * 1_000_000))
-    assert world.corrupt == []
+    assert world.applications.corrupt == []
     return [row for row in world.rows if row[4] == "submit"]
 
 

@@ -95,18 +95,18 @@ def test_every_node_delivers_what_everybody_submits_in_one_order() -> None:
     world = World(sequencers((1, 2, 3)), (1, 2, 3), Lan(), 1)
     world.start()
     for node in (1, 2, 3, 2):
-        assert world.submit(node, 50)
+        assert world.applications.submit(node, 50)
     world.run_until(10_000)
     orders = [
         [row[9:12] for row in world.rows if row[0] == node and row[4] == "deliver"] for node in world.nodes
     ]
     assert len(orders[0]) == 4
     assert orders[0] == orders[1] == orders[2]
-    assert world.corrupt == []
-    assert world.accepted == 4
+    assert world.applications.corrupt == []
+    assert world.applications.accepted == 4
     assert world.receptions == 3 + 4 * 2
     assert world.sent_packets == 3 + 4
-    assert world.handled == world.receptions + world.submissions + world.starts
+    assert world.handled == world.receptions + world.applications.submissions + world.starts
     assert world.now == 10_000
 
 
@@ -120,7 +120,7 @@ def test_effects_are_carried_out_in_list_order_and_become_rows() -> None:
 
     group = Group({1: answer})
     group.world.start()
-    group.world.submit(1, 0)
+    group.world.applications.submit(1, 0)
     rows = group.world.rows
     assert events(rows, 1) == ["install", "submit", "originate", "deliver", "stable", "install"]
     assert [row[2] for row in rows] == list(range(6))
@@ -181,7 +181,7 @@ def test_rows_may_be_taken_out_while_a_run_goes_on() -> None:
         world = World(sequencers((1, 2)), (1, 2), Lan(), 1)
         world.start()
         for at in range(0, 1_000_000, 500):
-            world.at(at, lambda: world.submit(2, 20))
+            world.at(at, lambda: world.applications.submit(2, 20))
         for piece in range(1, pieces + 1):
             world.run_until(1_100_000 * piece // pieces)
             taken += world.rows
@@ -220,7 +220,7 @@ def test_a_timer_is_set_anew_or_cancelled(again: list[Effect], due: list[int]) -
 def test_setting_a_timer_later_again_and_again_keeps_one_entry() -> None:
     group = Group({1: on_start(*[SetTimer("t", 500 + i) for i in range(1000)])})
     group.world.start()
-    assert len(group.world._heap) == 1
+    assert len(group.world.clock.heap) == 1
     group.world.run_until(5_000)
     assert group.seen(1, Timer) == [(1499, Timer("t"))]
 
@@ -633,37 +633,37 @@ def test_slow_receivers_on_an_ethernet_overflow() -> None:
 def test_what_finds_no_room_waits_and_too_much_is_refused() -> None:
     world = World(sequencers((1, 2), room=100), (1, 2), QUICK, 0, application_queue=3)
     world.start()
-    assert [world.submit(2, 60) for _ in range(5)] == [True, True, True, True, False]
-    assert world.accepted == 1
+    assert [world.applications.submit(2, 60) for _ in range(5)] == [True, True, True, True, False]
+    assert world.applications.accepted == 1
     world.run_until(10_000)
-    assert world.accepted == 4
-    assert world.refused == {"queue full": 1}
-    assert world.waited_us == 200 + 400 + 600
+    assert world.applications.accepted == 4
+    assert world.applications.refused == {"queue full": 1}
+    assert world.applications.waited_us == 200 + 400 + 600
     times = [row[3] for row in world.rows if row[4] == "submit"]
     assert times == [0, 200, 400, 600]
 
 
 def test_a_node_that_is_down_or_crashes_loses_its_applications_messages() -> None:
     world = World(sequencers((1, 2), room=100), (1, 2), QUICK, 0)
-    assert not world.submit(2, 10)
+    assert not world.applications.submit(2, 10)
     world.start()
-    world.submit(2, 60)
-    world.submit(2, 60)
+    world.applications.submit(2, 60)
+    world.applications.submit(2, 60)
     world.crash(2)
-    assert world.refused == {"down": 1, "lost in a crash": 1}
+    assert world.applications.refused == {"down": 1, "lost in a crash": 1}
 
 
 def test_a_closed_world_takes_no_more_messages() -> None:
     world = World(sequencers((1, 2), room=100), (1, 2), QUICK, 0)
     world.start()
-    world.saturate(2, lambda node, room: [(60, Guarantee.AGREED), (60, Guarantee.AGREED)])
+    world.applications.saturate(2, lambda node, room: [(60, Guarantee.AGREED), (60, Guarantee.AGREED)])
     world.run_until(1_000)
-    world.close()
-    assert not world.submit(1, 10)
-    accepted = world.accepted
+    world.applications.close()
+    assert not world.applications.submit(1, 10)
+    accepted = world.applications.accepted
     assert accepted > 4
     world.run_until(9_000)
-    assert world.accepted <= accepted + 2  # what waited already
+    assert world.applications.accepted <= accepted + 2  # what waited already
     assert not world.hosts[2].waiting
 
 
@@ -672,11 +672,11 @@ def test_messages_of_a_paused_nodes_application_wait() -> None:
     world.start()
     world.pause(2)
     world.leave(2)
-    assert world.submit(2, 10)
-    assert world.accepted == 0
+    assert world.applications.submit(2, 10)
+    assert world.applications.accepted == 0
     world.run_until(50)
     world.resume(2)
-    assert world.accepted == 1
+    assert world.applications.accepted == 1
     assert world.up(2)
 
 
@@ -685,18 +685,18 @@ def test_runs_of_one_guarantee_are_submitted_together() -> None:
     group.world.start()
     group.world.pause(1)
     for guarantee in (Guarantee.AGREED, Guarantee.AGREED, Guarantee.SAFE):
-        group.world.submit(1, 4, guarantee)
+        group.world.applications.submit(1, 4, guarantee)
     group.world.resume(1)
     sizes = [(len(e.payloads), e.guarantee) for _, e in group.seen(1) if isinstance(e, Submit)]
     assert sizes == [(2, Guarantee.AGREED), (1, Guarantee.SAFE)]
-    assert "accepted twice" in str(group.world.corrupt[0])
+    assert "accepted twice" in str(group.world.applications.corrupt[0])
 
 
 def test_a_machine_must_accept_what_it_has_room_for() -> None:
     world = Group({1: quiet}).world
     world.start()
     with pytest.raises(AssertionError, match="did not accept"):
-        world.submit(1, 10)
+        world.applications.submit(1, 10)
 
 
 def test_a_damaged_payload_is_noticed() -> None:
@@ -706,9 +706,9 @@ def test_a_damaged_payload_is_noticed() -> None:
 
     world = World(lambda node: Damaging(node, (1, 2)), (1, 2), QUICK, 0)
     world.start()
-    world.submit(1, 30)
+    world.applications.submit(1, 30)
     world.run_until(1_000)
-    assert [(bad.node, bad.message) for bad in world.corrupt] == [(2, (1, 0, 0))]
+    assert [(bad.node, bad.message) for bad in world.applications.corrupt] == [(2, (1, 0, 0))]
 
 
 # --- packets in the trace ----------------------------------------------------------------------------
@@ -721,7 +721,7 @@ def test_packets_are_traced_where_asked_for() -> None:
         )
         world.start()
         world.network.links.cut(1, 3)
-        world.submit(2, 10)
+        world.applications.submit(2, 10)
         world.run_until(1_000)
         world.network.unicast(world.now, 1, 2, b"Z")
         world.run_until(2_000)

@@ -62,7 +62,7 @@ def test_a_group_is_whole_again_after_numbers_that_somebody_forged(
     while not together(world) and world.now - last_us < SECONDS:
         world.run_until(world.now + 50_000)
     assert together(world)
-    world.submit(2, 100)
+    world.applications.submit(2, 100)
     world.run_until(world.now + SECONDS // 5)
     assert together(world)
     highest = max(row[5] or 0 for row in world.rows if row[4] == "install")

@@ -67,7 +67,7 @@ def test_in_a_partition_the_majority_goes_on_and_the_others_come_back(name: str)
     made = up_and_running(name, 5)
     made.network.links.partition([(1, 2), (3, 4, 5)])
     for node in made.nodes:
-        made.submit(node, 100)
+        made.applications.submit(node, 100)
     wait(made)
     assert members(made, 3) == (3, 4, 5)
     assert len(delivered(made, 1)) == 0, "a minority cannot go on"
@@ -95,7 +95,7 @@ def test_a_group_that_crashed_as_a_whole_goes_on_when_a_majority_is_back(name: s
     assert before is not None
     assert made.latest is not None
     assert made.latest.id.seq > before.id.seq
-    made.submit(1, 100)
+    made.applications.submit(1, 100)
     wait(made)
     assert delivered(made, 1) == delivered(made, 3)
     assert len(delivered(made, 1)) == 1
@@ -107,7 +107,7 @@ def test_a_member_that_hears_nothing_is_left_out(name: str) -> None:
     made = up_and_running(name, 4)
     for node in (1, 2, 3):
         made.network.links.cut(node, 4)
-    made.submit(1, 100, Guarantee.SAFE)
+    made.applications.submit(1, 100, Guarantee.SAFE)
     wait(made)
     assert members(made, 1) == (1, 2, 3)
     assert len(delivered(made, 1)) == 1
@@ -125,15 +125,15 @@ def test_of_two_groups_that_meet_the_younger_gives_itself_up(name: str) -> None:
     made.run_until(SECOND)
     assert members(made, 1) == (1, 2)
     assert members(made, 3) == (3, 4, 5)
-    made.submit(1, 100)
+    made.applications.submit(1, 100)
     wait(made)
     made.network.links.heal()
     wait(made)
     assert {members(made, node) for node in made.nodes} == {(1, 2, 3, 4, 5)}
     assert machine(made, 1).life.group.founder == 3, "the older one stays"
     assert made.halt_reasons == {"older group met": 2}
-    made.submit(1, 100)
-    made.submit(5, 100)
+    made.applications.submit(1, 100)
+    made.applications.submit(5, 100)
     wait(made)
     assert len(delivered(made, 1)) == 3
     assert delivered(made, 3) == delivered(made, 1)[1:]
@@ -178,7 +178,7 @@ def test_whoever_leaves_takes_nothing_along(name: str) -> None:
     """It goes when all it accepted is delivered, whatever happens to the others meanwhile."""
     made = up_and_running(name, 3)
     for _ in range(100):
-        made.submit(2, 1_000)
+        made.applications.submit(2, 1_000)
     made.leave(2)
     wait(made, 3_000)
     made.crash(3)
@@ -195,7 +195,7 @@ def test_a_brake_stops_the_senders_and_is_let_go(name: str) -> None:
     made.brake(3, True)
     wait(made)
     for node in made.nodes:
-        made.submit(node, 100)
+        made.applications.submit(node, 100)
     wait(made)
     assert delivered(made, 1) == []
     made.brake(3, False)
@@ -244,7 +244,7 @@ def test_forged_word_of_an_older_group_ends_no_group_whatever_crashes_meanwhile(
     wait(made, 5 * SECOND)
     assert {members(made, node) for node in made.nodes} == {(1, 2, 3, 4)}
     assert machine(made, 1).life.group != older
-    made.submit(1, 100, Guarantee.SAFE)
+    made.applications.submit(1, 100, Guarantee.SAFE)
     wait(made)
     assert delivered(made, 1) == delivered(made, 4)
     assert len(delivered(made, 1)) == 1
@@ -268,7 +268,7 @@ def test_garbage_among_the_packets_changes_nothing(name: str) -> None:
 
     made.network.multicast = overhear  # type: ignore[method-assign]
     for turn in range(300):
-        made.submit(1 + turn % 3, 50)
+        made.applications.submit(1 + turn % 3, 50)
         made.run_until(made.now + 1_000)
         for node in made.nodes:
             source, data = chance.choice(told or [(1, b"")])

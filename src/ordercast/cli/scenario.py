@@ -78,7 +78,7 @@ def _drawing(file: Path, story: Scenario, report: Report, span: tuple[int, int] 
     rows = report.world.rows
     if span is None:
         return svg_drawing.draw(tell(rows), notes(story.faults, report.world.changes, rows), title=title)
-    names = Names(story.nodes, report.world.names, story.protocol in ("pinwheel", "dtp"))
+    names = Names(story.nodes, report.world.applications.names, story.protocol in ("pinwheel", "dtp"))
     lanes = [ladder.Lane(node, name) for name, node in story.nodes.items()]
     return ladder.draw(flights(rows, names), marks(rows, names), lanes, span, title)
 

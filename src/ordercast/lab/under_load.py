@@ -120,7 +120,8 @@ class _Bench:
         """A packet is sent: counted while the measurement lasts, which the world knows to the message."""
         run, world = self._run, self._world
         if run.messages is not None:
-            stage = (world.accepted > run.skip) + (world.accepted > run.skip + run.messages)
+            accepted = world.applications.accepted
+            stage = (accepted > run.skip) + (accepted > run.skip + run.messages)
         else:
             assert self._window.end_us is not None
             stage = (world.now >= self._window.begin_us) + (world.now >= self._window.end_us)
@@ -154,13 +155,13 @@ class _Bench:
 
     def _notes(self, figures: dict[str, float]) -> list[str]:
         world = self._world
-        notes = [f"damaged on its way: {damage}" for damage in world.corrupt[:3]]
+        notes = [f"damaged on its way: {damage}" for damage in world.applications.corrupt[:3]]
         if figures["unsettled"]:
             notes.append(
                 f"{figures['unsettled']:,.0f} of {figures['measured']:,.0f} measured messages were not "
                 "stable at every node when the run ended; times are of the others"
             )
-        refused = {reason: count for reason, count in world.refused.items() if count}
+        refused = {reason: count for reason, count in world.applications.refused.items() if count}
         if refused:
             notes.append(f"messages that no machine had room for: {refused}")
         return notes

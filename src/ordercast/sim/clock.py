@@ -10,9 +10,10 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
+from typing import Any
 
-from ordercast.sim.network import HeapEntry
-from ordercast.trace.schema import Row
+HeapEntry = tuple[int, float, Callable[[Any, Any], None] | None, Any, Any]
+"""When, a number that keeps equal times in order of scheduling, what to call, and with what."""
 
 _CHUNK = 1024
 _MOST_AT_ONE_INSTANT = 1_000_000
@@ -23,22 +24,25 @@ class Runaway(Exception):
 
 
 class Clock:
-    """The time, what is due, and the rows of what happened."""
+    """The time, and what is due."""
+
+    __slots__ = ("heap", "now", "seed", "tick")
 
     def __init__(self, seed: int | str) -> None:
+        """`seed` is that of the simulation: an error that ends it says so."""
         self.now = 0
         """Virtual time in microseconds."""
         self.seed = seed
-        self.rows: list[Row] = []
-        """The trace, in the order in which things happened. Whoever takes rows out may clear it."""
-        self._heap: list[HeapEntry] = []
-        self._tick = count().__next__
+        self.heap: list[HeapEntry] = []
+        """What is due. Those who schedule often push entries themselves, numbered by `tick`."""
+        self.tick = count().__next__
+        """The next number for a heap entry."""
 
     def run_until(self, until_us: int) -> None:
         """Let everything happen that is due up to and including `until_us`."""
         if until_us < self.now:
             raise ValueError(f"it is {self.now} µs already, {until_us} µs is over")
-        heap, pop = self._heap, heappop
+        heap, pop = self.heap, heappop
         heappush(heap, (until_us, inf, None, None, None))
         idle_at, idle = -1, 0
         try:
@@ -61,7 +65,7 @@ class Clock:
 
     def at(self, when_us: int, act: Callable[[], object]) -> None:
         """Call `act` at that time (now, if it is past)."""
-        heappush(self._heap, (max(when_us, self.now), self._tick(), _call, act, None))
+        heappush(self.heap, (max(when_us, self.now), self.tick(), _call, act, None))
 
 
 def _call(act: Callable[[], object], _: None) -> None:

@@ -241,7 +241,7 @@ def apply(world: World, action: Action) -> None:
         case Clog(source, to, delay_us):
             links.clog(source, to, delay_us)
         case Unclog(source, to):
-            world.network.unclog(world.now, source, to)
+            links.unclog(source, to)
         case Lose(source, to, kind, nth):
             links.lose(source, to, nth, lambda data: world.kind_of(data) == kind)
         case Burst(loss, duration_us):
@@ -249,7 +249,7 @@ def apply(world: World, action: Action) -> None:
             world.at(world.now + duration_us, lambda: links.end_burst(loss))
         case Send(node, names, size, guarantee):
             for name in each_name(names):
-                world.submit(node, size, guarantee, name)
+                world.applications.submit(node, size, guarantee, name)
         case _:
             raise TypeError(f"{action!r} is no action")
 

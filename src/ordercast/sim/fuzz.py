@@ -254,9 +254,9 @@ def run(protocol: LabProtocol, case: Case, *, packets: bool = False) -> tuple[Re
     if not end.majority:
         seen[NO_MAJORITY] += 1
     fallen = world.fallen if protocol.checks else []
-    counts = {"corrupt": len(world.corrupt), "numbers-rise": len(fallen)}
+    counts = {"corrupt": len(world.applications.corrupt), "numbers-rise": len(fallen)}
     extra = {code: count for code, count in counts.items() if count}
-    sentences = [str(corruption) for corruption in world.corrupt[:3]]
+    sentences = [str(corruption) for corruption in world.applications.corrupt[:3]]
     sentences += [f"numbers-rise: {sentence}." for sentence in fallen[:3]]
     return _result(world, case, report, end.converged, extra, sentences, seen), world
 
@@ -289,7 +289,7 @@ def _drive(world: World, case: Case, primary: bool) -> _End:
     if random.Random(f"{case.seed}/drizzle").random() < 0.2 and not _steady_in_drizzle(world, primary):
         return _End(converged=False)
     _advance(world, world.now + AFTERMATH_US)
-    world.close()
+    world.applications.close()
     left, since_us = _unfinished(world), world.now
     while left and world.now - since_us <= BOUND_US:  # a slow ring may take long, but it has to get on
         _advance(world, world.now + SLICE_US)

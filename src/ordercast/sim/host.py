@@ -99,7 +99,7 @@ class Host:
         "waiting",
     )
 
-    def __init__(self, node: NodeId, record: Recorder) -> None:
+    def __init__(self, node: NodeId, record: Recorder, input_bytes: int) -> None:
         self.node = node
         self.record = record
         self.disks: deque[bytes] = deque(maxlen=MOST_WRITES_AGO + 1)
@@ -132,7 +132,7 @@ class Host:
         self.slow_us = 0
         """Processor time each packet takes on top of the network's figures."""
         # input
-        self.input_bytes = 0
+        self.input_bytes = input_bytes
         """What each of the two input buffers holds; what does not fit is dropped."""
         self.arrivals: deque[Arrival] = deque()
         self.arrivals_bytes = 0

@@ -1,4 +1,5 @@
-"""What stands between two nodes: partitions, one-way cuts, clogs, lost packets and bursts of loss.
+"""What stands between two nodes: partitions, one-way cuts, clogs, lost packets and bursts of loss; and how
+packets that get through reach the world (`Wiring`).
 
 The network asks here only while something is wrong (`Links.calm` is False): the common path costs one
 test. A packet is judged when it goes onto the wire; what is already in flight arrives.
@@ -8,17 +9,44 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heappush
+from typing import Any, NamedTuple
 
 from ordercast.core.contract import Packet
 from ordercast.core.identity import NodeId
+from ordercast.sim.clock import Clock
 
 Link = tuple[NodeId, NodeId]
 """One direction: from, to."""
 
 MOST_HELD = 10_000
 """Packets a clogged link holds; further ones are dropped."""
+
+
+LOCAL_US = 10
+"""What a packet takes that does not cross the network: one to oneself, or one that a clog lets go."""
+
+
+class Wiring(NamedTuple):
+    """How a network reaches the world it is part of."""
+
+    clock: Clock
+    hosts: Mapping[NodeId, Any]
+    """Every node, and what stands for it in the calls below."""
+    hear: Callable[[Any, Packet], None]
+    """A multicast packet arrives at one host."""
+    hear_all: Callable[[Sequence[Any], Packet], None]
+    """A multicast packet arrives at several hosts at the same instant."""
+    hear_unicast: Callable[[Any, Packet], None]
+    """A unicast packet arrives at its host."""
+    lose: Callable[[Any, Packet, str], None]
+    """A packet will not arrive at a host, and why."""
+
+    def schedule(self, when_us: int, to: NodeId, packet: Packet, unicast: bool) -> None:
+        """Let a packet arrive at one host at that time."""
+        hear = self.hear_unicast if unicast else self.hear
+        heappush(self.clock.heap, (when_us, self.clock.tick(), hear, self.hosts[to], packet))
 
 
 class Held(NamedTuple):
@@ -49,10 +77,10 @@ class Doomed:
 class Links:
     """The present faults of the links between nodes."""
 
-    def __init__(self, nodes: Sequence[NodeId], chance: random.Random) -> None:
+    def __init__(self, wiring: Wiring, chance: random.Random) -> None:
         """All links work. `chance` is the stream that bursts of loss draw from."""
         self.calm = True
-        self._nodes = frozenset(nodes)
+        self._wiring = wiring
         self._side: dict[NodeId, int] = {}
         self._cut: set[Link] = set()
         self._clogged: dict[Link, int | None] = {}
@@ -72,7 +100,7 @@ class Links:
         self._side = {}
         for number, group in enumerate(groups):
             for node in group:
-                if node not in self._nodes or node in self._side:
+                if node not in self._wiring.hosts or node in self._side:
                     raise ValueError(f"node {node} is unknown or in two groups of the partition")
                 self._side[node] = number
         self._settle()
@@ -97,11 +125,12 @@ class Links:
         self._clogged[source, to] = delay_us
         self._settle()
 
-    def unclog(self, source: NodeId, to: NodeId) -> Sequence[Held]:
-        """End a clog and give back what it held, in order."""
+    def unclog(self, source: NodeId, to: NodeId) -> None:
+        """End a clog: what it held arrives now, in order."""
         self._clogged.pop((source, to), None)
         self._settle()
-        return self._held.pop((source, to), ())
+        for packet, unicast in self._held.pop((source, to), ()):
+            self._wiring.schedule(self._wiring.clock.now + LOCAL_US, to, packet, unicast)
 
     def lose(self, source: NodeId, to: NodeId, nth: int, meant: Callable[[bytes], bool]) -> None:
         """Of the packets that `source` sends to `to` from now on and that are `meant`, the n-th is lost."""
@@ -128,16 +157,30 @@ class Links:
         side = self._side
         return (source, to) not in self._cut and side.get(source, -1) == side.get(to, -1)
 
-    def obstacle(self, source: NodeId, to: NodeId, data: bytes) -> str | None:
+    def passes(self, source: NodeId, to: NodeId, packet: Packet, unicast: bool) -> int | None:
+        """Extra delay of a packet that is sent now, in microseconds; None if it is lost or held."""
+        reason = self._obstacle((source, to), packet.data)
+        if reason is None:
+            delay = self._clogged.get((source, to), 0)
+            if delay is not None:
+                return delay
+            if self._hold((source, to), Held(packet, unicast)):
+                return None
+            reason = "clog full"
+        self._wiring.lose(self._wiring.hosts[to], packet, reason)
+        return None
+
+    def _obstacle(self, link: Link, data: bytes) -> str | None:
         """Why a packet sent now is lost; None if it is not. Draws from the stream of bursts."""
-        hit = [each for each in self.doomed if each.is_it((source, to), data)] if self.doomed else ()
+        hit = [each for each in self.doomed if each.is_it(link, data)] if self.doomed else ()
         for each in hit:
             self.doomed.remove(each)
         if hit:
             self._settle()
             return "lose"
-        if (source, to) in self._cut:
+        if link in self._cut:
             return "cut"
+        source, to = link
         if self._side.get(source, -1) != self._side.get(to, -1):
             return "partition"
         for loss in self._bursts:
@@ -145,13 +188,9 @@ class Links:
                 return "burst"
         return None
 
-    def held_up(self, source: NodeId, to: NodeId) -> int | None:
-        """Extra delay of a packet that is sent now; None if the link holds it (`hold` it then)."""
-        return self._clogged.get((source, to), 0)
-
-    def hold(self, source: NodeId, to: NodeId, held: Held) -> bool:
+    def _hold(self, link: Link, held: Held) -> bool:
         """Keep a packet until `unclog`. False when the link is full and the packet is lost."""
-        waiting = self._held.setdefault((source, to), deque())
+        waiting = self._held.setdefault(link, deque())
         if len(waiting) >= MOST_HELD:
             return False
         waiting.append(held)

@@ -16,22 +16,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappush
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from ordercast.core.contract import Packet
 from ordercast.core.identity import NodeId
-from ordercast.sim.links import Held, Links
-
-HeapEntry = tuple[int, float, Callable[[Any, Any], None] | None, Any, Any]
-"""When, a number that keeps equal times in order of scheduling, what to call, and with what."""
-
-LOCAL_US = 10
-"""What a packet to oneself takes: it never leaves the host."""
+from ordercast.sim.links import LOCAL_US, Links, Wiring
 
 _GRAIN = 4096
 EXPONENTIAL = tuple(accumulate(1.0 / (_GRAIN - i) for i in range(_GRAIN)))
@@ -42,24 +36,6 @@ sum of 1/(n - i) for i < k), to be indexed by a uniform draw."""
 def exponential(uniform: float) -> float:
     """A draw from the exponential distribution of mean 1, from a uniform one in [0, 1)."""
     return EXPONENTIAL[int(uniform * _GRAIN)]
-
-
-class Wiring(NamedTuple):
-    """How a network reaches the world it is part of."""
-
-    heap: list[HeapEntry]
-    tick: Callable[[], int]
-    """The next number for a heap entry."""
-    hosts: Mapping[NodeId, Any]
-    """Every node, and what stands for it in the calls below."""
-    hear: Callable[[Any, Packet], None]
-    """A multicast packet arrives at one host."""
-    hear_all: Callable[[Sequence[Any], Packet], None]
-    """A multicast packet arrives at several hosts at the same instant."""
-    hear_unicast: Callable[[Any, Packet], None]
-    """A unicast packet arrives at its host."""
-    lose: Callable[[Any, Packet, str], None]
-    """A packet will not arrive at a host, and why."""
 
 
 _LIMITS: dict[str, tuple[float, float]] = {
@@ -73,8 +49,29 @@ _LIMITS: dict[str, tuple[float, float]] = {
 """The least and the most that a field may be; of the others, that it is not negative."""
 
 
-class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What all networks have: the hosts on them, and loss."""
+class Network(Protocol):
+    """A running network, as the world knows it. Arrivals go onto the heap of the world's clock."""
+
+    @property
+    def links(self) -> Links:
+        """The present faults of the links between nodes."""
+
+    @property
+    def busy_us(self) -> float:
+        """How long the shared medium was in use; 0 where there is none."""
+
+    def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
+        """Send to every node but `source`."""
+
+    def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
+        """Send to one node."""
+
+    def recover(self) -> None:
+        """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
+
+
+class HostsAndLoss(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of every network: what the hosts on it are like, and loss."""
 
     loss: float = 0.0
     """Probability that a reception is lost (Ethernet: that a frame is, at one receiver)."""
@@ -96,12 +93,8 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
                 upto = f"between {least} and {most}" if most < math.inf else f"{least} or more"
                 raise ValueError(f"{name} is {value}: choose {upto}")
 
-    def open(self, nodes: Sequence[NodeId], seed: str) -> Network:
-        """A network of this kind, in its first instant."""
-        raise NotImplementedError
 
-
-class Lan(NetworkConfig, frozen=True, kw_only=True):
+class Lan(HostsAndLoss, frozen=True, kw_only=True):
     """A switched network: independent delays, no shared medium, capacity without limit."""
 
     base_us: int = 50
@@ -115,12 +108,12 @@ class Lan(NetworkConfig, frozen=True, kw_only=True):
     reorder_us: int = 1_000
     """The most that an overtaken packet takes longer."""
 
-    def open(self, nodes: Sequence[NodeId], seed: str) -> Network:
-        """A network of this kind, in its first instant."""
-        return LanNetwork(self, nodes, seed)
+    def open(self, wiring: Wiring, seed: str) -> Network:
+        """A network of this kind between the hosts of `wiring`, in its first instant."""
+        return LanNetwork(self, wiring, seed)
 
 
-class Ethernet(NetworkConfig, frozen=True, kw_only=True):
+class Ethernet(HostsAndLoss, frozen=True, kw_only=True):
     """One shared medium: transmissions take their turn, first come first served."""
 
     bits_per_s: int = 10_000_000
@@ -134,9 +127,13 @@ class Ethernet(NetworkConfig, frozen=True, kw_only=True):
     unicast_loss: float | None = None
     """Probability that a unicast packet, the token, is lost; None: as any other reception."""
 
-    def open(self, nodes: Sequence[NodeId], seed: str) -> Network:
-        """A network of this kind, in its first instant."""
-        return EthernetNetwork(self, nodes, seed)
+    def open(self, wiring: Wiring, seed: str) -> Network:
+        """A network of this kind between the hosts of `wiring`, in its first instant."""
+        return EthernetNetwork(self, wiring, seed)
+
+
+NetworkConfig: TypeAlias = Lan | Ethernet
+"""Says which network to open, and what the hosts on it are like."""
 
 
 PRESETS: dict[str, NetworkConfig] = {
@@ -172,57 +169,6 @@ def preset(name: str, changes: Mapping[str, object] | None = None) -> NetworkCon
         raise ValueError(f"network {name}: {error}") from error
 
 
-class Network:
-    """A running network. The world calls `multicast` and `unicast`; arrivals go onto its heap."""
-
-    def __init__(self, config: NetworkConfig, nodes: Sequence[NodeId], seed: str) -> None:
-        self.config = config
-        self.links = Links(nodes, random.Random(f"{seed}/burst"))
-        self.busy_us = 0.0
-        """How long the shared medium was in use; 0 where there is none."""
-        self._nodes = tuple(nodes)
-        self._lossy = random.Random(f"{seed}/loss").random
-
-    def attach(self, wiring: Wiring) -> None:
-        """Say where arrivals go. Once, before the first packet."""
-        self._wiring = wiring
-        self._heap, self._tick = wiring.heap, wiring.tick
-
-    def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
-        """Send to every node but `source`."""
-        raise NotImplementedError
-
-    def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
-        """Send to one node."""
-        raise NotImplementedError
-
-    def recover(self) -> None:
-        """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
-        raise NotImplementedError
-
-    def unclog(self, now_us: int, source: NodeId, to: NodeId) -> None:
-        """End a clog: what it held arrives now, in order."""
-        for packet, unicast in self.links.unclog(source, to):
-            self._schedule(now_us + LOCAL_US, to, packet, unicast)
-
-    def _schedule(self, when_us: int, to: NodeId, packet: Packet, unicast: bool) -> None:
-        hear = self._wiring.hear_unicast if unicast else self._wiring.hear
-        heappush(self._heap, (when_us, self._tick(), hear, self._wiring.hosts[to], packet))
-
-    def _passes(self, source: NodeId, to: NodeId, packet: Packet, unicast: bool) -> int | None:
-        """Extra delay on a link while not all is calm; None if the packet is lost or held."""
-        reason = self.links.obstacle(source, to, packet.data)
-        if reason is None:
-            delay = self.links.held_up(source, to)
-            if delay is not None:
-                return delay
-            if self.links.hold(source, to, Held(packet, unicast)):
-                return None
-            reason = "clog full"
-        self._wiring.lose(self._wiring.hosts[to], packet, reason)
-        return None
-
-
 class _Lane:
     """The way from one node to another on a `Lan`: it keeps packets in order."""
 
@@ -235,26 +181,26 @@ class _Lane:
         """When the latest packet so far arrives; the next arrives no earlier."""
 
 
-class LanNetwork(Network):
+class LanNetwork:
     """A running `Lan`."""
 
-    def __init__(self, config: Lan, nodes: Sequence[NodeId], seed: str) -> None:
-        super().__init__(config, nodes, seed)
+    busy_us = 0.0
+    """There is no shared medium that could be in use."""
+
+    def __init__(self, config: Lan, wiring: Wiring, seed: str) -> None:
+        self.links = Links(wiring, random.Random(f"{seed}/burst"))
+        self._wiring = wiring
+        self._heap, self._tick = wiring.clock.heap, wiring.clock.tick
+        self._lossy = random.Random(f"{seed}/loss").random
         self._lan = config
         self._faithful = not (config.loss or config.duplicate or config.reorder)
         self._delays = tuple(config.base_us + int(config.tail_us * q) for q in EXPONENTIAL)
         self._delay = random.Random(f"{seed}/delay").random
         self._twice = random.Random(f"{seed}/duplicate").random
         self._late = random.Random(f"{seed}/reorder").random
-
-    def attach(self, wiring: Wiring) -> None:
-        """Say where arrivals go. Once, before the first packet."""
-        super().attach(wiring)
-        self._lanes = {
-            source: [_Lane(to, wiring.hosts[to]) for to in self._nodes if to != source]
-            for source in self._nodes
-        }
-        self._lane = {(source, lane.to): lane for source in self._nodes for lane in self._lanes[source]}
+        hosts = wiring.hosts
+        self._lanes = {source: [_Lane(to, hosts[to]) for to in hosts if to != source] for source in hosts}
+        self._lane = {(source, lane.to): lane for source in hosts for lane in self._lanes[source]}
 
     def recover(self) -> None:
         """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
@@ -268,7 +214,7 @@ class LanNetwork(Network):
     def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
         """Send to one node."""
         if source == to:
-            self._schedule(now_us + LOCAL_US, to, Packet(data, source), True)
+            self._wiring.schedule(now_us + LOCAL_US, to, Packet(data, source), True)
         elif self._faithful and self.links.calm:  # the token's usual way, without a loop over one receiver
             lane = self._lane[source, to]
             when_us = now_us + self._delays[int(self._delay() * _GRAIN)]
@@ -293,7 +239,7 @@ class LanNetwork(Network):
         for lane in lanes:
             when_us = now_us + delays[int(delay() * _GRAIN)]
             if not calm:
-                extra = self._passes(source, lane.to, packet, unicast)
+                extra = self.links.passes(source, lane.to, packet, unicast)
                 if extra is None:
                     continue
                 when_us += extra
@@ -312,22 +258,22 @@ class LanNetwork(Network):
                 heappush(heap, (again_us, tick(), hear, lane.host, packet))
 
 
-class EthernetNetwork(Network):
+class EthernetNetwork:
     """A running `Ethernet`. The medium is booked in nanoseconds, so that rounding does not add up."""
 
-    def __init__(self, config: Ethernet, nodes: Sequence[NodeId], seed: str) -> None:
-        super().__init__(config, nodes, seed)
+    def __init__(self, config: Ethernet, wiring: Wiring, seed: str) -> None:
+        self.links = Links(wiring, random.Random(f"{seed}/burst"))
+        self.busy_us = 0.0
+        """How long the shared medium was in use."""
+        self._wiring = wiring
+        self._clock = wiring.clock
+        self._lossy = random.Random(f"{seed}/loss").random
         self._ethernet = config
         self._free_ns = 0
         self._costs: dict[int, tuple[int, float]] = {}
-
-    def attach(self, wiring: Wiring) -> None:
-        """Say where arrivals go. Once, before the first packet."""
-        super().attach(wiring)
-        self._others = {
-            source: tuple(wiring.hosts[to] for to in self._nodes if to != source) for source in self._nodes
-        }
-        self._ids = {source: tuple(to for to in self._nodes if to != source) for source in self._nodes}
+        hosts = wiring.hosts
+        self._ids = {source: tuple(to for to in hosts if to != source) for source in hosts}
+        self._others = {source: tuple(hosts[to] for to in ids) for source, ids in self._ids.items()}
 
     def recover(self) -> None:
         """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
@@ -347,13 +293,13 @@ class EthernetNetwork(Network):
             hosts: Sequence[Any] = self._others[source]
         else:
             hosts = self._listeners(when_us, source, packet, loss)
-        heappush(self._heap, (when_us, self._tick(), self._wiring.hear_all, hosts, packet))
+        heappush(self._clock.heap, (when_us, self._clock.tick(), self._wiring.hear_all, hosts, packet))
 
     def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
         """Send to one node."""
         packet = Packet(data, source)
         if source == to:
-            self._schedule(now_us + LOCAL_US, to, packet, True)
+            self._wiring.schedule(now_us + LOCAL_US, to, packet, True)
             return
         booked = self._book(now_us, len(data))
         if booked is None:
@@ -363,26 +309,26 @@ class EthernetNetwork(Network):
         if self._ethernet.unicast_loss is not None:
             loss = self._ethernet.unicast_loss
         if not self.links.calm:
-            extra = self._passes(source, to, packet, True)
+            extra = self.links.passes(source, to, packet, True)
             if extra is None:
                 return
             when_us += extra
         if loss and self._lossy() < loss:
             self._wiring.lose(self._wiring.hosts[to], packet, "lost")
             return
-        self._schedule(when_us, to, packet, True)
+        self._wiring.schedule(when_us, to, packet, True)
 
     def _listeners(self, when_us: int, source: NodeId, packet: Packet, loss: float) -> list[Any]:
         """The hosts that hear a multicast at `when_us`, while not all do."""
         hear: list[Any] = []
         for to, host in zip(self._ids[source], self._others[source], strict=True):
-            extra = 0 if self.links.calm else self._passes(source, to, packet, False)
+            extra = 0 if self.links.calm else self.links.passes(source, to, packet, False)
             if extra is None:
                 continue
             if loss and self._lossy() < loss:
                 self._wiring.lose(host, packet, "lost")
             elif extra:
-                self._schedule(when_us + extra, to, packet, False)
+                self._wiring.schedule(when_us + extra, to, packet, False)
             else:
                 hear.append(host)
         return hear

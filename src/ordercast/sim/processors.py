@@ -6,67 +6,49 @@ nothing of this is used but the timers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from heapq import heappush
 
-from ordercast.core.contract import CancelTimer, Event, Packet, SetTimer, Timer
-from ordercast.core.identity import NodeId
+from ordercast.core.contract import CancelTimer, Packet, SetTimer
 from ordercast.sim.clock import Clock
 from ordercast.sim.host import Alarm, Arrival, Host
 from ordercast.sim.network import NetworkConfig
-from ordercast.trace.recorder import Recorder
 
 
-class Processors(Clock):
-    """Hosts that take their time. What an event does at a host is the subclass's: `_step`."""
+class Processors:
+    """The processors of all hosts. The world is told when one has done with a packet, or a timer runs out."""
 
     def __init__(
         self,
-        nodes: Sequence[NodeId],
-        network: NetworkConfig,
-        seed: int | str,
-        packets: bool,
-        kind_of: Callable[[bytes], str | None],
+        clock: Clock,
+        costs: NetworkConfig,
+        plain: bool,
+        *,
+        receive: Callable[[Host, Packet], None],
+        expire: Callable[[Host, str], None],
+        feed: Callable[[Host], None],
+        lose: Callable[[Host, Packet, str], None],
     ) -> None:
-        super().__init__(seed)
-        self.nodes = tuple(sorted(nodes))
-        self.hosts = {node: Host(node, Recorder(node, self.rows, packets, kind_of)) for node in self.nodes}
-        self.receptions = 0
-        """Packets that machines have handled."""
-        self.timeouts = 0
-        """Timers that ran out."""
-        self._config = network
-        for host in self.hosts.values():
-            host.input_bytes = network.input_bytes
-        self._plain = not (packets or network.receive_us or network.unicast_us or network.send_us)
+        """`plain`: a packet needs no processor time where nothing is wrong, and no packet is traced.
 
-    def _step(self, host: Host, event: Event) -> None:
-        """Give a machine an event, and carry out what it answers."""
-        raise NotImplementedError
+        `receive` gives a machine a packet, `expire` the name of a timer that ran out. `feed` submits what an
+        application has waiting. `lose` is told of packets that never reach the machine, and why.
+        """
+        self._clock = clock
+        self._costs = costs
+        self._plain = plain
+        self._hand_packet = receive
+        self._expire = expire
+        self._feed = feed
+        self._lose = lose
 
-    def _feed(self, host: Host) -> None:
-        """Submit what waits, as far as the machine has room."""
-        raise NotImplementedError
-
-    def _lose(self, host: Host, packet: Packet, reason: str) -> None:
-        """A packet will not reach the machine."""
-        raise NotImplementedError
-
-    def _refresh(self, host: Host) -> None:
+    def refresh(self, host: Host) -> None:
         """See anew whether arrivals may go straight to the machine."""
         free = not (host.paused or host.busy or host.arrivals or host.tokens or host.overdue)
         host.direct = self._plain and host.up and free and host.fuse is None and not host.slow_us
 
-    def pause(self, node: NodeId) -> None:
-        """Stop a process: arrivals wait in its buffers, its timers run out unheard."""
-        host = self.hosts[node]
-        if host.up:
-            host.paused = True
-            host.direct = False
-
-    def resume(self, node: NodeId) -> None:
+    def resume(self, host: Host) -> None:
         """Let a paused process go on: first what waits in its buffers, then its overdue timers."""
-        host = self.hosts[node]
         if not host.paused:
             return
         host.paused = False
@@ -74,17 +56,7 @@ class Processors(Clock):
         if not host.busy:
             self._served(host, host.epoch)
 
-    def limit_input(self, node: NodeId, input_bytes: int) -> None:
-        """From now on the node's input buffers hold so many bytes, other than the network's hosts have."""
-        self.hosts[node].input_bytes = input_bytes
-
-    def slow(self, node: NodeId, cost_us: int) -> None:
-        """From now on each packet takes the node so much longer; 0 ends it. Outlives a crash."""
-        host = self.hosts[node]
-        host.slow_us = cost_us
-        self._refresh(host)
-
-    def _line_up(self, host: Host, packet: Packet, unicast: bool) -> None:
+    def line_up(self, host: Host, packet: Packet, unicast: bool) -> None:
         """A packet arrives where something stands between it and the machine."""
         if not host.up:
             self._lose(host, packet, "down")
@@ -95,10 +67,10 @@ class Processors(Clock):
             self._lose(host, packet, "overflow")
             return
         if unicast:
-            host.tokens.append(Arrival(packet, self.now + self._config.unicast_us))
+            host.tokens.append(Arrival(packet, self._clock.now + self._costs.unicast_us))
             host.tokens_bytes += size
         else:
-            host.arrivals.append(Arrival(packet, self.now + self._config.receive_us))
+            host.arrivals.append(Arrival(packet, self._clock.now + self._costs.receive_us))
             host.arrivals_bytes += size
         if not host.paused and not host.busy:
             self._work(host)
@@ -112,15 +84,15 @@ class Processors(Clock):
             elif host.arrivals:
                 arrival = host.arrivals.popleft()
                 host.arrivals_bytes -= len(arrival.packet.data)
-                if self._takes_time(host, arrival, self._config.receive_us):
+                if self._takes_time(host, arrival, self._costs.receive_us):
                     return
             elif host.tokens:
                 arrival = host.tokens.popleft()
                 host.tokens_bytes -= len(arrival.packet.data)
-                if self._takes_time(host, arrival, self._config.unicast_us):
+                if self._takes_time(host, arrival, self._costs.unicast_us):
                     return
             else:
-                self._refresh(host)
+                self.refresh(host)
                 return
 
     def _takes_time(self, host: Host, arrival: Arrival, cost_us: int) -> bool:
@@ -128,17 +100,17 @@ class Processors(Clock):
         cost_us += host.slow_us
         if cost_us:
             host.serving = arrival
-            self._occupy(host, self.now + cost_us)
+            self._occupy(host, self._clock.now + cost_us)
             return True
         self._receive(host, arrival)
         return self._still_sending(host)
 
     def _occupy(self, host: Host, until_us: int) -> None:
         host.busy = True
-        heappush(self._heap, (until_us, self._tick(), self._served, host, host.epoch))
+        heappush(self._clock.heap, (until_us, self._clock.tick(), self._served, host, host.epoch))
 
     def _still_sending(self, host: Host) -> bool:
-        if host.up and host.departs_us > self.now:
+        if host.up and host.departs_us > self._clock.now:
             self._occupy(host, host.departs_us)
             return True
         return False
@@ -161,31 +133,33 @@ class Processors(Clock):
 
     def _receive(self, host: Host, arrival: Arrival) -> None:
         packet, due_us = arrival
-        if self.now > due_us:
-            packet = packet._replace(waited_us=self.now - due_us)
+        if self._clock.now > due_us:
+            packet = packet._replace(waited_us=self._clock.now - due_us)
         host.guard -= 1
-        self.receptions += 1
-        host.in_hand = packet
-        host.record.packet(self.now, "packet_received", packet.data)
-        self._step(host, packet)
+        self._hand_packet(host, packet)
 
     # --- timers --------------------------------------------------------------------------------
 
-    def _set_timer(self, host: Host, effect: SetTimer) -> None:
+    def set_timer(self, host: Host, effect: SetTimer) -> None:
+        """A machine sets a timer, or sets it anew."""
         name, delay_us = effect
         alarm = host.alarms.get(name)
         if alarm is None:
             alarm = host.alarms[name] = Alarm(host, name)
-        deadline_us = self.now + delay_us
+        deadline_us = self._clock.now + delay_us
         alarm.deadline_us = deadline_us
         if not 0 <= alarm.armed_us <= deadline_us:
-            alarm.armed_us = deadline_us
-            heappush(self._heap, (deadline_us, self._tick(), self._ring, alarm, deadline_us))
+            self._arm(alarm, deadline_us)
 
-    def _cancel_timer(self, host: Host, effect: CancelTimer) -> None:
+    def cancel_timer(self, host: Host, effect: CancelTimer) -> None:
+        """A machine needs a timer no more."""
         alarm = host.alarms.get(effect.name)
         if alarm is not None:
             alarm.deadline_us = -1
+
+    def _arm(self, alarm: Alarm, deadline_us: int) -> None:
+        alarm.armed_us = deadline_us
+        heappush(self._clock.heap, (deadline_us, self._clock.tick(), self._ring, alarm, deadline_us))
 
     def _ring(self, alarm: Alarm, armed_us: int) -> None:
         """A timer's heap entry comes up."""
@@ -194,8 +168,7 @@ class Processors(Clock):
         alarm.armed_us = -1
         deadline_us = alarm.deadline_us
         if deadline_us > armed_us:
-            alarm.armed_us = deadline_us
-            heappush(self._heap, (deadline_us, self._tick(), self._ring, alarm, deadline_us))
+            self._arm(alarm, deadline_us)
         elif deadline_us >= 0:
             host = alarm.host
             if host.paused or host.busy or host.arrivals or host.tokens:
@@ -209,10 +182,9 @@ class Processors(Clock):
         alarms, host.overdue = host.overdue, []
         epoch = host.epoch
         for alarm in alarms:
-            if epoch == host.epoch and 0 <= alarm.deadline_us <= self.now:
+            if epoch == host.epoch and 0 <= alarm.deadline_us <= self._clock.now:
                 self._run_out(alarm)
 
     def _run_out(self, alarm: Alarm) -> None:
         alarm.deadline_us = -1
-        self.timeouts += 1
-        self._step(alarm.host, Timer(alarm.name))
+        self._expire(alarm.host, alarm.name)

@@ -287,7 +287,7 @@ def run(scenario: Scenario, protocols: Mapping[str, LabProtocol], *, packets: bo
     if scenario.load is not None:
         drive(world, scenario.load)
     world.run_until(scenario.until_us)
-    story = Story(world.rows, world.names, world.changes)
+    story = Story(world.rows, world.applications.names, world.changes)
     found = _audit(scenario, world, protocol)
     name = {node: name for name, node in scenario.nodes.items()}
     outcomes = (
@@ -330,4 +330,4 @@ def _audit(scenario: Scenario, world: World, protocol: LabProtocol) -> list[str]
     if not any(isinstance(expectation.what, Clean) for expectation in scenario.expectations):
         return []
     violations = audit(world.rows, None, protocol.checks, one_clock=True).violations
-    return [str(damage) for damage in world.corrupt] + [str(violation) for violation in violations]
+    return [str(found) for found in (*world.applications.corrupt, *violations)]

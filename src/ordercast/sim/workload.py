@@ -67,7 +67,7 @@ class _Sender:
         self._world = world
         self._workload = workload
         self._node = node
-        seed = world.seed
+        seed = world.clock.seed
         self._gaps = random.Random(f"{seed}/arrivals/{node}").random
         self._sizes = random.Random(f"{seed}/sizes/{node}")
         self._safes = random.Random(f"{seed}/safe/{node}").random
@@ -99,7 +99,7 @@ class _Sender:
 
         def arrive() -> None:
             nonlocal next_us
-            self._world.submit(self._node, *self.message())
+            self._world.applications.submit(self._node, *self.message())
             next_us += exponential(self._gaps()) * mean_us if poisson else mean_us
             if stop_us is None or next_us < stop_us:
                 self._world.at(int(next_us), arrive)
@@ -114,9 +114,9 @@ def drive(world: World, workload: Workload) -> None:
     for index, node in enumerate(senders):
         sender = _Sender(world, workload, node)
         if workload.arrivals == "saturating":
-            world.at(workload.start_us, partial(world.saturate, node, sender.fill))
+            world.at(workload.start_us, partial(world.applications.saturate, node, sender.fill))
             if workload.stop_us is not None:
-                world.at(workload.stop_us, partial(world.saturate, node, None))
+                world.at(workload.stop_us, partial(world.applications.saturate, node, None))
         else:
             gap_us = 1_000_000 * len(senders) / workload.rate
             turn = index / len(senders) if workload.arrivals == "deterministic" else 0.0

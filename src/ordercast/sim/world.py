@@ -22,7 +22,6 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from heapq import heappush
-from itertools import islice
 from typing import Any, NamedTuple
 
 from ordercast.core.contract import (
@@ -45,22 +44,21 @@ from ordercast.core.contract import (
     Stable,
     Start,
     Stop,
-    Submit,
+    Timer,
     Unicast,
 )
-from ordercast.core.identity import Configuration, Guarantee, Kind, MessageId, NodeId
-from ordercast.sim.host import Host, Offer, Refill, take
-from ordercast.sim.network import NetworkConfig, Wiring
-from ordercast.sim.payloads import Corruption, Ledger, payload
+from ordercast.core.identity import Configuration, Kind, NodeId
+from ordercast.sim.applications import MOST_AHEAD, Applications
+from ordercast.sim.clock import Clock
+from ordercast.sim.host import Host
+from ordercast.sim.links import Wiring
+from ordercast.sim.network import NetworkConfig
 from ordercast.sim.processors import Processors
-from ordercast.trace.recorder import no_kind
+from ordercast.trace.recorder import Recorder, no_kind
+from ordercast.trace.schema import Row
 
 MachineFactory = Callable[[NodeId], Machine]
 """Makes the machine for one life of a node."""
-
-_MOST_CORRUPT = 100
-_MOST_AHEAD = 512
-"""Messages that a saturating sender has accepted and not yet delivered to itself: more would only wait."""
 
 
 class _LifeOver(Exception):
@@ -76,7 +74,7 @@ class Change(NamedTuple):
     because: str
 
 
-class World(Processors):
+class World:
     """Machines, their hosts and the network between them."""
 
     def __init__(
@@ -98,13 +96,16 @@ class World(Processors):
         state are remembered, `application_queue` how many messages a node's application keeps waiting.
         After `revive_us` a machine that halted by itself begins another life; None: it stays down.
         """
-        super().__init__(nodes, network, seed, packets, kind_of)
-        self.corrupt: list[Corruption] = []
-        """Deliveries that are not what was submitted (the first hundred)."""
+        self.clock = Clock(seed)
+        self.rows: list[Row] = []
+        """The trace, in the order in which things happened. Whoever takes rows out may clear it."""
+        self.nodes = tuple(sorted(nodes))
+        self.hosts = {
+            node: Host(node, Recorder(node, self.rows, packets, kind_of), network.input_bytes)
+            for node in self.nodes
+        }
         self.fallen: list[str] = []
         """Configurations that are not numbered above those that the node installed before on its disk."""
-        self.names: dict[MessageId, str] = {}
-        """What a scenario calls a message, once it is accepted."""
         self.changes: deque[Change] = deque(maxlen=history)
         self.visits: Counter[str] = Counter()
         """How often a state was entered, over all nodes."""
@@ -118,33 +119,40 @@ class World(Processors):
         """The regular configuration with the highest identifier that anybody installed."""
         self.drops: Counter[str] = Counter()
         """Packets that were not used, by reason: the network's, the hosts' and the machines'."""
-        self.refused: Counter[str] = Counter()
-        """Messages of the application that never reached a machine, by reason."""
-        self.starts = self.halts = self.submissions = self.accepted = 0
-        self.waited_us = 0
-        """How long accepted messages had waited for room, in all."""
-        self.sent_packets = 0
+        self.receptions = 0
+        """Packets that machines have handled."""
+        self.timeouts = 0
+        """Timers that ran out."""
+        self.starts = self.halts = self.sent_packets = 0
         self._make = make
-        self._application_queue = application_queue
         self._revive_us = revive_us
         self._watchers: list[Callable[[NodeId, str], None]] = []
         self._watchers_sent: list[Callable[[NodeId, str | None], None]] = []
         self.kind_of = kind_of
-        self._ledger = Ledger()
-        self._closed = False
-        self.network = network.open(self.nodes, str(seed))
-        self.network.attach(
-            Wiring(
-                self._heap, self._tick, self.hosts, self._hear, self._hear_all, self._hear_unicast, self._lose
-            )
+        self._send_us = network.send_us
+        plain = not (packets or network.receive_us or network.unicast_us or network.send_us)
+        self.applications = Applications(self.clock, self.hosts, application_queue, self._carry_out)
+        self._feed = self.applications.feed
+        self._processors = Processors(
+            self.clock,
+            network,
+            plain,
+            receive=self._receive,
+            expire=self._expire,
+            feed=self._feed,
+            lose=self._lose,
+        )
+        self.network = network.open(
+            Wiring(self.clock, self.hosts, self._hear, self._hear_all, self._hear_unicast, self._lose),
+            str(seed),
         )
         self._carry: dict[type, Callable[[Host, Any], None]] = {
-            Multicast: self._multicast if self._plain else self._send,
-            Unicast: self._unicast if self._plain else self._send,
-            SetTimer: self._set_timer,
-            CancelTimer: self._cancel_timer,
+            Multicast: self._multicast if plain else self._send,
+            Unicast: self._unicast if plain else self._send,
+            SetTimer: self._processors.set_timer,
+            CancelTimer: self._processors.cancel_timer,
             Persist: self._persist,
-            Accept: self._accept,
+            Accept: self.applications.accept,
             Originate: self._originate,
             Deliver: self._deliver,
             Stable: self._stable,
@@ -163,15 +171,32 @@ class World(Processors):
         self._watchers_sent.append(watcher)
         self._carry[Multicast] = self._carry[Unicast] = self._send
 
+    # --- time ----------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        """Virtual time in microseconds."""
+        return self.clock.now
+
+    def run_until(self, until_us: int) -> None:
+        """Let everything happen that is due up to and including `until_us`."""
+        self.clock.run_until(until_us)
+
+    def at(self, when_us: int, act: Callable[[], object]) -> None:
+        """Call `act` at that time (now, if it is past)."""
+        self.clock.at(when_us, act)
+
+    # --- looking -------------------------------------------------------------------------------
+
     @property
     def handled(self) -> int:
         """Events that machines have handled."""
-        return self.receptions + self.timeouts + self.submissions + self.starts
+        return self.receptions + self.timeouts + self.applications.submissions + self.starts
 
     @property
     def utilization(self) -> float:
         """Share of the time so far in which the shared medium was in use; 0 where there is none."""
-        return self.network.busy_us / self.now if self.now else 0.0
+        return self.network.busy_us / self.clock.now if self.clock.now else 0.0
 
     def up(self, node: NodeId) -> bool:
         """Whether the node lives (it may be paused)."""
@@ -205,7 +230,7 @@ class World(Processors):
         host = self.hosts[node]
         if host.up:
             host.fuse = None
-            self._refresh(host)
+            self._processors.refresh(host)
             return
         host.find_disk(keep_disk, writes_ago)
         self._begin(host)
@@ -245,20 +270,41 @@ class World(Processors):
         if host.up and not host.paused:
             self._step(host, Gone(node))
 
+    def pause(self, node: NodeId) -> None:
+        """Stop a process: arrivals wait in its buffers, its timers run out unheard."""
+        host = self.hosts[node]
+        if host.up:
+            host.paused = True
+            host.direct = False
+
+    def resume(self, node: NodeId) -> None:
+        """Let a paused process go on: first what waits in its buffers, then its overdue timers."""
+        self._processors.resume(self.hosts[node])
+
+    def limit_input(self, node: NodeId, input_bytes: int) -> None:
+        """From now on the node's input buffers hold so many bytes, other than the network's hosts have."""
+        self.hosts[node].input_bytes = input_bytes
+
+    def slow(self, node: NodeId, cost_us: int) -> None:
+        """From now on each packet takes the node so much longer; 0 ends it. Outlives a crash."""
+        host = self.hosts[node]
+        host.slow_us = cost_us
+        self._processors.refresh(host)
+
     def _begin(self, host: Host) -> None:
         if host.up:
             raise ValueError(f"node {host.node} runs already")
         host.incarnation += 1
         host.clock_us = host.next_clock_us
         if host.incarnation:
-            host.record.restart(self.now, host.incarnation)
-        seed = random.Random(f"{self.seed}/node/{host.node}/{host.incarnation}").getrandbits(64)
+            host.record.restart(self.clock.now, host.incarnation)
+        seed = random.Random(f"{self.clock.seed}/node/{host.node}/{host.incarnation}").getrandbits(64)
         machine = host.machine = self._make(host.node)
         host.handle = machine.handle
         host.up = True
         host.leaving = host.reviving = False
         self.starts += 1
-        self._refresh(host)
+        self._processors.refresh(host)
         self._step(host, Start(host.incarnation, host.disk, seed))
 
     def _revive(self, host: Host, epoch: int) -> None:
@@ -269,27 +315,27 @@ class World(Processors):
         self.crashes[host.state] += 1
         if host.machine is not None and host.machine.role:
             self.roles_lost[host.machine.role] += 1
-        host.record.crash(self.now)
+        host.record.crash(self.clock.now)
         self._bury(host)
 
     def _bury(self, host: Host) -> None:
-        self.refused["lost in a crash"] += len(host.waiting)
+        self.applications.end_life(host)
         host.end_life()
 
     # --- events --------------------------------------------------------------------------------
 
     def _hear(self, host: Host, packet: Packet) -> None:
         if not host.direct:
-            self._line_up(host, packet, False)
+            self._processors.line_up(host, packet, False)
             return
         self.receptions += 1
         carry = self._carry
         try:
-            for effect in host.handle(self.now + host.clock_us, packet):
+            for effect in host.handle(self.clock.now + host.clock_us, packet):
                 carry[type(effect)](host, effect)
         except _LifeOver:
             return
-        if host.appetite and (host.ahead < _MOST_AHEAD or host.waiting):
+        if host.appetite and (host.ahead < MOST_AHEAD or host.waiting):
             self._feed(host)
 
     def _hear_all(self, hosts: Sequence[Host], packet: Packet) -> None:
@@ -301,7 +347,18 @@ class World(Processors):
         if host.direct:
             self._hear(host, packet)
         else:
-            self._line_up(host, packet, True)
+            self._processors.line_up(host, packet, True)
+
+    def _receive(self, host: Host, packet: Packet) -> None:
+        """A machine gets a packet that its processor has done with."""
+        self.receptions += 1
+        host.in_hand = packet
+        host.record.packet(self.clock.now, "packet_received", packet.data)
+        self._step(host, packet)
+
+    def _expire(self, host: Host, timer: str) -> None:
+        self.timeouts += 1
+        self._step(host, Timer(timer))
 
     def _step(self, host: Host, event: Event) -> None:
         """Give a machine an event, carry out what it answers, and submit what there is room for."""
@@ -310,7 +367,7 @@ class World(Processors):
             self._feed(host)
 
     def _carry_out(self, host: Host, event: Event) -> None:
-        effects = host.handle(self.now + host.clock_us, event)
+        effects = host.handle(self.clock.now + host.clock_us, event)
         fuse = host.fuse
         cut = fuse is not None and len(effects) > fuse
         carry = self._carry
@@ -324,114 +381,26 @@ class World(Processors):
 
     def _lose(self, host: Host, packet: Packet, reason: str) -> None:
         self.drops[reason] += 1
-        host.record.packet(self.now, "packet_dropped", packet.data)
-
-    # --- the application -----------------------------------------------------------------------
-
-    def submit(
-        self,
-        node: NodeId,
-        size: int,
-        guarantee: Guarantee = Guarantee.AGREED,
-        label: str | None = None,
-    ) -> bool:
-        """The application of a node has a message of `size` bytes; False if it is refused.
-
-        The message is submitted as soon as the machine has room, after those that wait already.
-        """
-        host = self.hosts[node]
-        if self._closed:
-            return False
-        if not host.up:
-            self.refused["down"] += 1
-            return False
-        if len(host.waiting) >= self._application_queue:
-            self.refused["queue full"] += 1
-            return False
-        offer = self._offer(host, size, guarantee, label)
-        if not (host.waiting or host.paused) and host.room() >= size:
-            self._hand_over(host, [offer])
-        else:
-            host.waiting.append(offer)
-            host.appetite = True
-        return True
-
-    def close(self) -> None:
-        """The applications have nothing more to send; what they have handed over stays."""
-        self._closed = True
-        for host in self.hosts.values():
-            host.refill = None
-
-    def saturate(self, node: NodeId, refill: Refill | None) -> None:
-        """Keep a node's send queue full, over all its lives, with what `refill` answers; None ends it."""
-        host = self.hosts[node]
-        host.refill = refill
-        host.appetite = refill is not None or bool(host.waiting)
-        if host.appetite and host.up and not host.paused:
-            self._feed(host)
-
-    def _offer(self, host: Host, size: int, guarantee: Guarantee, label: str | None) -> Offer:
-        data = payload(host.node, host.incarnation, host.made, size)
-        host.made += 1
-        return Offer(data, guarantee, label, self.now)
-
-    def _feed(self, host: Host) -> None:
-        """Submit what waits, as far as the machine has room; of a saturating sender's, one refill."""
-        waiting, refill = host.waiting, host.refill
-        while host.up:
-            room = host.room()
-            if refill is not None and not waiting and host.ahead < _MOST_AHEAD:
-                messages = islice(refill(host.node, room), _MOST_AHEAD - host.ahead)
-                waiting.extend(self._offer(host, *message, None) for message in messages)
-                refill = None
-            offers = take(waiting, room)
-            if not offers:
-                break
-            self._hand_over(host, offers)
-            if not waiting and refill is None:
-                break
-        host.appetite = host.refill is not None or bool(waiting)
-
-    def _hand_over(self, host: Host, offers: Sequence[Offer]) -> None:
-        host.offered = offers
-        self.submissions += 1
-        self._carry_out(host, Submit([offer[0] for offer in offers], offers[0].guarantee))
-        if host.offered and host.up:
-            raise AssertionError(f"the machine of node {host.node} did not accept what it had room for")
-
-    def _accept(self, host: Host, effect: Accept) -> None:
-        offers, host.offered = host.offered, ()
-        node, life, number, now = host.node, host.incarnation, effect.number, self.now
-        payloads = [offer[0] for offer in offers]
-        host.record.submit(now, payloads, offers[0].guarantee, number)
-        problem = self._ledger.accept(node, life, number, payloads)
-        if problem:
-            self._note_corrupt(host, MessageId(node, life, number), problem)
-        for at, (_, _, label, since_us) in enumerate(offers, number):
-            self.waited_us += now - since_us
-            if label is not None:
-                self.names[MessageId(node, life, at)] = label
-        self.accepted += len(offers)
-        host.ahead += len(offers)
+        host.record.packet(self.clock.now, "packet_dropped", packet.data)
 
     # --- effects -------------------------------------------------------------------------------
 
     def _multicast(self, host: Host, effect: Multicast) -> None:
         self.sent_packets += 1
-        self.network.multicast(self.now, host.node, effect[0])
+        self.network.multicast(self.clock.now, host.node, effect[0])
 
     def _unicast(self, host: Host, effect: Unicast) -> None:
         self.sent_packets += 1
-        self.network.unicast(self.now, host.node, effect.to, effect.data)
+        self.network.unicast(self.clock.now, host.node, effect.to, effect.data)
 
     def _send(self, host: Host, effect: Multicast | Unicast) -> None:
         """Where packets are traced or watched, or sending takes time and they leave one after another."""
-        host.record.packet(self.now, "packet_sent", effect.data)
+        host.record.packet(self.clock.now, "packet_sent", effect.data)
         for watcher in self._watchers_sent:
             watcher(host.node, self.kind_of(effect.data))
-        if self._config.send_us:
-            host.departs_us = max(host.departs_us, self.now) + self._config.send_us
-            heappush(self._heap, (host.departs_us, self._tick(), self._depart, host, effect))
+        if self._send_us:
+            host.departs_us = max(host.departs_us, self.clock.now) + self._send_us
+            heappush(self.clock.heap, (host.departs_us, self.clock.tick(), self._depart, host, effect))
         else:
             self._depart(host, effect)
 
@@ -446,50 +415,41 @@ class World(Processors):
         host.disks.append(effect.data)
 
     def _originate(self, host: Host, effect: Originate) -> None:
-        host.record.originate(self.now, effect.batch)
+        host.record.originate(self.clock.now, effect.batch)
 
     def _deliver(self, host: Host, effect: Deliver) -> None:
         batch = effect[0]
-        host.record.deliver(self.now, batch)
-        if batch.origin == host.node and batch.incarnation == host.incarnation:
-            host.ahead -= len(batch.payloads)
-        wrong = self._ledger.check(batch)
-        if wrong is not None:
-            number, what = wrong
-            self._note_corrupt(host, MessageId(batch.origin, batch.incarnation, number), what)
-
-    def _note_corrupt(self, host: Host, message: MessageId, what: str) -> None:
-        if len(self.corrupt) < _MOST_CORRUPT:
-            self.corrupt.append(Corruption(self.now, host.node, message, what))
+        host.record.deliver(self.clock.now, batch)
+        self.applications.deliver(host, batch)
 
     def _stable(self, host: Host, effect: Stable) -> None:
-        host.record.stable(self.now, effect.batches)
+        host.record.stable(self.clock.now, effect.batches)
 
     def _install(self, host: Host, effect: Install) -> None:
         configuration = effect.configuration
         if configuration.kind is Kind.REGULAR and (self.latest is None or configuration.id > self.latest.id):
             self.latest = configuration
         self.fallen += host.install(configuration)
-        host.record.install(self.now, configuration, effect.ended)
+        host.record.install(self.clock.now, configuration, effect.ended)
 
     def _shift(self, host: Host, effect: Shift) -> None:
         host.state = effect.state
         self.visits[effect.state] += 1
-        self.changes.append(Change(self.now, host.node, effect.state, effect.because))
+        self.changes.append(Change(self.clock.now, host.node, effect.state, effect.because))
         for watcher in self._watchers:
             watcher(host.node, effect.state)
 
     def _drop(self, host: Host, effect: Drop) -> None:
         self.drops[effect.reason] += 1
-        host.record.packet(self.now, "packet_dropped", host.in_hand.data)
+        host.record.packet(self.clock.now, "packet_dropped", host.in_hand.data)
 
     def _halt(self, host: Host, effect: Halt) -> None:
         self.halts += 1
         self.halt_reasons[effect.reason] += 1
-        host.record.halt(self.now)
+        host.record.halt(self.clock.now)
         self._bury(host)
         if self._revive_us is not None and not host.leaving:
             host.reviving = True
-            due_us = self.now + self._revive_us
-            heappush(self._heap, (due_us, self._tick(), self._revive, host, host.epoch))
+            due_us = self.clock.now + self._revive_us
+            heappush(self.clock.heap, (due_us, self.clock.tick(), self._revive, host, host.epoch))
         raise _LifeOver

@@ -216,7 +216,7 @@ def conduct(run: Run, trace: TraceWriter | None = None) -> Outcome:
     notes = [] if story.over else [f"not over {run.seconds:g} s after the fault"]
     if not formed:
         notes.append("the group had not formed before the fault")
-    notes += [f"damaged on its way: {damage}" for damage in world.corrupt[:3]]
+    notes += [f"damaged on its way: {damage}" for damage in world.applications.corrupt[:3]]
     return Outcome(figures=story.figures(), notes=notes)
 
 
