@@ -132,8 +132,8 @@ def test_no_more_defects_are_kept_than_there_is_room_for(tmp_path: Path) -> None
             member = node._running
             told = []
             for number in range(defects.MOST_KEPT + 1):
-                member.incarnation = number
-                told.append(defects.keep_defect(member, Packet(bytes(2000), 7), ValueError("x")))
+                life = defects.Failed(member.id, number, "totem", "crashed")
+                told.append(defects.keep_defect(tmp_path, life, Packet(bytes(2000), 7), ValueError("x")))
             assert "kept in" in told[-2]
             assert f"holds {defects.MOST_KEPT} already" in told[-1]
             assert "2000 bytes from node 7 (0000" in told[-1]

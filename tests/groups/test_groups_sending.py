@@ -51,7 +51,7 @@ def test_a_message_of_sixteen_megabytes(sealed: bool) -> None:
     async def main() -> None:
         async with ring(2, **given) as (one, two):
             its = await two.join("g")
-            largest = one._running.largest - len("g") - 2
+            largest = one._running.gate.largest - len("g") - 2
             large = bytes(range(256)) * 65_536
             mine = await one.join("g", receive=False)
             await mine.send(large[:largest])
@@ -68,7 +68,7 @@ def test_a_message_that_is_too_large() -> None:
     async def main() -> None:
         async with make_node() as node:
             group = await node.join("g")
-            largest = node._running.largest - len("g") - 2
+            largest = node._running.gate.largest - len("g") - 2
             for too_large in (bytes(largest + 1), bytes(64 * 2**20)):
                 with pytest.raises(MessageTooLarge, match=f"at most {largest:,} fit"):
                     await group.send(too_large)

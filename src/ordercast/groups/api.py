@@ -112,8 +112,8 @@ class Group:
             whole = self._tag + payload
         except TypeError:
             raise _not_bytes(payload) from None
-        if len(whole) > member.largest:
-            raise _too_large(payload, member.largest - len(self._tag))
+        if len(whole) > member.gate.largest:
+            raise _too_large(payload, member.gate.largest - len(self._tag))
         gate = member.gate
         if self._tag in gate.slow or not gate.has_room:
             await gate.wait(self._tag, len(whole), timeout)
@@ -142,8 +142,8 @@ class Group:
             longest = max(map(len, payloads), default=0)
         except TypeError:
             raise _not_bytes(next(p for p in payloads if not isinstance(p, bytes))) from None
-        if longest + len(front) > member.largest:
-            raise _too_large(max(payloads, key=len), member.largest - len(front))
+        if longest + len(front) > member.gate.largest:
+            raise _too_large(max(payloads, key=len), member.gate.largest - len(front))
         step = max(1, _CHUNK // (longest + len(front)))
         for start in range(0, len(payloads), step):
             try:

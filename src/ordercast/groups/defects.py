@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ordercast.core.contract import Event, Packet
-
-if TYPE_CHECKING:
-    from ordercast.groups.member import Member
+from ordercast.core.identity import NodeId
 
 DIRECTORY = "defects"
 MOST_KEPT = 16
@@ -20,22 +18,28 @@ _SHOWN = 64
 """Bytes of a packet that a log line shows."""
 
 
-def keep_defect(member: Member, event: Event, error: Exception) -> str:
+class Failed(NamedTuple):
+    """A life of a node that ended with a defect."""
+
+    node: NodeId
+    incarnation: int
+    protocol: str
+    state: str
+
+
+def keep_defect(data: Path | None, failed: Failed, event: Event, error: Exception) -> str:
     """Keep the event in the data directory, if there is one and there is room; what happened, in words."""
     told = f"the machine raised {type(error).__name__} on {_describe(event)}"
-    if member.config.data is None:
+    if data is None:
         return told
     known: dict[str, Any] = {
-        "node": member.id,
-        "incarnation": member.incarnation,
-        "protocol": member.protocol.name,
+        **failed._asdict(),
         "at": time.time(),
-        "state": member.driver.state,
         "error": repr(error),
         "event": type(event).__name__,
         **{name: _plain(value) for name, value in event._asdict().items()},
     }
-    path = member.config.data / DIRECTORY / f"{member.incarnation}.json"
+    path = data / DIRECTORY / f"{failed.incarnation}.json"
     problem = _write(path, msgspec.json.encode(known) + b"\n")
     return f"{told}, {problem}" if problem else f"{told}, kept in {path}"
 

@@ -15,25 +15,32 @@ from typing import Any, NamedTuple
 from ordercast.core.contract import Event, Machine
 from ordercast.core.identity import Configuration, Kind, NodeId
 from ordercast.core.protocol import LAN, Protocol
-from ordercast.errors import NodeClosed
+from ordercast.core.wire import DROPS as WIRE_DROPS
+from ordercast.errors import Excluded, NodeClosed
+from ordercast.groups.defects import Failed, keep_defect
 from ordercast.groups.envelope import describe
 from ordercast.groups.founders import who_begins
+from ordercast.groups.group_key import GroupKey
+from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.next_life import NextLife
 from ordercast.groups.node_log import NodeLog
 from ordercast.groups.producing import Producing
 from ordercast.groups.send_gate import SendGate
 from ordercast.groups.services import Services
 from ordercast.groups.session import Deliveries, Session
+from ordercast.groups.slow_readers import SlowReaders
 from ordercast.groups.upkeep import Upkeep
 from ordercast.keys import Keyring
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.distance import RoundTrip
 from ordercast.runtime.driver import Driver
 from ordercast.runtime.environment import Environment, Trace
+from ordercast.runtime.notices import Notices
 from ordercast.runtime.status import Rates, status
 from ordercast.runtime.storage import Storage
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
+from ordercast.transport.drops import DROPS as TRANSPORT_DROPS
 from ordercast.transport.drops import MALFORMED_MESSAGE, MALFORMED_NOTE
 from ordercast.transport.interface import Drops, Transport
 from ordercast.transport.known_lives import KnownLives
@@ -44,7 +51,6 @@ LEAVING_S = 3.0
 """How long a leaving node waits for the others."""
 JOIN_LOG_INTERVAL_S = 5.0
 """How often a node that has not been let into a group says so."""
-_LEAVING = "the node is leaving: it takes no more messages; make a new Node for another life"
 
 
 class Parts(NamedTuple):
@@ -73,40 +79,43 @@ class Member:
         self.config = config
         self.protocol = protocol
         self.id = storage.id
-        self.incarnation = storage.incarnation
         self.storage = storage
         self.transport = parts.transport
-        self.known_lives = parts.known_lives
-        self.keyring = parts.keyring
         self.log = parts.log
-        self.largest = 0
-        """Bytes of the largest payload, with its tag; 0 before the machine has begun."""
-        self.leaving = False
         self.started_us = parts.environment.now_us()
         self.rates = Rates(self.started_us)
         self.services = Services(config, protocol.statistics, parts.log)
-        self.gate = SendGate(self)
-        self.producing = Producing(self)
-        self.producing.producers.slow = self.gate.slow_groups.hear
-        self.session = Session(
-            self.id,
-            self.incarnation,
-            config.receive_buffer,
-            self.gate.on_slow_changed,
-            send_buffer=config.send_buffer,
+        self._known_lives = parts.known_lives
+        self._notices = Notices(
+            asyncio.get_running_loop().time(), (*WIRE_DROPS, *TRANSPORT_DROPS, *protocol.drops)
         )
         self._changed = asyncio.Event()
         """Set when the machine has entered a state, a configuration has begun, or the node has ended."""
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping = asyncio.Lock()
         self._trace = parts.trace
         rows: list[Row] = []
         self._recorder = None if parts.trace is None else Recorder(self.id, rows, describe=describe)
+        self._lifetime = Lifetime()
+        # Messages go round in a circle, from the gate through the driver to the session: what comes first
+        # here is handed what comes later as a call.
+        self.session = Session(
+            self.id,
+            storage.incarnation,
+            config.receive_buffer,
+            lambda: self._slow_readers.changed(),
+            send_buffer=config.send_buffer,
+        )
         self.driver = Driver(
             build(),
             storage,
             parts.transport,
-            Deliveries(self.session, self.gate, self.producing, parts.log, self._changed.set),
+            Deliveries(
+                self.session,
+                parts.log,
+                lambda batch: self.producing.admit(batch),
+                lambda payloads: self.gate.originated(payloads),
+                self._installed,
+            ),
             self,
             parts.drops,
             parts.environment.now_us,
@@ -119,9 +128,23 @@ class Member:
             rows,
             parts.trace,
         )
-        self.log.begin(lambda: self.driver.machine.final, self.apply_brake, self.driver.leave_at_once)
-        self._next_life = NextLife(self, build)
-        self._upkeep = Upkeep(self, parts.key_file)
+        self.gate = SendGate(
+            self.id, self.driver, self.session, self._lifetime, config.send_buffer, lambda: self.settled
+        )
+        self._slow_readers = SlowReaders(self.session, self.gate, self._lifetime)
+        self.producing = Producing(self.gate, self._lifetime)
+        self.log.begin(lambda: self.driver.machine.final, self._apply_brake, self.driver.leave_at_once)
+        self._next_life = NextLife(storage, self.driver, build, self, parts.transport.sealed)
+        self._key = GroupKey(parts.keyring, parts.key_file, self._rekey)
+        self._upkeep = Upkeep(
+            self._lifetime,
+            lambda elapsed_s: self._write_notices(),
+            lambda elapsed_s: self.session.look_at_readers(elapsed_s, config.evict_after),
+            self.log.look,
+            lambda elapsed_s: self._heed_refusal(),
+            lambda elapsed_s: self._save_lives(),
+            lambda elapsed_s: self._key.look(),
+        )
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -136,9 +159,11 @@ class Member:
                 )
             self._next_life.born()
             self.driver.start(self.incarnation, self.storage.stored)
-            self.largest = self.driver.machine.room
+            self.gate.largest = self.driver.machine.room
             self._upkeep.start()
-            await self.services.start(self.status, lambda: self.keyring, self.producing, self.transport.hosts)
+            await self.services.start(
+                self.status, lambda: self._key.keyring, self.producing, self.transport.hosts
+            )
             LOG.info("node %d, life %d, listens at %s", self.id, self.incarnation, self.address)
             await self._settle()
         except BaseException as error:
@@ -150,7 +175,7 @@ class Member:
         """Others may know a later life of this node than the one that it was to begin."""
         await self.transport.find_peers()
         while self._next_life.outlived_by is not None and not self.driver.ended:
-            self.begin_life(await self._next_life.number())
+            self._next_life.begin(await self._next_life.number())
             await self.transport.find_peers()
         self.check_open()
 
@@ -172,27 +197,20 @@ class Member:
         async with self._stopping:
             try:
                 if not self.driver.ended:
-                    self.leaving = True
-                    self.gate.end(NodeClosed(_LEAVING))
+                    self.gate.end(self._lifetime.leave())
                     self.driver.stop()
-                    await asyncio.wait((self._over,), timeout=LEAVING_S)
+                    await self._lifetime.wait(LEAVING_S)
             finally:
                 self.driver.end(None)
                 await self._take_apart()
 
     async def closed(self) -> None:
         """Wait for the end; raises the error that brought it."""
-        await asyncio.shield(self._over)
+        await self._lifetime.closed()
 
     def check_open(self) -> None:
         """Raise what ended the node, if it has ended, or is about to."""
-        if self._over.done():
-            error = self._over.exception()
-            if error is not None:
-                raise error.with_traceback(None)
-            raise NodeClosed("the node has left: make a new Node for another life")
-        if self.leaving:
-            raise NodeClosed(_LEAVING)
+        self._lifetime.check_open()
 
     async def _take_apart(self) -> None:
         self._upkeep.close()
@@ -220,38 +238,79 @@ class Member:
 
     def failed(self, event: Event, error: Exception) -> None:
         """The machine raised: its life is over, and another one is going to begin."""
-        self._next_life.failed(event, error)
+        life = Failed(self.id, self.incarnation, self.protocol.name, self.driver.state)
+        self._next_life.failed(keep_defect(self.config.data, life, event, error), error)
 
     def outlived(self, life: int) -> None:
         """Others know a life of this node that is not earlier than this one."""
         self._next_life.outlived(life)
 
-    def begin_life(self, incarnation: int) -> None:
-        """What the next life needs beside a machine."""
-        self.incarnation = incarnation
-        self.transport.begin_life(incarnation)
-        self.gate.begin_life()
-        self.session.begin_life(incarnation)
-
     def ended(self, error: BaseException | None) -> None:
         """The node's life is over."""
-        if self._over.done():
+        if self._lifetime.over:
             return
         self._changed.set()
         lost = error or NodeClosed("the node has left before this was delivered: send it again from another")
         self.session.end(error, lost)
         self.gate.end(lost)
-        if error is None:
-            self._over.set_result(None)
-        else:
-            self._over.set_exception(error)
-            self._over.exception()  # nobody may be waiting: that is no mistake
+        self._lifetime.end(error)
 
-    def apply_brake(self) -> None:
+    # --- what lives and dies with the machine ---------------------------------------------------
+
+    def life_over(self, lost: Excluded) -> None:
+        """A life has ended, and another follows; receipts that are still open get `lost`."""
+        self.session.life_over(lost)
+        self.log.life_over()
+
+    def begin_life(self, incarnation: int) -> None:
+        """What the next life needs beside a machine."""
+        self.transport.begin_life(incarnation)
+        self.gate.begin_life()
+        self.session.begin_life(incarnation)
+
+    def life_begun(self) -> None:
+        """The machine of the next life has begun."""
+        self._apply_brake()
+        self.gate.open_one()
+
+    def _installed(self, configuration: Configuration) -> None:
+        self.producing.producers.install(configuration)
+        if configuration.kind is Kind.REGULAR:
+            self.gate.slow_groups.install()
+            self._slow_readers.install()
+        self._changed.set()
+
+    def _apply_brake(self) -> None:
         """Hold everybody up while the log is not written as fast as messages come."""
         self.driver.brake(self.log.braking)
 
+    # --- once a second --------------------------------------------------------------------------
+
+    def _write_notices(self) -> None:
+        self.rates.note(self.driver, self.session)
+        for level, sentence in self._notices.look(asyncio.get_running_loop().time(), self.status()):
+            LOG.log(level, "%s", sentence)
+
+    def _heed_refusal(self) -> None:
+        """End, if another node has said that this one cannot be let in as it is."""
+        refusal = self.transport.take_refusal()
+        if refusal is not None:
+            self.driver.leave_at_once(refusal)
+
+    async def _save_lives(self) -> None:
+        if self._known_lives.changed and self.config.data is not None:
+            await asyncio.to_thread(self._known_lives.save, self.config.data)
+
+    def _rekey(self, keyring: Keyring) -> None:
+        self.transport.rekey(keyring)
+        self.log.rekeyed()
+
     # --- looking --------------------------------------------------------------------------------
+
+    @property
+    def incarnation(self) -> int:
+        """Which of the node's lives this is."""
+        return self._next_life.incarnation
 
     @property
     def address(self) -> str:

@@ -10,17 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ordercast.core.contract import Event, Machine
+from ordercast.core.contract import Machine
 from ordercast.errors import Excluded
-from ordercast.groups.defects import keep_defect
+from ordercast.runtime.driver import Driver
 from ordercast.runtime.ending import EndingOnError
-from ordercast.runtime.storage import DataDirectory
+from ordercast.runtime.storage import DataDirectory, Storage
 from ordercast.transport.known_lives import within_reach
-
-if TYPE_CHECKING:
-    from ordercast.groups.member import Member
 
 LOG = logging.getLogger("ordercast")
 
@@ -31,13 +28,38 @@ LASTING_S = 30.0
 """A life that lasted so long was not short."""
 
 
+class PerLife(Protocol):
+    """What a node has for one life at a time, beside its machine."""
+
+    def life_over(self, lost: Excluded) -> None:
+        """A life has ended; receipts that are still open get `lost`."""
+
+    def begin_life(self, incarnation: int) -> None:
+        """Another life begins, before its machine does."""
+
+    def life_begun(self) -> None:
+        """Its machine has begun."""
+
+
 class NextLife:
     """Begins a node's next life, in time."""
 
-    def __init__(self, member: Member, build: Callable[[], Machine]) -> None:
-        """`build` makes the machine of a life."""
-        self._member = member
+    def __init__(
+        self,
+        storage: Storage,
+        driver: Driver,
+        build: Callable[[], Machine],
+        parts: PerLife,
+        sealed: bool,
+    ) -> None:
+        """`build` makes the machine of a life; `sealed`: others are believed what they say of lives."""
+        self.incarnation = storage.incarnation
+        """Which life this is."""
+        self._storage = storage
+        self._driver = driver
         self._build = build
+        self._parts = parts
+        self._sealed = sealed
         self._reviving: asyncio.Task[None] | None = None
         self._revive_s = REVIVE_S
         self._born = 0.0
@@ -58,27 +80,25 @@ class NextLife:
         LOG.warning("the group went on without this node (%s): it comes back as another life", reason)
         self._begin_after(f"the group went on without this node ({reason})")
 
-    def failed(self, event: Event, error: Exception) -> None:
-        """The machine raised on an event: what it knows cannot be trusted any more, but the node can."""
-        told = keep_defect(self._member, event, error)
+    def failed(self, told: str, error: Exception) -> None:
+        """The machine raised, as `told`: what it knows cannot be trusted any more, but the node can."""
         LOG.critical("a defect in ordercast: %s; the node comes back as another life", told, exc_info=error)
         self._begin_after("this node failed, and came back as another life,")
 
     def outlived(self, life: int) -> None:
         """Others know a life of this node that is not earlier than the one it is in, or is about to begin."""
-        member = self._member
-        known = member.incarnation
+        known = self.incarnation
         if life < known or not within_reach(life, known):
-            member.driver.drops.drop("greeting: life out of reach")
+            self._driver.drops.drop("greeting: life out of reach")
             return
         if self.outlived_by is not None:
             self.outlived_by = max(self.outlived_by, life)
             return
         self.outlived_by = life
-        if isinstance(member.storage, DataDirectory) and member.storage.stored is not None:
-            cause = f"{member.config.data} was put back as it once was" + (
+        if isinstance(self._storage, DataDirectory) and self._storage.stored is not None:
+            cause = f"{self._storage.path} was put back as it once was" + (
                 ", and its state is not used"
-                if member.sealed
+                if self._sealed
                 else ", or somebody forges greetings; without a key its state is kept"
             )
         else:
@@ -87,34 +107,36 @@ class NextLife:
             "the others know life %d of this node, and it was to be life %d: %s; it goes on as a later one",
             *(life, known, cause),
         )
-        if member.driver.live:
-            member.driver.crash("others know a later life")
+        if self._driver.live:
+            self._driver.crash("others know a later life")
             self._begin_after("this node took a later life, since others knew one,")
+
+    def begin(self, incarnation: int) -> None:
+        """From now on it is that life, whose machine is about to begin."""
+        self.incarnation = incarnation
+        self._parts.begin_life(incarnation)
 
     async def number(self) -> int:
         """The incarnation of the next life, durable."""
-        storage, outlived_by = self._member.storage, self.outlived_by
+        storage, outlived_by = self._storage, self.outlived_by
         self.outlived_by = None
         if outlived_by is None:
             return await asyncio.to_thread(storage.begin_next_life)
         # Without a key anybody can say so, and a group whose members all forgot their state would be over.
-        return await asyncio.to_thread(storage.begin_life_after, outlived_by, self._member.sealed)
+        return await asyncio.to_thread(storage.begin_life_after, outlived_by, self._sealed)
 
     def _begin_after(self, why: str) -> None:
-        member = self._member
         lost = Excluded(
             f"{why} before this was delivered here; others may have delivered it: send it again, if twice "
             "does no harm"
         )
-        member.session.life_over(lost.with_traceback(None))
-        member.log.life_over()
+        self._parts.life_over(lost.with_traceback(None))
         short = asyncio.get_running_loop().time() - self._born < LASTING_S
         self._revive_s = min(2 * self._revive_s, MOST_REVIVE_S) if short else REVIVE_S
         self._reviving = asyncio.create_task(self._revive(), name="ordercast-revive")
 
     async def _revive(self) -> None:
-        member = self._member
-        driver = member.driver
+        driver = self._driver
         with EndingOnError(driver.end):
             await asyncio.sleep(self._revive_s)
             if driver.ended:
@@ -123,8 +145,7 @@ class NextLife:
             if driver.ended:
                 return
             self.born()
-            member.begin_life(incarnation)
-            LOG.info("node %d begins life %d", member.id, incarnation)
-            driver.start_again(self._build(), incarnation, member.storage.stored)
-            member.apply_brake()
-            member.gate.open_one()
+            self.begin(incarnation)
+            LOG.info("node %d begins life %d", self._storage.id, incarnation)
+            driver.start_again(self._build(), incarnation, self._storage.stored)
+            self._parts.life_begun()

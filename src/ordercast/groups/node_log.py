@@ -105,8 +105,7 @@ class NodeLog:
                 handlers,
                 connections,
             )
-            producing.remember(self._store.notes(), self.feed.note)
-            producing.kept = self.feed.kept
+            producing.use_log(self._store.notes(), self.feed.note, self.feed.kept)
             await self._service.start(*self._place)
             self._start_scrubber(self._store, self._service, keyring, hosts)
 
@@ -131,6 +130,11 @@ class NodeLog:
         """The keys of the group have changed."""
         if self._service is not None:
             self._service.rekeyed()
+
+    def look(self, elapsed_s: float) -> None:
+        """Called about once a second, with the seconds since the last time."""
+        if self.feed is not None:
+            self.feed.look(elapsed_s)
 
     def life_over(self) -> None:
         """The machine has ended a life, and another one follows."""

@@ -61,8 +61,17 @@ def concern(payloads: Sequence[bytes]) -> bool:
 class Producers:
     """What a member knows of producers; told of every configuration and of all that is safe, in order."""
 
-    def __init__(self, now_us: Callable[[], int] = lambda: 0) -> None:
-        """`now_us`: the time at this member, which it tells the others when they ask."""
+    def __init__(
+        self,
+        now_us: Callable[[], int] = lambda: 0,
+        changed: Callable[[], None] = lambda: None,
+        slow: Callable[[NodeId, Sequence[str]], None] = lambda member, groups: None,
+    ) -> None:
+        """`now_us`: the time at this member, which it tells the others when they ask.
+
+        `changed` is called when somebody who waits may have waited long enough, `slow` when a member says
+        which groups it slows down.
+        """
         self.table = ProducerTable()
         self.clock_us = 0
         """The time that more than half of the members have reached: one wrong clock of three does nothing."""
@@ -76,10 +85,6 @@ class Producers:
         """Notes that this member is to send now."""
         self.answers: dict[bytes, Answer | None] = {}
         """By owner, what became of the fences and commits that somebody here waits for."""
-        self.changed: Callable[[], None] = lambda: None
-        """Called when somebody who waits may have waited long enough."""
-        self.slow: Callable[[NodeId, Sequence[str]], None] = lambda member, groups: None
-        """Called when a member says which groups it slows down."""
         self._configuration: Configuration | None = None
         self._said = False
         self._heard: dict[NodeId, list[Known]] = {}
@@ -87,6 +92,8 @@ class Producers:
         """By owner: the producer, and the tag of the group it writes to."""
         self._owner_of: dict[bytes, bytes] = {}
         self._now_us = now_us
+        self._changed = changed
+        self._slow = slow
         self._times: dict[NodeId, int] = {}
 
     # --- configurations -------------------------------------------------------------------------
@@ -102,7 +109,7 @@ class Producers:
         self._times.clear()
         self._owners.clear()
         self._owner_of.clear()
-        self.changed()
+        self._changed()
 
     def owns(self, owner: bytes) -> Progress | None:
         """The progress of the producer whose rows come from this owner; None if they are taken no more."""
@@ -124,7 +131,7 @@ class Producers:
                 kept = []
         if kept:
             runs.append(_part(batch, len(batch.payloads) - len(kept), kept))
-        self.changed()
+        self._changed()
         return runs
 
     def _ordinary(self, origin: NodeId, payload: bytes) -> bytes | None:
@@ -171,7 +178,7 @@ class Producers:
                 if note.owner in self.answers:
                     self.answers[note.owner] = answer
             case Slow():
-                self.slow(origin, note.groups)
+                self._slow(origin, note.groups)
 
     # --- agreeing -------------------------------------------------------------------------------
 

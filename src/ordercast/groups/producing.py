@@ -25,7 +25,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -33,6 +33,7 @@ from ordercast.core.identity import Batch
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem, MessageTooLarge
 from ordercast.groups.envelope import tag
+from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.notes import (
     LONGEST_NAME,
     MOST_PRODUCERS,
@@ -54,9 +55,7 @@ from ordercast.groups.producers import (
     concern,
     row_fronts,
 )
-
-if TYPE_CHECKING:
-    from ordercast.groups.member import Member
+from ordercast.groups.send_gate import SendGate
 
 LOG = logging.getLogger("ordercast")
 
@@ -109,14 +108,15 @@ class Some(msgspec.Struct, frozen=True):
 class Producing:
     """The producers of a node: what it delivers of them, and the tasks that it serves."""
 
-    def __init__(self, member: Member, kept: Callable[[], Awaitable[None]] | None = None) -> None:
-        """`kept` waits until all that was delivered so far is in the node's log."""
-        self.producers = Producers(_now_us)
-        self.kept = kept
-        self._member = member
+    def __init__(self, gate: SendGate, lifetime: Lifetime) -> None:
+        """What is multicast for producers goes through `gate`, until the end of `lifetime`."""
+        self.gate = gate
+        self.lifetime = lifetime
+        self.producers = Producers(_now_us, self._wake, gate.slow_groups.hear)
+        self.kept: Callable[[], Awaitable[None]] | None = None
+        """Waits until all that was delivered so far is in the node's log; None without one."""
         self._note: Callable[[Mapping[bytes, bytes | None]], None] | None = None
         self._waiting: set[asyncio.Event] = set()
-        self.producers.changed = self._wake
 
     def admit(self, batch: Batch) -> Sequence[Batch]:
         """What is to be delivered of a batch of safe messages; asked to, this node says what it knows."""
@@ -128,7 +128,7 @@ class Producing:
             changed = producers.table.take_unsaved()
             if self._note is not None:
                 self._note(changed)
-        if producers.to_send and not self._member.leaving:
+        if producers.to_send and not self.lifetime.leaving:
             notes, producers.to_send = producers.to_send, []
             try:
                 self.submit(notes)
@@ -136,25 +136,30 @@ class Producing:
                 LOG.error("producers cannot be served: %s", error)
         return admitted
 
-    def remember(
-        self, notes: Mapping[bytes, bytes], note: Callable[[Mapping[bytes, bytes | None]], None]
+    def use_log(
+        self,
+        notes: Mapping[bytes, bytes],
+        note: Callable[[Mapping[bytes, bytes | None]], None],
+        kept: Callable[[], Awaitable[None]],
     ) -> None:
-        """What the log remembers of earlier lives, should nobody else know any more; and how to note more."""
+        """There is a log: what it remembers of earlier lives, should nobody else know any more; how to note
+        more in it; and how to wait until it has all that was delivered."""
         self.producers.table.restore(notes)
         self._note = note
+        self.kept = kept
 
     def submit(self, payloads: Sequence[bytes]) -> None:
         """Hand over what is about producers; few enough not to ask for room.
 
         What no machine takes is refused here: it would stay at the head of the queue, and everything behind.
         """
-        longest, largest = max(map(len, payloads), default=0), self._member.largest
+        longest, largest = max(map(len, payloads), default=0), self.gate.largest
         if longest > largest:
             raise MessageTooLarge(
                 f"a note of {longest:,} bytes about producers does not fit into a message of {largest:,}: "
                 "raise max_message_size at every node"
             )
-        self._member.gate.submit(payloads, sum(map(len, payloads)), GUARANTEE)
+        self.gate.submit(payloads, sum(map(len, payloads)), GUARANTEE)
 
     async def serve(self, line: Line, wish: dict[str, Any]) -> None:
         """Serve a task until it goes."""
@@ -166,7 +171,7 @@ class Producing:
                 f"those of runs at most {LONGEST_NAME}, and numbers are not negative"
             ) from error
         tag(asked.group)
-        await _Serving(self, self._member, line, asked).run()
+        await _Serving(self, line, asked).run()
 
     async def commit(self, line: Line, wish: dict[str, Any]) -> None:
         """Tell all members that a batch is done, and the job when they know and the log has it."""
@@ -186,10 +191,6 @@ class Producing:
             await self.kept()
         await line.send({"outcome": answer.outcome.value})
 
-    def check_open(self) -> None:
-        """Raise what ended the node, if it has ended."""
-        self._member.check_open()
-
     def event(self) -> asyncio.Event:
         """Set whenever something may have changed."""
         event = asyncio.Event()
@@ -208,10 +209,10 @@ class Producing:
 class _Serving:
     """One task being served."""
 
-    def __init__(self, producing: Producing, member: Member, line: Line, asked: Produce) -> None:
+    def __init__(self, producing: Producing, line: Line, asked: Produce) -> None:
         self._producing = producing
         self._producers = producing.producers
-        self._member = member
+        self._gate = producing.gate
         self._line = line
         self._asked = asked
         self._tag = tag(asked.group)
@@ -245,18 +246,18 @@ class _Serving:
                 await self._take(some.rows, _rows(body), self._fence)
 
     async def _take(self, first: int, rows: list[bytes], fence: int) -> None:
-        member = self._member
+        gate = self._gate
         longest = max(map(len, rows), default=0)
-        if longest + FRONT_SIZE > member.largest:
+        if longest + FRONT_SIZE > gate.largest:
             raise MessageTooLarge(
-                f"a row of {longest:,} bytes is too large: at most {member.largest - FRONT_SIZE:,} fit here; "
+                f"a row of {longest:,} bytes is too large: at most {gate.largest - FRONT_SIZE:,} fit here; "
                 "split it, or raise max_message_size at every node"
             )
         step = max(1, min(_CHUNK, 65_536 // (longest + FRONT_SIZE)))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
-            if self._tag in member.gate.slow or not member.gate.has_room:
-                await member.gate.wait(self._tag, sum(map(len, some)), None)
+            if self._tag in gate.slow or not gate.has_room:
+                await gate.wait(self._tag, sum(map(len, some)), None)
             if fence != self._fence or self._epoch != self._producers.epoch:
                 return  # they would be dropped; the task is told how to go on
             fronts = row_fronts(self._owner, first + start, len(some))
@@ -374,7 +375,7 @@ class _Ordering:
             async with asyncio.timeout(ASK_AGAIN_S):
                 await self.event.wait()
         except TimeoutError:
-            self._producing.check_open()
+            self._producing.lifetime.check_open()
 
 
 def _now_us() -> int:

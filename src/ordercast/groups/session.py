@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, Kind, MessageId, NodeId
+from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, MessageId, NodeId
 from ordercast.errors import Excluded
 from ordercast.groups.envelope import tag_of
 from ordercast.groups.events import ConfigurationChange, Delivery, Message, Rejoined
@@ -22,8 +22,6 @@ from ordercast.groups.producers import GUARANTEE
 
 if TYPE_CHECKING:
     from ordercast.groups.node_log import NodeLog
-    from ordercast.groups.producing import Producing
-    from ordercast.groups.send_gate import SendGate
 
 LOG = logging.getLogger("ordercast")
 
@@ -276,17 +274,20 @@ class Deliveries:
     def __init__(
         self,
         session: Session,
-        gate: SendGate,
-        producing: Producing,
         log: NodeLog,
-        changed: Callable[[], None],
+        admit: Callable[[Batch], Sequence[Batch]],
+        originated: Callable[[Sequence[bytes]], None],
+        installed: Callable[[Configuration], None],
     ) -> None:
-        """`changed` is called when a configuration begins."""
+        """`admit` answers what is to be delivered of a batch of safe messages, which may be producers'.
+
+        `originated` is told of own messages that were broadcast, `installed` of configurations.
+        """
         self._session = session
-        self._gate = gate
-        self._producing = producing
         self._log = log
-        self._changed = changed
+        self._admit = admit
+        self._originated = originated
+        self._installed = installed
 
     def deliver(self, batch: Batch) -> None:
         """Messages, in order."""
@@ -296,7 +297,7 @@ class Deliveries:
             if feed is not None:
                 feed.deliver(batch)
             return
-        for admitted in self._producing.admit(batch):
+        for admitted in self._admit(batch):
             self._session.deliver(admitted)
             if feed is not None:
                 feed.deliver(admitted)
@@ -305,14 +306,11 @@ class Deliveries:
 
     def install(self, configuration: Configuration, ended: Ended | None) -> None:
         """A configuration, in its place among the messages, and what it ends."""
-        self._producing.producers.install(configuration)
         self._session.install(configuration, ended)
-        if configuration.kind is Kind.REGULAR:
-            self._gate.install()
         if self._log.feed is not None:
             self._log.feed.install(configuration)
-        self._changed()
+        self._installed(configuration)
 
     def originated(self, batch: Batch) -> None:
         """Own messages left the queue: there is room for others."""
-        self._gate.originated(batch.payloads)
+        self._originated(batch.payloads)

@@ -33,10 +33,13 @@ class Living(Protocol):
     """What a status is made from."""
 
     id: NodeId
-    incarnation: int
     driver: Driver
     started_us: int
     """By the driver's clock."""
+
+    @property
+    def incarnation(self) -> int:
+        """Which of its lives this is."""
 
     @property
     def session(self) -> Counted:

@@ -1,0 +1,57 @@
+"""Tells the other members which groups have readers at this node that do not keep up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from ordercast.groups.lifetime import Lifetime
+from ordercast.groups.notes import MOST_GROUPS, Slow, written
+from ordercast.groups.producers import GUARANTEE
+from ordercast.groups.send_gate import SendGate
+from ordercast.groups.session import Session
+
+LOG = logging.getLogger("ordercast")
+
+
+class SlowReaders:
+    """Multicasts which groups are slow because of readers here (`notes.Slow`), whenever that changes."""
+
+    def __init__(self, session: Session, gate: SendGate, lifetime: Lifetime) -> None:
+        """`session` knows the readers; what is to be told goes through `gate`."""
+        self._session = session
+        self._gate = gate
+        self._lifetime = lifetime
+        self._told: tuple[str, ...] = ()
+        """What the others know."""
+        self._telling = False
+
+    def install(self) -> None:
+        """A regular configuration begins: its members hear of slow readers anew."""
+        self._told = ()
+        self.changed()
+
+    def changed(self) -> None:
+        """The groups with slow readers here may have changed."""
+        if not self._telling:
+            self._telling = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        """Tell all members which groups have readers here that do not keep up, if that has changed."""
+        self._telling = False
+        session, told = self._session, self._told
+        groups = session.slow_groups[:MOST_GROUPS]
+        if groups == told or self._lifetime.leaving or not (self._gate.live and session.placed):
+            return
+        self._told = groups
+        unread = session.unread_by_group()
+        for group in sorted(set(groups) - set(told)):
+            LOG.warning(
+                "the application does not read group %s: %d bytes wait, and who sends to it is slowed down",
+                group,
+                unread.get(group, 0),
+            )
+        while len(note := written(Slow(groups))) > self._gate.largest:
+            groups = groups[: len(groups) // 2]  # tiny messages: better some than none
+        self._gate.submit((note,), len(note), GUARANTEE)
