@@ -52,6 +52,14 @@ def key_id(key: bytes) -> int:
     return int.from_bytes(hashlib.sha256(b"ordercast 1 key id" + key).digest()[:4], "big")
 
 
+def derived(key: bytes, salt: bytes, purpose: str, size: int = KEY_SIZE) -> bytes:
+    """`size` bytes that follow from a key, a salt and a purpose, and do not tell the key (HKDF-SHA256)."""
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), size, salt, f"ordercast 1 {purpose}".encode()).derive(key)
+
+
 def written(key: bytes) -> str:
     """A key as text, in one line."""
     return PREFIX + base64.urlsafe_b64encode(key).decode().rstrip("=")

@@ -20,7 +20,6 @@ import hashlib
 import marshal
 import random
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from ordercast.core.identity import NodeId
@@ -133,7 +132,5 @@ class Cluster:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()

@@ -16,7 +16,6 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from ordercast.core.identity import Configuration, NodeId
@@ -220,9 +219,7 @@ class Node:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

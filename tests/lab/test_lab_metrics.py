@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ordercast.lab.grid import Run
-from ordercast.lab.metrics import Mean, Meter, Traffic, Window, quantile, variation
+from ordercast.lab.metrics import Mean, Meter, Traffic, Window, variation
 from ordercast.lab.under_load import conduct
 from ordercast.protocols import PROTOCOLS
 from ordercast.trace.schema import Row
@@ -124,12 +124,6 @@ def test_mean_and_deviation_of_values_one_by_one() -> None:
         mean.add(value)
     assert (mean.mean, mean.largest) == (5, 9)
     assert mean.deviation == pytest.approx(2)
-
-
-def test_quantiles_come_from_the_histogram() -> None:
-    # 90 values in [0, 100), 9 in [100, 200), one in [900, 1000).
-    histogram = {0: 90, 1: 9, 9: 1}
-    assert [quantile(histogram, share, 100) for share in (0.5, 0.99, 1.0)] == [100, 200, 1000]
 
 
 def test_equal_shares_have_no_variation() -> None:

@@ -186,7 +186,7 @@ def listening(most: int, body: Callable[[Listener, Connections], Awaitable[None]
                 assert connections.prove(connection)
                 writer.write(line)
 
-        listener = Listener(bound("127.0.0.1", 0), connections, echo)
+        listener = Listener(await bound("127.0.0.1", 0, "an echo", "choose another"), connections, echo)
         async with asyncio.timeout(30):
             await body(listener, connections)
             await listener.close()

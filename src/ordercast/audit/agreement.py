@@ -10,7 +10,7 @@ from ordercast.audit.explain import (
     NAMED,
     Violation,
     a_configuration,
-    a_message,
+    delivered_by_one,
     some,
     violation,
     with_position,
@@ -191,14 +191,9 @@ def virtual_synchrony(history: History) -> list[Violation]:
         others_old = other.previous
         assert others_old is not None, "it was put there with one"
         for its, others in ((old, others_old), (stay, other)):
-            if its.delivered == others.delivered:
-                continue
-            other_set = set(others.delivered)
-            differing = sorted(other_set.symmetric_difference(its.delivered))
+            differing, told = delivered_by_one(others, its, history.message)
             if not differing:
                 continue
-            alone = {n: others.node if n in other_set else its.node for n in differing}
-            told = some([f"{a_message(history.message(n))} by node {alone[n]} alone" for n in differing])
             sentence = (
                 f"nodes {others.node} and {its.node} went together from {old.id} through {stay.id} to "
                 f"{new.id} and delivered different messages in {a_configuration(its)}: {told}."

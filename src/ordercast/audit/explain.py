@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -151,6 +151,16 @@ def a_view(stay: Stay) -> str:
 def a_life(stay: Stay) -> str:
     """``node 3``, with the life if it was not the first."""
     return f"node {stay.node} (life {stay.incarnation})" if stay.incarnation else f"node {stay.node}"
+
+
+def delivered_by_one(one: Stay, other: Stay, message: Callable[[int], Message]) -> tuple[list[int], str]:
+    """The numbers of the messages that one of two stays delivered and the other not, and some in words."""
+    if one.delivered == other.delivered:
+        return [], ""
+    ones = set(one.delivered)
+    numbers = sorted(ones.symmetric_difference(other.delivered))
+    alone = {number: one.node if number in ones else other.node for number in numbers}
+    return numbers, some([f"{a_message(message(n))} by node {alone[n]} alone" for n in numbers])
 
 
 def members(nodes: Iterable[NodeId]) -> str:

@@ -9,6 +9,7 @@ from ordercast.audit.explain import (
     a_life,
     a_message,
     a_view,
+    delivered_by_one,
     some,
     violation,
     with_position,
@@ -27,18 +28,9 @@ def view_synchrony(views: Views) -> list[Violation]:
         if stay.next is None:
             continue
         other = together.setdefault((stay.id, stay.next.id), stay)
-        if other.delivered == stay.delivered:
-            continue
-        others = set(other.delivered)
-        differing = sorted(others.symmetric_difference(stay.delivered))
+        differing, told = delivered_by_one(other, stay, views.message)
         if not differing:
             continue
-        told = some(
-            [
-                f"{a_message(views.message(n))} by node {other.node if n in others else stay.node} alone"
-                for n in differing
-            ]
-        )
         sentence = (
             f"nodes {other.node} and {stay.node} went together from {a_view(stay)} to view {stay.next.id} "
             f"and delivered different messages before that: {told}."

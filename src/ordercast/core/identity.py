@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from itertools import groupby
+from typing import NamedTuple, TypeAlias, TypeVar
+
+Key = TypeVar("Key")
 
 NodeId: TypeAlias = int
 """A node's identifier: a positive 32-bit integer that survives restarts."""
@@ -121,3 +124,15 @@ class Batch(NamedTuple):
     """Number of the first of them."""
     guarantee: Guarantee
     payloads: Sequence[bytes]
+
+    def part(self, begin: int, payloads: Sequence[bytes]) -> Batch:
+        """The messages from the `begin`-th on, counted from 0, at their own places, with these payloads."""
+        return self._replace(slot=self.slot + begin, number=self.number + begin, payloads=payloads)
+
+    def runs(self, key: Callable[[bytes], Key]) -> Iterator[tuple[Key, Batch]]:
+        """The messages in runs whose payloads have the same key: each key, and its messages as a batch."""
+        begin = 0
+        for same, payloads in groupby(self.payloads, key):
+            run = self.part(begin, list(payloads))
+            yield same, run
+            begin += len(run.payloads)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ordercast.core.identity import NodeId
 from ordercast.draw.palette import INK
+from ordercast.draw.sheet import sheet
 
 WIDTH = 1120.0
 GUTTER = 40.0
@@ -112,15 +113,10 @@ class _Sheet:
         return MARGIN + GUTTER + 8 + share * (WIDTH - 16)
 
     def lines(self) -> Iterator[str]:
-        """The file's lines."""
-        width, height = f"{self.right + MARGIN:.0f}", f"{self.bottom + 40:.0f}"
-        yield (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="title">'
-        )
-        yield f'<title id="title">{escape(self.title)}</title>'
-        yield f"<style>{STYLE}</style>"
-        yield f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+        """The lines of the SVG file."""
+        return sheet(self.right + MARGIN, self.bottom + 40, self.title, STYLE, self._body())
+
+    def _body(self) -> Iterator[str]:
         yield _text(MARGIN, 34, self.title, "title")
         yield from self._axis()
         yield from self._lanes()
@@ -129,7 +125,6 @@ class _Sheet:
         yield from self._signs()
         yield from self._labels()
         yield from self._legend()
-        yield "</svg>"
 
     def _axis(self) -> Iterator[str]:
         span_us = self.end_us - self.start_us

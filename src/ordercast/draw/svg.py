@@ -14,6 +14,7 @@ from ordercast.core.identity import Configuration, Kind, NodeId
 from ordercast.draw import words
 from ordercast.draw.palette import INK, LIGHT, colours
 from ordercast.draw.scale import Scale
+from ordercast.draw.sheet import sheet
 from ordercast.draw.spacetime import Ending, Lane, Life, Note, Segment, Story
 
 NARROWEST, WIDEST = 1040.0, 6000.0
@@ -111,16 +112,7 @@ class _Sheet:
         body = [*self._head(), *self._ticks(), *self._lanes(), *self._notes(), *self._axis()]
         self.below = self.bottom + (30 if self._long() else 14)
         body += [*self._signs(), *self._listed_notes(), *self._legend()]
-        width, height = f"{self.width:.0f}", f"{self.below + MARGIN:.0f}"
-        yield (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="title">'
-        )
-        yield f'<title id="title">{escape(self.title)}</title>'
-        yield f"<style>{STYLE}</style>"
-        yield f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
-        yield from body
-        yield "</svg>"
+        return sheet(self.width, self.below + MARGIN, self.title, STYLE, body)
 
     def _head(self) -> Iterator[str]:
         everyone = [segment for lane in self.story.lanes for segment in lane.segments()]

@@ -9,7 +9,6 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
 from ordercast.core.identity import Configuration, Guarantee, NodeId
@@ -276,9 +275,7 @@ class Node:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     @property

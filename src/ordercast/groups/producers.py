@@ -127,10 +127,10 @@ class Producers:
             if ordinary is not None:
                 kept.append(ordinary)
             elif kept:
-                runs.append(_part(batch, place - len(kept), kept))
+                runs.append(batch.part(place - len(kept), kept))
                 kept = []
         if kept:
-            runs.append(_part(batch, len(batch.payloads) - len(kept), kept))
+            runs.append(batch.part(len(batch.payloads) - len(kept), kept))
         self._changed()
         return runs
 
@@ -267,8 +267,3 @@ class Producers:
         if len(self._owner_of) > len(self.table.progress):
             for producer in [known for known in self._owner_of if known not in self.table.progress]:
                 self._owners.pop(self._owner_of.pop(producer), None)
-
-
-def _part(batch: Batch, begins: int, payloads: list[bytes]) -> Batch:
-    """Messages of the batch that follow each other, at their own places."""
-    return batch._replace(slot=batch.slot + begins, number=batch.number + begins, payloads=payloads)

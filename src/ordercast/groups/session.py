@@ -129,46 +129,31 @@ class Session:
 
     def deliver(self, batch: Batch) -> None:
         """Messages, in order. Those of a batch are mostly for one group."""
-        _, _, slot, origin, _, number, _, payloads = batch
+        payloads = batch.payloads
         tag = tag_of(payloads[0])
-        count = len(payloads)
         if tag is not None and all(map(bytes.startswith, payloads, repeat(tag))):
-            start = len(tag)
-            bodies = [payload[start:] for payload in payloads]
-            self._put(tag, batch, bodies, range(number, number + count), range(slot, slot + count))
+            self._put(tag, batch)
         else:
-            self._deliver_mixed(batch)
-        if origin == self._node and self._receipts and batch.incarnation == self._incarnation:
+            for found, run in batch.runs(tag_of):
+                if found is None:
+                    self.malformed += len(run.payloads)
+                else:
+                    self._put(found, run)
+        if batch.origin == self._node and self._receipts and batch.incarnation == self._incarnation:
             self._resolve(batch)
 
-    def _deliver_mixed(self, batch: Batch) -> None:
-        """A batch for several groups: in runs of one group each."""
-        bodies: list[bytes] = []
-        current: bytes | None = None
-        begins = 0
-        for place, payload in enumerate(batch.payloads):
-            tag = tag_of(payload)
-            if tag != current:
-                self._put_run(current, batch, bodies, begins)
-                bodies, current, begins = [], tag, place
-            if tag is not None:
-                bodies.append(payload[len(tag) :])
-            else:
-                self.malformed += 1
-        self._put_run(current, batch, bodies, begins)
-
-    def _put_run(self, tag: bytes | None, batch: Batch, bodies: list[bytes], begins: int) -> None:
-        if tag is not None:
-            number, slot, count = batch.number + begins, batch.slot + begins, len(bodies)
-            self._put(tag, batch, bodies, range(number, number + count), range(slot, slot + count))
-
-    def _put(self, tag: bytes, batch: Batch, bodies: list[bytes], numbers: range, slots: range) -> None:
+    def _put(self, tag: bytes, batch: Batch) -> None:
+        """Messages that all begin with this tag, for the readers of its group."""
         readers = self._inboxes.get(tag)
         if readers is None:
             return
+        start, count = len(tag), len(batch.payloads)
+        bodies = [payload[start:] for payload in batch.payloads]
+        numbers = range(batch.number, batch.number + count)
+        slots = range(batch.slot, batch.slot + count)
         size = sum(map(len, bodies))
         self.delivered_bytes += size
-        size += ENTRY_OVERHEAD * len(bodies)
+        size += ENTRY_OVERHEAD * count
         most = MOST_FULL * self._limit
         if size > self._largest:
             self._largest = size

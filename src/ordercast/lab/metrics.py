@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from ordercast.core.declared import PacketKind, Purpose
 from ordercast.core.identity import NodeId
+from ordercast.core.percentiles import percentile
 from ordercast.trace.columns import EVENT, GUARANTEE, SIZE, TIME_US, message_of
 from ordercast.trace.schema import Row
 
@@ -208,8 +209,9 @@ class Meter:
             figures[f"{stem}_us"] = self._latency[name].mean
             figures[f"{stem}_max_us"] = self._latency[name].largest
             for percent in (50, 99):
-                figures[f"{stem}_p{percent}_us"] = quantile(
-                    self.histograms[name], percent / 100, self._bucket_us
+                bucket = percentile(self.histograms[name], percent)
+                figures[f"{stem}_p{percent}_us"] = (
+                    0.0 if bucket is None else float((bucket + 1) * self._bucket_us)
                 )
         return figures
 
@@ -253,14 +255,3 @@ def variation(counts: Iterable[int]) -> float:
     values = list(counts)
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) / mean if mean else 0.0
-
-
-def quantile(histogram: Mapping[int, int], share: float, bucket_us: int) -> float:
-    """The upper end of the bucket in which this share of the values is reached."""
-    wanted = share * sum(histogram.values())
-    reached = 0
-    for bucket in sorted(histogram):
-        reached += histogram[bucket]
-        if reached >= wanted:
-            return float((bucket + 1) * bucket_us)
-    return 0.0

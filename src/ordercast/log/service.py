@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from ordercast.errors import AddressProblem, LogError, OrdercastError
+from ordercast.errors import LogError, OrdercastError
 from ordercast.keys import Keyring
 from ordercast.log import wire
 from ordercast.log.position import Position
@@ -176,13 +176,7 @@ class Service:
 
     async def start(self, host: str, port: int) -> None:
         """Listen."""
-        try:
-            listening = await asyncio.to_thread(bound, host, port)
-        except OSError as error:
-            raise AddressProblem(
-                f"the log cannot be served at {format_address(host, port)}: {error.strerror or error}; "
-                "choose another address for log_listen"
-            ) from error
+        listening = await bound(host, port, "the log", "choose another address for log_listen")
         self._listener = Listener(listening, self._connections, self._serve)
         self.address = format_address(*self._listener.address[:2])
 

@@ -389,36 +389,19 @@ def untagged(
         array = binary(list(payloads))
         if tag is not None and pc.all(pc.starts_with(array, tag)).as_py():
             arrays.append(pc.binary_slice(array, len(tag), _END))
-            runs += (_run(entry, 0, len(entry.batch.payloads), tag) for entry in some)
-        else:
+            runs += (_run(entry.batch, entry.time_us, tag) for entry in some)
+        else:  # for several groups, or with something that is for none, which is left out
             for entry in some:
-                _one_by_one(entry, tag_of, runs, arrays)
+                for found, part in entry.batch.runs(tag_of):
+                    if found is not None:
+                        runs.append(_run(part, entry.time_us, found))
+                        arrays.append(binary([payload[len(found) :] for payload in part.payloads]))
         at = end
     if len(arrays) == 1:
         return runs, arrays[0]
     return runs, pa.concat_arrays(arrays) if arrays else binary([])
 
 
-def _run(entry: Delivered, begin: int, count: int, tag: bytes) -> Run:
-    batch = entry.batch
-    return Run(
-        batch.seq, batch.slot + begin, batch.origin, batch.guarantee, tag[2:].decode(), entry.time_us, count
-    )
-
-
-def _one_by_one(
-    entry: Delivered, tag_of: Callable[[bytes], bytes | None], runs: list[Run], arrays: list[pa.Array]
-) -> None:
-    """A packet for several groups, or with something that is for none: that is left out."""
-    bodies: list[bytes] = []
-    current: bytes | None = None
-    begins = 0
-    for place, payload in enumerate((*entry.batch.payloads, b"")):
-        tag = tag_of(payload)
-        if tag != current or place == len(entry.batch.payloads):
-            if bodies and current is not None:
-                runs.append(_run(entry, begins, len(bodies), current))
-                arrays.append(binary(bodies))
-            bodies, current, begins = [], tag, place
-        if tag is not None:
-            bodies.append(payload[len(tag) :])
+def _run(batch: Batch, time_us: int, tag: bytes) -> Run:
+    group, count = tag[2:].decode(), len(batch.payloads)
+    return Run(batch.seq, batch.slot, batch.origin, batch.guarantee, group, time_us, count)

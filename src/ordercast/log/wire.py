@@ -20,11 +20,9 @@ from typing import Any
 import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ordercast.core.wire import UNREADABLE
-from ordercast.keys import KEY_SIZE, Keyring
+from ordercast.keys import KEY_SIZE, Keyring, derived
 
 MAGIC = b"OCLOG\x01"
 NONCE_SIZE = 16
@@ -107,8 +105,8 @@ class Frames:
     @classmethod
     def sealed(cls, key: bytes, client: bytes, service: bytes, *, serving: bool) -> Frames:
         """Sealed with a group key and the random bytes of both sides."""
-        derived = HKDF(SHA256(), 2 * KEY_SIZE, client + service, b"ordercast 1 log").derive(key)
-        asking, answering = AESGCM(derived[:KEY_SIZE]), AESGCM(derived[KEY_SIZE:])
+        both = derived(key, client + service, "log", 2 * KEY_SIZE)
+        asking, answering = AESGCM(both[:KEY_SIZE]), AESGCM(both[KEY_SIZE:])
         return cls(answering, asking) if serving else cls(asking, answering)
 
     def made(self, header: dict[str, Any], body: bytes = b"") -> bytes:

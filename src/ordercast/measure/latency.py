@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import accumulate
+
+from ordercast.core.percentiles import percentile
 
 STEP = math.log(1.01)
 
@@ -17,20 +18,17 @@ class Latencies:
         self._steps: Counter[int] = Counter()
 
     def add(self, ns: int) -> None:
-        """One more."""
+        """Count a latency of so many nanoseconds."""
         self.count += 1
         self._steps[int(math.log(ns) / STEP) if ns > 0 else 0] += 1
 
     def frozen(self) -> Latencies:
-        """As they are now."""
+        """A copy, which does not change when more are added to this."""
         copy = Latencies()
         copy.count, copy._steps = self.count, self._steps.copy()
         return copy
 
-    def quantile_us(self, share: float) -> float:
-        """The latency that this share of them does not exceed, to a per cent; 0 if there are none."""
-        ordered = sorted(self._steps.items())
-        for (step, _), seen in zip(ordered, accumulate(many for _, many in ordered), strict=True):
-            if seen >= share * self.count:
-                return round(math.exp((step + 0.5) * STEP) / 1e3, 1)
-        return 0.0
+    def percentile_us(self, percent: int) -> float:
+        """Microseconds that `percent` of 100 latencies do not exceed, to a per cent; 0 if there are none."""
+        step = percentile(self._steps, percent)
+        return 0.0 if step is None else round(math.exp((step + 0.5) * STEP) / 1e3, 1)

@@ -24,8 +24,8 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
-from ordercast.errors import ConfigProblem
-from ordercast.transport.address import source_of
+from ordercast.errors import AddressProblem, ConfigProblem
+from ordercast.transport.address import format_address, source_of
 
 LOG = logging.getLogger("ordercast")
 
@@ -397,8 +397,21 @@ class _Protocol(asyncio.StreamReaderProtocol):
         )  # the socket is closed behind this
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that is bound, for a `Listener`; raises OSError if the address cannot be had."""
+async def bound(host: str, port: int, what: str, advice: str) -> socket.socket:
+    """A socket that is bound, for a `Listener`.
+
+    Raises `AddressProblem`, that `what` cannot be served there, with the `advice`, if it cannot be had.
+    """
+    try:
+        return await asyncio.to_thread(_bound, host, port)
+    except OSError as error:
+        where = format_address(host, port)
+        raise AddressProblem(
+            f"{what} cannot be served at {where}: {error.strerror or error}; {advice}"
+        ) from error
+
+
+def _bound(host: str, port: int) -> socket.socket:
     family, kind, proto, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

@@ -18,7 +18,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from ordercast.core.declared import Sort, Statistic
-from ordercast.errors import AddressProblem
 from ordercast.runtime.connections import HANDSHAKE_S, Connection, Connections, Listener, bound
 from ordercast.transport.address import format_address, parse_address
 
@@ -55,13 +54,8 @@ class Metrics:
     async def start(self) -> None:
         """Listen. The address may have port 0: any that is free."""
         host, port = parse_address(self.address)
-        try:
-            listening = await asyncio.to_thread(bound, host, port)
-        except OSError as error:
-            raise AddressProblem(
-                f"metrics cannot be served at {self.address}: {error.strerror or error}; choose another "
-                "address, or stop what uses this one"
-            ) from error
+        advice = "choose another address, or stop what uses this one"
+        listening = await bound(host, port, "metrics", advice)
         self._listener = Listener(listening, self._connections, self._serve)
         self.address = format_address(host, self._listener.address[1])
 
@@ -230,12 +224,7 @@ def _connections(status: Status) -> Iterator[Metric]:
         yield GaugeMetricFamily("ordercast_connections", "To log and metrics.", there["open"])
         yield GaugeMetricFamily("ordercast_connections_most", "That there may be.", there["most"])
         yield GaugeMetricFamily("ordercast_connections_bytes", "Of memory for frames.", there["bytes"])
-        ended = CounterMetricFamily(
-            "ordercast_connections_ended", "Because of a limit, by reason.", labels=["reason"]
-        )
-        for reason, count in there["ended"].items():
-            ended.add_metric([reason], count)
-        yield ended
+        yield _by_reason("ordercast_connections_ended", "Because of a limit, by reason.", there["ended"])
 
 
 def _log(status: Status) -> Iterator[Metric]:
@@ -247,12 +236,15 @@ def _log(status: Status) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "ordercast_log_braking", "Whether the disk does not keep up.", float(kept["braking"])
         )
-        drops = CounterMetricFamily(
-            "ordercast_log_drops", "Connections to the log that were ended, by reason.", labels=["reason"]
-        )
-        for reason, count in kept["drops"].items():
-            drops.add_metric([reason], count)
-        yield drops
+        about = "Connections to the log that were ended, by reason."
+        yield _by_reason("ordercast_log_drops", about, kept["drops"])
+
+
+def _by_reason(name: str, about: str, counts: Mapping[str, int]) -> Metric:
+    found = CounterMetricFamily(name, about, labels=["reason"])
+    for reason, count in counts.items():
+        found.add_metric([reason], count)
+    return found
 
 
 def _others(status: Status) -> Iterator[Metric]:

@@ -162,6 +162,8 @@ def _split(stream: random.Random, nodes: Sequence[NodeId]) -> Partition | None:
 # --- the kinds: a stream, the nodes and the moments to faults near them -----------------------------
 
 Draw = Callable[[random.Random, Sequence[NodeId], Sequence[int]], Iterator[At]]
+Drawn = Callable[[random.Random, NodeId], Actions]
+"""What happens to a node."""
 
 
 def _crashes(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
@@ -186,29 +188,37 @@ def _flaps(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int
             at_us += stream.choice((0, 1, 100, 5_000))
 
 
-def _torn(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
-    """Crashes in the middle of carrying out effects."""
-    for moment in moments:
-        at_us, node = moment + _gap(stream), stream.choice(nodes)
-        yield At(at_us, Crash(node, stream.randrange(6)))
-        if stream.random() < 0.8:
-            yield At(at_us + 20_000 + _length(stream), Restart(node))
+def _down_and_up(ended: Drawn, share: float, least_us: int) -> Draw:
+    """A node's life ends; in this share of the cases it is started again after at least so long."""
+
+    def draw(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+        for moment in moments:
+            at_us, node = moment + _gap(stream), stream.choice(nodes)
+            yield At(at_us, ended(stream, node))
+            if stream.random() < share:
+                yield At(at_us + least_us + _length(stream), Restart(node))
+
+    return draw
 
 
-def _pauses(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
-    for moment in moments:
-        for node in _victims(stream, nodes):
-            at_us = moment + _gap(stream)
-            yield At(at_us, Pause(node))
-            yield At(at_us + _length(stream), Resume(node))
+def _for_a_while(begin: Drawn, end: Callable[[NodeId], Actions]) -> Draw:
+    """Something happens to one node or several, each for a time of its own."""
+
+    def draw(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
+        for moment in moments:
+            for node in _victims(stream, nodes):
+                at_us = moment + _gap(stream)
+                yield At(at_us, begin(stream, node))
+                yield At(at_us + _length(stream), end(node))
+
+    return draw
 
 
-def _slows(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
-    for moment in moments:
-        for node in _victims(stream, nodes):
-            at_us = moment + _gap(stream)
-            yield At(at_us, Slow(node, stream.choice((50, 200, 1_000, 3_000))))
-            yield At(at_us + _length(stream), Unslow(node))
+_torn = _down_and_up(lambda stream, node: Crash(node, stream.randrange(6)), 0.8, 20_000)
+"""Crashes in the middle of carrying out effects."""
+_leaves = _down_and_up(lambda _, node: Leave(node), 0.7, 5_000)
+_pauses = _for_a_while(lambda _, node: Pause(node), Resume)
+_slows = _for_a_while(lambda stream, node: Slow(node, stream.choice((50, 200, 1_000, 3_000))), Unslow)
 
 
 def _partitions(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
@@ -260,14 +270,6 @@ def _bursts(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[in
     for moment in moments:
         loss = stream.choice((0.1, 0.3, 0.6, 0.9, 1.0))
         yield At(moment + _gap(stream), Burst(loss, _length(stream)))
-
-
-def _leaves(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
-    for moment in moments:
-        at_us, node = moment + _gap(stream), stream.choice(nodes)
-        yield At(at_us, Leave(node))
-        if stream.random() < 0.7:
-            yield At(at_us + 5_000 + _length(stream), Restart(node))
 
 
 def _brakes(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:

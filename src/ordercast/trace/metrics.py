@@ -10,12 +10,13 @@ is counted nevertheless. On a real network latencies between nodes are as good a
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ordercast.core.identity import NodeId
+from ordercast.core.percentiles import percentile
 from ordercast.trace.columns import (
     CONFIG_KIND,
     CONFIG_REP,
@@ -189,12 +190,11 @@ def _by_node(
 
 
 def _latency(figures: array[int]) -> Latency:
-    ordered = sorted(figures)
-    count = len(ordered)
+    counts, count = Counter(figures), len(figures)
     return Latency(
         count=count,
-        mean_us=sum(ordered) / count,
-        p50_us=ordered[-(-count * 50 // 100) - 1],
-        p99_us=ordered[-(-count * 99 // 100) - 1],
-        max_us=ordered[-1],
+        mean_us=sum(figures) / count,
+        p50_us=percentile(counts, 50) or 0,
+        p99_us=percentile(counts, 99) or 0,
+        max_us=max(counts),
     )

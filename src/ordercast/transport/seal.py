@@ -28,11 +28,9 @@ from typing import TypeAlias
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ordercast.core.identity import NodeId
-from ordercast.keys import KEY_SIZE, Keyring
+from ordercast.keys import Keyring, derived
 
 SESSION_SIZE = 16
 WINDOW = 4096
@@ -105,8 +103,7 @@ def sealed_to(node: NodeId) -> bytes:
 
 
 def _aead(cipher: Cipher, group_key: bytes, salt: bytes, purpose: str) -> Aead:
-    info = f"ordercast 1 {cipher} {purpose}".encode()
-    key = HKDF(SHA256(), KEY_SIZE, salt, info).derive(group_key)
+    key = derived(group_key, salt, f"{cipher} {purpose}")
     return AESGCM(key) if cipher is Cipher.AES_GCM else ChaCha20Poly1305(key)
 
 
