@@ -23,7 +23,7 @@ CLIENT = Path(__file__).with_name("cpg_bench.c")
 INSTALL = "apt-get install corosync libcpg-dev gcc iproute2"
 TRANSPORTS = ("udp", "udpu")
 """Those that may be the fastest: IP multicast and unicast. knet had at most half of either at every size."""
-PATIENCE_S = 40.0
+TIMEOUT_S = 40.0
 ATTEMPTS = 3
 
 _CONF = """totem {{
@@ -162,7 +162,7 @@ def _daemon(network: Namespaces, work: Path, node: int) -> subprocess.Popen[byte
 def _await_ring(work: Path, daemons: Sequence[subprocess.Popen[bytes]]) -> None:
     whole = f"Members[{len(daemons)}]"
     logs = [work / f"log{node}" for node in range(1, len(daemons) + 1)]
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while not all(whole in log.read_text(errors="replace") for log in logs):
         ended = next(
             (log for log, daemon in zip(logs, daemons, strict=True) if daemon.poll() is not None), None
@@ -175,7 +175,7 @@ def _await_ring(work: Path, daemons: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def _answer(client: subprocess.Popen[str], seconds: float) -> str:
-    out, err = client.communicate(timeout=seconds + PATIENCE_S)
+    out, err = client.communicate(timeout=seconds + TIMEOUT_S)
     if client.returncode != 0:
         raise _Failed(f"corosync's client failed: {err.strip() or client.returncode}")
     return out

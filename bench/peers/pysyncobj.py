@@ -26,7 +26,7 @@ from peers.figures import PeerMissing, Row, summed_up
 INSTALL = "pip install 'ordercast[bench]'"
 UNDER_WAY = 2000
 """Messages a node has sent and not yet seen applied, when it sends flat out."""
-PATIENCE_S = 40.0
+TIMEOUT_S = 40.0
 BENCH = Path(__file__).resolve().parent.parent
 
 
@@ -61,7 +61,7 @@ def measure(*, size: int, seconds: float, rate: float = 0, nodes: int = 3, under
             )
         figures = []
         for worker in workers:
-            out, err = worker.communicate(timeout=seconds + 2 * PATIENCE_S)
+            out, err = worker.communicate(timeout=seconds + 2 * TIMEOUT_S)
             if worker.returncode != 0:
                 raise RuntimeError(f"a process with PySyncObj failed: {err.strip()[-2000:]}")
             figures.append(json.loads(out))
@@ -138,7 +138,7 @@ def work(job: dict[str, Any]) -> dict[str, float]:
 
 
 def _meet(counter: Any, members: int) -> None:
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     arrived = False
     while counter.present < members:
         counter.doTick(0.01)

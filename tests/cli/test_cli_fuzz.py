@@ -8,7 +8,7 @@ from cli_parts import ordercast, process
 
 from ordercast.mutants import MUTANTS
 from ordercast.mutants.hunt import hunt_one
-from ordercast.sim.campaign import Campaign, Run
+from ordercast.sim.campaign import Campaign, SeedResult
 from ordercast.sim.fuzz import Result
 from ordercast.trace.reader import read_runs
 
@@ -115,7 +115,7 @@ def test_a_mutant_that_is_caught_is_told_with_the_seeds_it_took() -> None:
 def test_a_seed_that_fails_without_the_mutant_as_well_does_not_catch_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def failing(campaign: Campaign, find: object, seed: int) -> Run:
+    def failing(campaign: Campaign, find: object, seed: int) -> SeedResult:
         fails = BROKEN.place.__dict__[BROKEN.attribute] is not right or seed in (3, 4)
         counts = {"total-order": 1} if fails else {}
         told = Result(
@@ -128,7 +128,7 @@ def test_a_seed_that_fails_without_the_mutant_as_well_does_not_catch_it(
             rows=0,
             coverage={},
         )
-        return Run(told, 0.0)
+        return SeedResult(told, 0.0)
 
     right = BROKEN.place.__dict__[BROKEN.attribute]
     monkeypatch.setattr("ordercast.mutants.hunt.run_seed", failing)

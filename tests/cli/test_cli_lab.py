@@ -13,7 +13,7 @@ from ordercast.lab.experiments import fuzz
 from ordercast.lab.laboratory import Laboratory
 from ordercast.lab.runner import do_task
 from ordercast.lab.store import Task
-from ordercast.sim.campaign import Campaign, Run
+from ordercast.sim.campaign import Campaign, SeedResult
 from ordercast.sim.fuzz import Result
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ def test_without_a_terminal_a_line_now_and_then_says_how_far_it_is(
 def test_fuzz_ends_with_one_if_a_seed_failed_and_says_how_to_replay_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run_seed(campaign: Campaign, find: object, seed: int) -> Run:
+    def run_seed(campaign: Campaign, find: object, seed: int) -> SeedResult:
         counts = {"events": 1, "receptions": 1, "rows": 1}
         violations = {"total-order": 1} if seed == 3 else {}
         result = Result(
             seed=seed, violations=violations, sentences=[], converged=True, coverage={"crash": 1}, **counts
         )
-        return Run(result, 0.1)
+        return SeedResult(result, 0.1)
 
     monkeypatch.setattr(fuzz, "run_seed", run_seed)
     lab = Laboratory(experiment("fuzz"), tmp_path, sizes=Sizes(protocols=("cm",), seeds=range(5)))

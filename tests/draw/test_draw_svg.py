@@ -10,12 +10,12 @@ from told_run import NOTES, Pen, told_run
 from ordercast.draw import svg, words
 from ordercast.draw.palette import LIGHT, colours
 from ordercast.draw.scale import Scale
-from ordercast.draw.spacetime import Note, Story, tell
+from ordercast.draw.spacetime import Note, Timeline, timeline_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(story: Story, notes: list[Note], title: str = "") -> ElementTree.Element:
+def drawn(story: Timeline, notes: list[Note], title: str = "") -> ElementTree.Element:
     """Parsed, so that a drawing that is no XML fails."""
     return ElementTree.fromstring(svg.draw(story, notes, title=title))
 
@@ -35,11 +35,11 @@ def bars(root: ElementTree.Element) -> dict[str, ElementTree.Element]:
 
 
 @pytest.fixture(scope="module")
-def story() -> Story:
-    return tell(told_run())
+def story() -> Timeline:
+    return timeline_of(told_run())
 
 
-def test_every_segment_is_a_bar_in_its_lane_and_colour(story: Story) -> None:
+def test_every_segment_is_a_bar_in_its_lane_and_colour(story: Timeline) -> None:
     root = drawn(story, NOTES)
     found = bars(root)
     chosen = colours(story)
@@ -59,12 +59,12 @@ def test_every_segment_is_a_bar_in_its_lane_and_colour(story: Story) -> None:
     assert len(set.union(*tops.values())) == 5
 
 
-def test_a_transitional_configuration_that_took_no_time_is_still_seen(story: Story) -> None:
+def test_a_transitional_configuration_that_took_no_time_is_still_seen(story: Timeline) -> None:
     rect = bars(drawn(story, []))["node 1: transitional 11.1 {1 2 3 4}"]
     assert float(rect.get("width", "0")) >= svg.SLIVER
 
 
-def test_bars_of_a_lane_do_not_overlap(story: Story) -> None:
+def test_bars_of_a_lane_do_not_overlap(story: Timeline) -> None:
     root = drawn(story, NOTES)
     for node in range(1, 6):
         spans = sorted(
@@ -76,26 +76,26 @@ def test_bars_of_a_lane_do_not_overlap(story: Story) -> None:
             assert left + width <= following + 0.2
 
 
-def test_crash_halt_and_restart_are_drawn_and_told(story: Story) -> None:
+def test_crash_halt_and_restart_are_drawn_and_told(story: Timeline) -> None:
     told = [title.text for title in drawn(story, []).iter(f"{SVG}title")]
     assert "node 5: crash at 400.0 ms" in told
     assert "node 2: halt at 1,700.0 ms" in told
     assert "node 5 restarts at 1,500.0 ms" in told
 
 
-def test_members_and_deliveries_stand_in_the_bars(story: Story) -> None:
+def test_members_and_deliveries_stand_in_the_bars(story: Timeline) -> None:
     written = texts(drawn(story, []))
     assert "{1 2 3 4 5}" in written
     assert written.count("120") == 5
 
 
-def test_notes_are_lines_with_their_text(story: Story) -> None:
+def test_notes_are_lines_with_their_text(story: Timeline) -> None:
     root = drawn(story, NOTES)
     assert texts(root, "note") == [text for _, text in NOTES]
     assert len([line for line in root.iter(f"{SVG}line") if line.get("class") == "fault"]) == len(NOTES)
 
 
-def test_notes_that_find_no_room_are_numbered_and_listed(story: Story) -> None:
+def test_notes_that_find_no_room_are_numbered_and_listed(story: Timeline) -> None:
     many = [(1_000_000 + 300 * place, f"burst loss number {place}") for place in range(8)]
     labels = texts(drawn(story, many), "note")
     assert labels[8:] == [
@@ -104,31 +104,31 @@ def test_notes_that_find_no_room_are_numbered_and_listed(story: Story) -> None:
     assert labels[:8] == [str(place + 1) for place in range(8)]
 
 
-def test_long_lists_are_cut_and_say_so(story: Story) -> None:
+def test_long_lists_are_cut_and_say_so(story: Timeline) -> None:
     many = [(1_000_000 + place, "loss") for place in range(svg.MOST_LISTED + 5)]
     assert "and 5 more" in texts(drawn(story, many))
 
 
-def test_the_legend_lists_rings_with_their_first_install(story: Story) -> None:
+def test_the_legend_lists_rings_with_their_first_install(story: Timeline) -> None:
     written = texts(drawn(story, []))
     assert "16.3 {3 4} from 1,043.0 ms" in written
     assert not any("{5} from" in text for text in written)
 
 
-def test_what_comes_from_outside_is_escaped(story: Story) -> None:
+def test_what_comes_from_outside_is_escaped(story: Timeline) -> None:
     root = drawn(story, [(100, "a < b & c")], title="<script>")
     assert texts(root, "note") == ["a < b & c"]
     assert texts(root, "title") == ["<script>"]
 
 
-def test_the_file_needs_nothing_else_and_is_the_same_every_time(story: Story) -> None:
+def test_the_file_needs_nothing_else_and_is_the_same_every_time(story: Timeline) -> None:
     file = svg.draw(story, NOTES)
-    assert file == svg.draw(tell(told_run()), list(reversed(NOTES)))
+    assert file == svg.draw(timeline_of(told_run()), list(reversed(NOTES)))
     assert not re.search(r"href|url\(|@import|<script", file)
 
 
 def test_nothing_happened_can_be_drawn() -> None:
-    assert texts(drawn(tell([]), [], "Silence"), "title") == ["Silence"]
+    assert texts(drawn(timeline_of([]), [], "Silence"), "title") == ["Silence"]
 
 
 def test_forty_nodes_for_a_minute_stay_within_the_sheet() -> None:
@@ -138,7 +138,7 @@ def test_forty_nodes_for_a_minute_stay_within_the_sheet() -> None:
     for minute in range(40):
         pen.install(1_500_000 * minute + 40_000, everyone, everyone, 12 + 4 * minute)
     pen.crash(60_000_000, 40)
-    root = drawn(tell(pen.rows), [])
+    root = drawn(timeline_of(pen.rows), [])
     width, height = float(root.get("width", "")), float(root.get("height", ""))
     assert width < svg.WIDEST + 200
     for text in root.iter(f"{SVG}text"):

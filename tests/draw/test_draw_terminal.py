@@ -8,7 +8,7 @@ from rich.console import Console
 from told_run import NOTES, Pen, told_run
 
 from ordercast.draw.palette import INK
-from ordercast.draw.spacetime import moments, tell
+from ordercast.draw.spacetime import moments, timeline_of
 from ordercast.draw.terminal import Drawing, sentence
 
 
@@ -28,7 +28,7 @@ def row(lines: list[str], part: str) -> str:
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    return printed(Drawing(tell(told_run()), NOTES))
+    return printed(Drawing(timeline_of(told_run()), NOTES))
 
 
 def test_an_install_names_time_nodes_members_and_kind(lines: list[str]) -> None:
@@ -62,7 +62,9 @@ def test_a_note_is_a_line_across_the_lanes_at_its_time(lines: list[str]) -> None
 
 
 def test_one_configuration_has_one_colour_on_all_its_lanes() -> None:
-    (line,) = [line for line in printed(Drawing(tell(told_run())), colour=True) if "(regular 12.1)" in line]
+    (line,) = [
+        line for line in printed(Drawing(timeline_of(told_run())), colour=True) if "(regular 12.1)" in line
+    ]
     red, green, blue = (int(INK[2][i : i + 2], 16) for i in (1, 3, 5))
     assert line.count(f"38;2;{red};{green};{blue}m●") == 4
 
@@ -77,7 +79,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, nodes: int) -> None:
     pen.install(40_000, everyone, everyone, 8)
     pen.stream(50_000, 90_000, everyone, 3)
     pen.crash(100_000, nodes)
-    lines = printed(Drawing(tell(pen.rows), [(60_000, "burst loss of everything " * 4)]), width)
+    lines = printed(Drawing(timeline_of(pen.rows), [(60_000, "burst loss of everything " * 4)]), width)
     assert max(map(cell_len, lines)) <= width
     text = " ".join(" ".join(lines).split())
     assert f"{nodes} crashes" in text
@@ -88,13 +90,13 @@ def test_no_line_is_wider_than_the_terminal(width: int, nodes: int) -> None:
 def test_names_of_narrow_lanes_are_written_downwards() -> None:
     pen = Pen()
     pen.install(0, list(range(1, 31)), list(range(1, 31)), 4)
-    heading = printed(Drawing(tell(pen.rows)), 90)[:2]
+    heading = printed(Drawing(timeline_of(pen.rows)), 90)[:2]
     assert heading[0].strip() == "11111111112222222222" + "3"
     assert heading[1].split() == ["node", "123456789012345678901234567890"]
 
 
 def test_a_long_story_is_cut_and_says_so() -> None:
-    lines = printed(Drawing(tell(told_run()), most_rows=3))
+    lines = printed(Drawing(timeline_of(told_run()), most_rows=3))
     assert lines[-1].endswith("further moments")
     assert not any("end of the trace" in line for line in lines)
 
@@ -103,7 +105,7 @@ def test_what_many_do_together_names_them_once() -> None:
     pen = Pen()
     everyone = list(range(1, 11))
     pen.install(0, everyone, everyone, 8)
-    (moment,) = moments(tell(pen.rows))
+    (moment,) = moments(timeline_of(pen.rows))
     assert sentence(moment) == "all of {1–10} install it (regular 8.1)"
 
 
@@ -111,7 +113,7 @@ def test_a_moment_that_took_its_time_says_how_long() -> None:
     pen = Pen()
     pen.install(0, [1], [1, 2], 8)
     pen.install(12_340, [2], [1, 2], 8)
-    (moment,) = moments(tell(pen.rows))
+    (moment,) = moments(timeline_of(pen.rows))
     assert sentence(moment) == "1 2 install {1 2} (regular 8.1) within 12.3 ms"
 
 
@@ -120,7 +122,7 @@ def test_a_real_run_is_shown_from_its_start() -> None:
     start = 1_700_000_000_000_000
     pen.install(start, [1], [1], 8)
     pen.crash(start + 2_500, 1)
-    assert row(printed(Drawing(tell(pen.rows))), "1 crashes").startswith("    2.5 ms")
+    assert row(printed(Drawing(timeline_of(pen.rows))), "1 crashes").startswith("    2.5 ms")
 
 
 def test_a_change_says_after_which_place_it_comes() -> None:
@@ -130,7 +132,7 @@ def test_a_change_says_after_which_place_it_comes() -> None:
     pen.install(100_000, [1], [1, 2], 12, place=17)
     pen.install(100_000, [2], [1, 2], 12, place=19)
     pen.install(200_000, [1, 2], [1, 2], 15, "transitional", place=0)
-    told = [sentence(moment) for moment in moments(tell(pen.rows))]
+    told = [sentence(moment) for moment in moments(timeline_of(pen.rows))]
     assert told == [
         "1 2 install {1 2} (regular 8.1)",
         "1 2 install {1 2} (transitional 11.1) after place 17",

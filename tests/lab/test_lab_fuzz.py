@@ -15,7 +15,7 @@ from ordercast.lab.grid import GridError
 from ordercast.lab.laboratory import Laboratory, sized
 from ordercast.lab.runner import do_task
 from ordercast.lab.store import Task
-from ordercast.sim.campaign import Campaign, Run, Totals, run_seed
+from ordercast.sim.campaign import Campaign, SeedResult, Totals, run_seed
 from ordercast.sim.fuzz import Result
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def test_a_block_adds_up_to_what_the_fuzzer_finds() -> None:
     )
 
 
-def broken(campaign: Campaign, find: object, seed: int) -> Run:
+def broken(campaign: Campaign, find: object, seed: int) -> SeedResult:
     """A fuzzer that finds a violation in every seventh seed."""
     violations = {"total-order": 1} if seed % 7 == 0 else {}
-    return Run(
+    return SeedResult(
         Result(
             seed=seed,
             violations=violations,

@@ -17,7 +17,7 @@ from ordercast.lab.experiments.reconfiguration import (
     SPARCS,
     SUNS,
     USUAL,
-    Story,
+    ChangeMeter,
     conduct,
     grid,
 )
@@ -87,7 +87,7 @@ def row(node: int, time_us: int, event: str, members: tuple[int, ...] | None = N
 
 
 def test_times_are_those_of_the_last_member() -> None:
-    story = Story(expected=(2, 3), steady=(2, 3), fault_us=1000)
+    story = ChangeMeter(expected=(2, 3), steady=(2, 3), fault_us=1000)
     story.take([row(2, 900, "deliver"), row(3, 950, "deliver"), row(2, 1010, "deliver")])
     story.notice(1400)
     story.notice(1300)
@@ -107,7 +107,7 @@ def test_times_are_those_of_the_last_member() -> None:
 
 
 def test_after_a_heal_the_end_of_a_life_is_noticing() -> None:
-    story = Story(expected=(1, 2, 3), steady=(1, 2), fault_us=1000)
+    story = ChangeMeter(expected=(1, 2, 3), steady=(1, 2), fault_us=1000)
     story.take([row(3, 1100, "halt"), row(3, 1200, "deliver")])
     assert story.figures()["detected_us"] == 100
     assert story.silence_us == 0, "who was cut off is not asked how long it heard nothing"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.log import LOG_SCHEMA, Position
-from ordercast.log.blocks import Messages, Run, batch_of, change, head_of
+from ordercast.log.blocks import MessageRun, Messages, batch_of, change, head_of
 
 HERE = ConfigurationId(8, 3)
 CHANGE = Configuration(ConfigurationId(12, 2), Kind.TRANSITIONAL, (2, 5))
@@ -38,7 +38,7 @@ def made(drawn: list[Any], seq: int = 0) -> tuple[Messages, list[dict[str, Any]]
     runs, payloads, rows = [], [], []
     for ahead, slot, sender, guarantee, group, time_us, bodies in drawn:
         seq += ahead
-        runs.append(Run(seq, slot, sender, guarantee, group, time_us, len(bodies)))
+        runs.append(MessageRun(seq, slot, sender, guarantee, group, time_us, len(bodies)))
         payloads += bodies
         for place, body in enumerate(bodies):
             rows.append(

@@ -192,7 +192,7 @@ def test_an_answer_that_is_none(tmp_path: Path, line: bytes, sentence: str) -> N
 
 
 def test_a_node_that_hangs_is_not_waited_for_forever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(control, "ANSWER_TIMEOUT_S", 0.05)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()

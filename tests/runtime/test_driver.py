@@ -54,7 +54,7 @@ from ordercast.transport.interface import MOST_REASONS, Drops, Setup
 from ordercast.transport.known_lives import KnownLives
 from ordercast.transport.probes import LivenessProbes
 from ordercast.transport.seal import OVERHEAD
-from ordercast.transport.segments import HEADER_SIZE, Cutter, Train
+from ordercast.transport.segments import HEADER_SIZE, Segmenter, Train
 from ordercast.transport.udp import UdpSettings, UdpTransport
 from ordercast.transport.udp_reading import BUFFERS_A_TURN, USELESS_A_TURN
 from ordercast.transport.udp_socket import Address, Arrival
@@ -629,7 +629,7 @@ def test_sockets_that_never_run_dry_do_not_starve_timers() -> None:
     async def main() -> None:
         async with pair() as (one, two):
             source = two.sockets.data.address
-            data = Cutter(1452).cut([b"flood"])[0].data
+            data = Segmenter(1452).cut([b"flood"])[0].data
             channel = one.sockets.data
             channel.buffer[: len(data)] = data
             channel.receive = lambda: Arrival(len(data), source, 0, 0)  # type: ignore[method-assign]
@@ -747,7 +747,7 @@ def test_garbage_from_a_known_address_is_counted(sealed: bool) -> None:
             await until(lambda: one.driver.drops["malformed segment"] == 2)
             assert one.packets == []
             if sealed:
-                forged = Cutter(1452).cut([bytes(100)])[0]
+                forged = Segmenter(1452).cut([bytes(100)])[0]
                 mine.data.send(forged, its.data.address)
                 mine.token.send(forged, its.token.address)
                 await until(lambda: sum(one.driver.drops.values()) == 4)

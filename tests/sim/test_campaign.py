@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from careless import PROTOCOL, find
 
-from ordercast.sim.campaign import Campaign, Run, Totals, explore, failure_of, trace_name
-from ordercast.sim.crew import WorkerDied, each
+from ordercast.sim.campaign import Campaign, SeedResult, Totals, explore, failure_of, trace_name
 from ordercast.sim.fuzz import Cuts, Result, plan, run
+from ordercast.sim.process_pool import WorkerDied, each
 from ordercast.trace.reader import read_runs
 
 CAMPAIGN = Campaign(protocol="careless", nodes=(2, 4), seeds=range(12))
 
 
-def totals_of(runs: Iterator[Run]) -> Totals:
+def totals_of(runs: Iterator[SeedResult]) -> Totals:
     totals = Totals()
     for done in runs:
         totals.add(done)

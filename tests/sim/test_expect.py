@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, MessageId
-from ordercast.sim.expect import Story, judge, parse_expectation
+from ordercast.sim.expect import RunRecord, judge, parse_expectation
 from ordercast.sim.world import Change
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
@@ -15,7 +15,7 @@ def message(number: int) -> Batch:
     return Batch(RING, number, 0, 1, 0, number, Guarantee.AGREED, (b"",))
 
 
-def told() -> Story:
+def told() -> RunRecord:
     """p and q go from pqr over (pq) to pq; q delivers a b, p delivers b a; r halts, comes back."""
     rows: list[Row] = []
     p, q, r = (Recorder(node, rows, True, bytes.decode) for node in (1, 2, 3))
@@ -42,7 +42,7 @@ def told() -> Story:
         Change(6, 3, "gather", "started"),
         Change(8, 2, "commit", "consensus"),
     ]
-    return Story(rows, names, changes)
+    return RunRecord(rows, names, changes)
 
 
 def problems(expectation: str) -> list[str]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ordercast.core.identity import Batch, ConfigurationId, Guarantee, MessageId
-from ordercast.sim.payloads import Corruption, Ledger, payload
+from ordercast.sim.payloads import AcceptedPayloads, Corruption, payload
 
 
 def delivered(number: int, *payloads: bytes, origin: int = 1) -> Batch:
@@ -22,7 +22,7 @@ def test_payloads_are_the_same_every_time() -> None:
 
 
 def test_what_was_submitted_may_be_delivered() -> None:
-    ledger = Ledger()
+    ledger = AcceptedPayloads()
     assert ledger.accept(1, 0, 5, [b"five", b"six", b"seven"]) is None
     assert ledger.check(delivered(6, b"six")) is None
     assert ledger.check(delivered(5, b"five", b"six", b"seven")) is None
@@ -38,7 +38,7 @@ def test_what_was_submitted_may_be_delivered() -> None:
     ],
 )
 def test_a_damaged_delivery_is_noticed(batch: Batch, number: int, what: str) -> None:
-    ledger = Ledger()
+    ledger = AcceptedPayloads()
     ledger.accept(1, 0, 5, [b"five", b"six"])
     found = ledger.check(batch)
     assert found is not None
@@ -47,7 +47,7 @@ def test_a_damaged_delivery_is_noticed(batch: Batch, number: int, what: str) -> 
 
 
 def test_exchanged_halves_of_a_large_message_are_noticed() -> None:
-    ledger = Ledger()
+    ledger = AcceptedPayloads()
     data = payload(1, 0, 0, 65_536 * 4)
     ledger.accept(1, 0, 0, [data])
     half = len(data) // 2
@@ -57,13 +57,13 @@ def test_exchanged_halves_of_a_large_message_are_noticed() -> None:
 
 
 def test_a_number_given_twice_is_noticed() -> None:
-    ledger = Ledger()
+    ledger = AcceptedPayloads()
     ledger.accept(1, 0, 0, [b"a", b"b"])
     assert ledger.accept(1, 0, 1, [b"c"]) == "number 1 was accepted twice"
 
 
 def test_only_so_much_is_remembered_and_the_rest_goes_unchecked() -> None:
-    ledger = Ledger(remembered_bytes=10)
+    ledger = AcceptedPayloads(remembered_bytes=10)
     for number in range(5):
         ledger.accept(1, 0, number, [b"%d" % number * 4])
     assert ledger.check(delivered(0, b"anything")) is None

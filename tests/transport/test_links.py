@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ordercast.errors import DuplicateNode, OrdercastError, OtherProtocol
 from ordercast.keys import Keyring, generate
 from ordercast.transport import links as links_module
+from ordercast.transport.address import address_text
 from ordercast.transport.greetings import CHALLENGE, GREETING, GREETING_MAGIC, HEADER, Greeting
 from ordercast.transport.links import (
     ALIVE_S,
@@ -27,7 +28,7 @@ from ordercast.transport.links import (
     SILENT_S,
     Links,
 )
-from ordercast.transport.peers import Peer, spell
+from ordercast.transport.peers import Peer
 from ordercast.transport.seal import Port, Refused, Seal
 from ordercast.transport.udp_socket import Address
 
@@ -995,8 +996,8 @@ def test_whatever_comes_the_books_are_in_order(script: list[tuple[str, bytes, in
 
 
 def test_addresses_as_people_write_them() -> None:
-    assert spell(("10.0.0.1", 5)) == "10.0.0.1:5"
-    assert spell(("::1", 5, 0, 0)) == "[::1]:5"
+    assert address_text(("10.0.0.1", 5)) == "10.0.0.1:5"
+    assert address_text(("::1", 5, 0, 0)) == "[::1]:5"
 
 
 # --- lives that others know -----------------------------------------------------------------------

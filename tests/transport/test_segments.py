@@ -18,8 +18,8 @@ from ordercast.transport.segments import (
     MAGIC,
     MOST_PARTIAL,
     MOST_SEGMENTS,
-    Cutter,
-    Joiner,
+    Reassembler,
+    Segmenter,
     Train,
 )
 
@@ -96,7 +96,7 @@ def coalesced(arriving: Sequence[bytes], together: Sequence[int]) -> list[tuple[
     return buffers
 
 
-def joined(joiner: Joiner, buffers: Sequence[tuple[bytearray, int]]) -> list[bytes]:
+def joined(joiner: Reassembler, buffers: Sequence[tuple[bytearray, int]]) -> list[bytes]:
     packets: list[bytes] = []
     for buffer, segment in buffers:
         size = len(buffer)
@@ -108,13 +108,13 @@ def joined(joiner: Joiner, buffers: Sequence[tuple[bytearray, int]]) -> list[byt
 @settings(max_examples=80, deadline=None)
 def test_what_is_cut_is_joined(cut: Cut, together: list[int]) -> None:
     datagram, packets = cut.datagram, cut.packets
-    trains = Cutter(datagram).cut(packets)
+    trains = Segmenter(datagram).cut(packets)
     for train in trains:
         assert len(train.data) <= LARGEST_BUFFER
         assert train.segment in (0, datagram)
         assert len(train.data) <= (train.segment or datagram) * MOST_SEGMENTS
         assert train.segment or len(train.data) <= datagram
-    joiner = Joiner()
+    joiner = Reassembler()
     assert joined(joiner, coalesced(datagrams(trains), together)) == packets
     assert joiner.bad == joiner.given_up == 0
 
@@ -123,12 +123,12 @@ def test_what_is_cut_is_joined(cut: Cut, together: list[int]) -> None:
 @settings(max_examples=80, deadline=None)
 def test_lost_doubled_and_out_of_order(cut: Cut, data: st.DataObject) -> None:
     datagram, packets = cut.datagram, cut.packets
-    sent = datagrams(Cutter(datagram).cut(packets))
+    sent = datagrams(Segmenter(datagram).cut(packets))
     arriving = data.draw(st.lists(st.sampled_from(range(len(sent))), max_size=2 * len(sent)))
     if data.draw(st.booleans()):
         arriving = data.draw(st.permutations(range(len(sent)))) + arriving
     together = data.draw(st.lists(st.integers(1, 64), min_size=1, max_size=5))
-    joiner = Joiner()
+    joiner = Reassembler()
     got = joined(joiner, coalesced([sent[place] for place in arriving], together))
     assert set(got) <= set(packets), "no packet is made up of parts that do not belong together"
     arrived = Counter(HEADER.unpack_from(sent[place])[4] for place in set(arriving))
@@ -142,9 +142,9 @@ def count_of(sent: Sequence[bytes], number: int) -> int:
 
 def test_all_but_one_part_is_nothing() -> None:
     packet = filled(10_000, 1)
-    sent = datagrams(Cutter(1452).cut([packet]))
+    sent = datagrams(Segmenter(1452).cut([packet]))
     for missing in range(len(sent)):
-        joiner = Joiner()
+        joiner = Reassembler()
         rest = [part for place, part in enumerate(sent) if place != missing]
         assert joined(joiner, coalesced(rest, [64])) == []
         assert joined(joiner, [(bytearray(sent[missing]), 0)]) == [packet]
@@ -152,36 +152,36 @@ def test_all_but_one_part_is_nothing() -> None:
 
 def test_parts_of_two_packets_are_not_mixed() -> None:
     first, second = filled(3000, 1), filled(3000, 99)
-    cutter = Cutter(1452)
+    cutter = Segmenter(1452)
     one, two = (datagrams(cutter.cut([packet])) for packet in (first, second))
-    joiner = Joiner()
+    joiner = Reassembler()
     crossed = [one[0], two[1], one[2], two[0], one[1], two[2]]
     assert joined(joiner, coalesced(crossed, [64])) == [first, second]
 
 
 def test_small_packets_share_a_datagrams_train() -> None:
     packets = [filled(1438, n) for n in range(30)]
-    trains = Cutter(1452).cut(packets)
+    trains = Segmenter(1452).cut(packets)
     assert len(trains) == 1
     assert trains[0].segment == 1452
 
 
 def test_a_short_packet_is_not_padded_at_any_price() -> None:
-    trains = Cutter(1452).cut([bytes(10), bytes(10), bytes(10)])
+    trains = Segmenter(1452).cut([bytes(10), bytes(10), bytes(10)])
     assert [len(train.data) for train in trains] == [10 + HEADER_SIZE] * 3
 
 
 def test_nothing_is_cut_of_nothing() -> None:
-    assert Cutter(1452).cut([]) == []
-    cutter = Cutter(1452)
-    assert joined(Joiner(), coalesced(datagrams(cutter.cut([b""])), [1])) == [b""]
+    assert Segmenter(1452).cut([]) == []
+    cutter = Segmenter(1452)
+    assert joined(Reassembler(), coalesced(datagrams(cutter.cut([b""])), [1])) == [b""]
 
 
 def test_numbers_start_over() -> None:
-    cutter = Cutter(528)
+    cutter = Segmenter(528)
     cutter._number = 2**64 - 2
     packets = [filled(1200, n) for n in range(4)]
-    assert joined(Joiner(), coalesced(datagrams(cutter.cut(packets)), [64])) == packets
+    assert joined(Reassembler(), coalesced(datagrams(cutter.cut(packets)), [64])) == packets
 
 
 # --- strangers ----------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ garbage = st.lists(segment_like | st.binary(max_size=60), max_size=4).map(b"".jo
 @given(st.lists(st.tuples(garbage, st.integers(0, 200)), max_size=6))
 @settings(max_examples=100, deadline=None)
 def test_whatever_comes_is_read(buffers: list[tuple[bytes, int]]) -> None:
-    joiner = Joiner()
+    joiner = Reassembler()
     for buffer, segment in buffers:
         for packet in joiner.join(bytearray(buffer), len(buffer), segment):
             assert len(packet) <= LARGEST_PACKET
@@ -213,9 +213,9 @@ def test_whatever_comes_is_read(buffers: list[tuple[bytes, int]]) -> None:
 @settings(max_examples=50, deadline=None)
 def test_what_comes_after_strangers_is_joined_all_the_same(cut: Cut, buffer: bytes) -> None:
     datagram, packets = cut.datagram, cut.packets
-    joiner = Joiner()
+    joiner = Reassembler()
     joiner.join(bytearray(buffer), len(buffer), 0)
-    cutter = Cutter(datagram)
+    cutter = Segmenter(datagram)
     cutter._number = 100
     assert joined(joiner, coalesced(datagrams(cutter.cut(packets)), [64])) == packets
 
@@ -244,13 +244,13 @@ def test_what_comes_after_strangers_is_joined_all_the_same(cut: Cut, buffer: byt
     ],
 )
 def test_malformed_segments_are_counted(segment: bytes) -> None:
-    joiner = Joiner()
+    joiner = Reassembler()
     assert joiner.join(bytearray(segment), len(segment), 0) == []
     assert joiner.bad == (1 if segment else 0)
 
 
 def test_parts_that_disagree_are_no_packet() -> None:
-    joiner = Joiner()
+    joiner = Reassembler()
     for header in ((0, 2, 3, 7), (1, 3, 3, 7), (1, 2, 4, 7), (0, 2, 3, 7)):
         data = HEADER.pack(MAGIC, *header, 0) + b"ab"
         assert joiner.join(bytearray(data), len(data), 0) == []
@@ -259,7 +259,7 @@ def test_parts_that_disagree_are_no_packet() -> None:
 
 def test_memory_is_bounded() -> None:
     """A stranger who sends beginnings of packets, as large as they get, costs a few megabytes at most."""
-    joiner = Joiner()
+    joiner = Reassembler()
     for number in range(MOST_PARTIAL + 10):
         for index in range(3):
             data = HEADER.pack(MAGIC, index, 255, 65_535, number, 0) + bytes(60_000)
@@ -270,8 +270,8 @@ def test_memory_is_bounded() -> None:
 
 
 def test_the_oldest_incomplete_packet_is_given_up() -> None:
-    cutter = Cutter(528)
-    joiner = Joiner()
+    cutter = Segmenter(528)
+    joiner = Reassembler()
     parts = [datagrams(cutter.cut([filled(1000, number)])) for number in range(MOST_PARTIAL + 1)]
     for first, _ in parts:
         joined(joiner, [(bytearray(first), 0)])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ordercast.errors import AddressProblem
-from ordercast.transport.segments import Cutter, Joiner, Train
+from ordercast.transport.segments import Reassembler, Segmenter, Train
 from ordercast.transport.udp_socket import Address, Arrival, UdpSocket
 
 HERE: Address = ("127.0.0.1", 0)
@@ -63,7 +63,7 @@ def until(look: Callable[[], Arrival | None]) -> Arrival:
 
 
 def read_packets(reader: UdpSocket, count: int) -> list[bytes]:
-    joiner = Joiner()
+    joiner = Reassembler()
     packets: list[bytes] = []
     while len(packets) < count:
         size, _, segment, _ = read(reader)
@@ -77,7 +77,7 @@ def read_packets(reader: UdpSocket, count: int) -> list[bytes]:
 def test_packets_from_one_to_the_other(here: Address) -> None:
     packets = [os.urandom(size) for size in (0, 1, 5000, 1438, 1438, 30_000, 7)]
     with channel(here) as one, channel(here) as two:
-        for train in Cutter(1452).cut(packets):
+        for train in Segmenter(1452).cut(packets):
             one.send(train, two.address)
         assert read_packets(two, len(packets)) == packets
         assert one.unsent == 0
@@ -157,13 +157,13 @@ def test_where_trains_are_refused_single_datagrams_leave(error: int) -> None:
     with channel() as one, channel() as two:
         one.offload_send = True
         fake = refusing(one, train=error)
-        for train in Cutter(1452).cut(packets):
+        for train in Segmenter(1452).cut(packets):
             one.send(train, two.address)
         assert read_packets(two, 2) == packets
         assert fake.trains == 1, "the kernel is not asked again"
         assert not one.offload_send
         assert one.unsent == 0
-        one.send(Cutter(1452).cut([packets[0]])[0], two.address)
+        one.send(Segmenter(1452).cut([packets[0]])[0], two.address)
         assert read_packets(two, 1) == packets[:1]
         assert fake.trains == 1
 
@@ -173,7 +173,7 @@ def test_without_offload_from_the_start() -> None:
     with channel() as one, channel() as two:
         one.offload_send = False
         fake = refusing(one)
-        for train in Cutter(1452).cut(packets):
+        for train in Segmenter(1452).cut(packets):
             one.send(train, two.address)
         assert read_packets(two, 1) == packets
         assert fake.trains == 0
@@ -181,7 +181,7 @@ def test_without_offload_from_the_start() -> None:
 
 @pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOBUFS, errno.ENETUNREACH, errno.ECONNREFUSED])
 def test_what_the_kernel_has_no_room_for_is_counted(error: int) -> None:
-    train = Cutter(1452).cut([bytes(9000)])[0]
+    train = Segmenter(1452).cut([bytes(9000)])[0]
     with channel() as one:
         one.offload_send = True
         refusing(one, train=error, datagram=error)

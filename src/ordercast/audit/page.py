@@ -10,7 +10,7 @@ from pathlib import Path
 from ordercast.audit.explain import Report, Violation
 from ordercast.audit.findings import Findings
 from ordercast.core.identity import ConfigurationId
-from ordercast.draw.spacetime import tell
+from ordercast.draw.spacetime import timeline_of
 from ordercast.draw.svg import draw
 from ordercast.trace.columns import (
     CONFIG_KIND,
@@ -218,5 +218,5 @@ def _drawings(runs: Sequence[Findings]) -> Iterable[str]:
     if drawable:
         yield "<h2>Configurations</h2>"
     for each in drawable[:MOST_DRAWN]:
-        svg = draw(tell(each.control), title=each.run)
+        svg = draw(timeline_of(each.control), title=each.run)
         yield f'<div class="wide">{svg[svg.index("<svg") :]}</div>'

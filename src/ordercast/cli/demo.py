@@ -16,7 +16,7 @@ from ordercast.cli.audit import show_violations, verdict_of
 from ordercast.cli.options import ProtocolName
 from ordercast.cli.screen import SAY, Code, blaming, counting, refuse
 from ordercast.draw import svg
-from ordercast.draw.spacetime import tell
+from ordercast.draw.spacetime import timeline_of
 from ordercast.draw.terminal import Drawing
 from ordercast.sim.experiment import WARM_UP_US, Experiment, conduct
 from ordercast.sim.network import preset
@@ -72,7 +72,7 @@ def demo(
     except OSError as error:
         refuse(f"{directory} cannot be written ({error.strerror}): name another place with --dir")
     (_, rows), *_ = read_runs(files[0])
-    story, told = tell(rows), notes(experiment.faults, ())
+    story, told = timeline_of(rows), notes(experiment.faults, ())
     SAY.print()
     SAY.print(Drawing(story, told))
     drawing = directory / "demo.svg"

@@ -17,7 +17,7 @@ import typer
 from ordercast.cli.screen import ASIDE, Code
 from ordercast.errors import OrdercastError
 from ordercast.extras import missing_of
-from ordercast.sim.crew import WorkerDied
+from ordercast.sim.process_pool import WorkerDied
 from ordercast.trace.schema import TraceError
 
 _SPARK = ("pyspark", "py4j")

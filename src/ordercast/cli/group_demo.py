@@ -28,8 +28,8 @@ from ordercast.cli.member import fail
 from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProtocolName
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
 from ordercast.core.identity import NodeId
-from ordercast.demo.crew import Process, State
 from ordercast.demo.play import Act, Plan, Play, Result, counted, written
+from ordercast.demo.processes import Process, State
 from ordercast.demo.proof import Entry, Page, Standing
 from ordercast.draw.words import duration
 from ordercast.draw.words import nodes as listed
@@ -218,13 +218,13 @@ def _scene(play: Play) -> RenderableType:
     for name, width in (("sent", 6), ("delivered", 9), ("per s", 6), ("rotation", 8)):
         table.add_column(name, justify="right", min_width=width, no_wrap=True)
     table.add_column("order digest", min_width=SHOWN, no_wrap=True)
-    for node in play.crew.nodes:
-        process = play.crew.processes.get(node)
+    for node in play.processes.nodes:
+        process = play.processes.by_node.get(node)
         if process is None:
             table.add_row(str(node), "[bright_black]-[/]")
             continue
         digest = standing.digests.get(node) if standing is not None else None
-        table.add_row(*_row(process, play.crew.nodes, digest, standing is None or standing.same))
+        table.add_row(*_row(process, play.processes.nodes, digest, standing is None or standing.same))
     return Group(Text(), table, Text(), *map(Text.from_markup, _news(play, standing)))
 
 
@@ -263,7 +263,7 @@ def _news(play: Play, standing: Standing | None) -> Iterator[str]:
             yield f"[bold red]✗ the order differs between the nodes {who}[/]"
     named: Counter[NodeId] = Counter()
     waits: dict[NodeId, float] = {}
-    for process in play.crew.processes.values():
+    for process in play.processes.by_node.values():
         report = process.last
         if process.state is State.RUNNING and report is not None and report.slow is not None:
             named[report.slow] += 1

@@ -14,7 +14,7 @@ from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, SeedRange
 from ordercast.cli.screen import SAY, Code, answer, blaming, counting, verdict
 from ordercast.mutants import MUTANTS
 from ordercast.mutants.hunt import Hunt, hunt_one, named
-from ordercast.sim.crew import each
+from ordercast.sim.process_pool import each
 
 
 def mutants(

@@ -14,7 +14,7 @@ from ordercast.cli import options
 from ordercast.cli.options import NODES, Json, NodeRange, Packets, ProtocolName, Seed, TraceDirectory
 from ordercast.cli.screen import SAY, Code, answer, blaming, facts, verdict
 from ordercast.draw import svg as svg_drawing
-from ordercast.draw.spacetime import Note, tell
+from ordercast.draw.spacetime import Note, timeline_of
 from ordercast.draw.terminal import Drawing
 from ordercast.sim.campaign import Campaign, trace_name
 from ordercast.sim.faults import time_text
@@ -66,7 +66,7 @@ def replay(
     if svg is not None:
         with blaming("--svg"):
             svg.parent.mkdir(parents=True, exist_ok=True)
-            drawing = svg_drawing.draw(tell(world.rows), told, title=f"{protocol}, seed {seed}")
+            drawing = svg_drawing.draw(timeline_of(world.rows), told, title=f"{protocol}, seed {seed}")
             svg.write_text(drawing, encoding="utf-8")
     if trace is not None:
         from ordercast.trace.writer import TraceWriter  # loads Arrow, of an extra
@@ -130,7 +130,7 @@ def _show(drawn: Case, case: Case, cuts: Cuts | None, result: Result, world: Wor
     SAY.print()
     _show_faults(drawn, cuts)
     SAY.print()
-    SAY.print(Drawing(tell(world.rows), told))
+    SAY.print(Drawing(timeline_of(world.rows), told))
     SAY.print()
     for sentence in result.sentences:
         SAY.print(f"[red]•[/] {escape(sentence)}")

@@ -14,7 +14,7 @@ from ordercast.cli.screen import SAY, Code, answer, blaming, refuse, verdict
 from ordercast.draw import ladder
 from ordercast.draw import svg as svg_drawing
 from ordercast.draw.packets import Names, flights, keeping, marks
-from ordercast.draw.spacetime import tell
+from ordercast.draw.spacetime import timeline_of
 from ordercast.draw.terminal import Drawing
 from ordercast.sim.notes import notes
 from ordercast.sim.reading import parse_time
@@ -77,7 +77,9 @@ def _drawing(file: Path, story: Scenario, report: Report, span: tuple[int, int] 
     title = file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip() or file.stem
     rows = report.world.rows
     if span is None:
-        return svg_drawing.draw(tell(rows), notes(story.faults, report.world.changes, rows), title=title)
+        return svg_drawing.draw(
+            timeline_of(rows), notes(story.faults, report.world.changes, rows), title=title
+        )
     names = Names(story.nodes, report.world.applications.names, story.protocol in ("pinwheel", "dtp"))
     lanes = [ladder.Lane(node, name) for name, node in story.nodes.items()]
     return ladder.draw(flights(rows, names), marks(rows, names), lanes, span, title)
@@ -118,7 +120,9 @@ def _show(file: Path, story: Scenario, report: Report, draw: bool) -> None:
         who = ", ".join(f"{name} is {node}" for name, node in story.nodes.items())
         SAY.print(f"[bright_black]{who}[/]")
         SAY.print(
-            Drawing(tell(report.world.rows), notes(story.faults, report.world.changes, report.world.rows))
+            Drawing(
+                timeline_of(report.world.rows), notes(story.faults, report.world.changes, report.world.rows)
+            )
         )
         SAY.print()
     for outcome in report.outcomes:

@@ -16,8 +16,8 @@ import msgspec
 
 from ordercast.audit.explain import Report as Audit
 from ordercast.core.identity import NodeId
-from ordercast.demo.crew import Crew, DemoFailed, Process, State
 from ordercast.demo.order import Ring
+from ordercast.demo.processes import DemoFailed, Process, Processes, State
 from ordercast.demo.proof import Book, Life, Page, Standing
 from ordercast.demo.words import SAFE_EVERY, Close, Flow, Hush, Job, Leave, Report
 from ordercast.keys import create
@@ -136,7 +136,7 @@ class Play:
     def __init__(self, plan: Plan, directory: Path, audience: Audience) -> None:
         self.plan = plan
         self.directory = directory
-        self.crew = Crew(plan.nodes, directory)
+        self.processes = Processes(plan.nodes, directory)
         self.book = Book()
         self.acts: list[Act] = []
         self.counts: dict[Life, Report] = {}
@@ -158,24 +158,26 @@ class Play:
             self._resume()
             self._leave()
         finally:
-            self.crew.end()
+            self.processes.end()
 
     # --- the acts -------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
         create(self.directory / "group.key")
-        for node in self.crew.nodes:
+        for node in self.processes.nodes:
             DataDirectory.initialise(self._data(node), node)
 
     def _form(self) -> None:
-        first, *others = self.crew.nodes
-        act = self._begin("form", f"{counted(len(self.crew.nodes))} processes start and look for each other")
+        first, *others = self.processes.nodes
+        act = self._begin(
+            "form", f"{counted(len(self.processes.nodes))} processes start and look for each other"
+        )
         self._start(first, early=True)
         self._until(lambda: first in self._addresses, (first,), "the first node to start")
         for node in others:
             self._start(node, early=True)
-        self._together(self.crew.nodes)
-        act.took_s = self._since(self._begun, self.crew.nodes)
+        self._together(self.processes.nodes)
+        act.took_s = self._since(self._begun, self.processes.nodes)
         self._end(act, f"they form a group after {written(act.took_s)}")
 
     def _flow(self) -> None:
@@ -185,7 +187,7 @@ class Play:
             process.say(Flow())
         self._until(
             lambda: all(process.last and process.last.delivered for process in self._running()),
-            self.crew.nodes,
+            self.processes.nodes,
             "messages to arrive",
         )
         self._dwell(act)
@@ -196,7 +198,7 @@ class Play:
         victim = self.plan.killed
         act = self._begin("kill", f"Node {victim} is killed with -9, in the middle of it", spared=victim)
         blow = time.monotonic()
-        self.crew.processes[victim].kill()
+        self.processes.by_node[victim].kill()
         self._together(self._but(victim))
         act.took_s = self._since(blow, self._but(victim))
         self._dwell(act)
@@ -207,8 +209,8 @@ class Play:
         act = self._begin("restart", f"Node {victim} is started again", spared=victim)
         blow = time.monotonic()
         process = self._start(victim, early=False)
-        self._together(self.crew.nodes)
-        act.took_s = self._since(blow, self.crew.nodes)
+        self._together(self.processes.nodes)
+        act.took_s = self._since(blow, self.processes.nodes)
         process.say(Flow())
         self._dwell(act)
         assert process.life is not None
@@ -219,7 +221,7 @@ class Play:
         victim = self.plan.stopped
         act = self._begin("stop", f"Node {victim} is stopped, like a laptop that is closed", spared=victim)
         blow = time.monotonic()
-        self.crew.processes[victim].stop()
+        self.processes.by_node[victim].stop()
         self._together(self._but(victim))
         act.took_s = self._since(blow, self._but(victim))
         self._dwell(act)
@@ -229,11 +231,11 @@ class Play:
         victim = self.plan.stopped
         act = self._begin("resume", f"Node {victim} goes on, as if nothing had happened", spared=victim)
         blow = time.monotonic()
-        process = self.crew.processes[victim]
+        process = self.processes.by_node[victim]
         before = process.life
         process.resume()
-        self._together(self.crew.nodes)
-        act.took_s = self._since(blow, self.crew.nodes)
+        self._together(self.processes.nodes)
+        act.took_s = self._since(blow, self.processes.nodes)
         self._dwell(act)
         life = process.life
         back = "back" if life is None or life == before else f"back as incarnation {life.incarnation}"
@@ -241,24 +243,26 @@ class Play:
 
     def _leave(self) -> None:
         act = self._begin("leave", "Nobody sends any more, and when all has arrived, everyone leaves")
-        processes = self.crew.processes.values()
+        processes = self.processes.by_node.values()
         blow = time.monotonic()
         for process in processes:
             process.say(Hush())
-        self._until(self._drained, self.crew.nodes, "the last messages to arrive everywhere")
+        self._until(self._drained, self.processes.nodes, "the last messages to arrive everywhere")
         act.took_s = time.monotonic() - blow
         for process in processes:
             process.say(Close())
         self._until(
             lambda: all(process.last and process.last.closed for process in processes),
-            self.crew.nodes,
+            self.processes.nodes,
             "the nodes' last words",
         )
         for process in processes:
             process.say(Leave())
             process.state = State.LEAVING
         self._until(
-            lambda: all(process.state is State.GONE for process in processes), self.crew.nodes, "all to leave"
+            lambda: all(process.state is State.GONE for process in processes),
+            self.processes.nodes,
+            "all to leave",
         )
         self._end(act, f"the last message had arrived everywhere after {written(act.took_s)}")
 
@@ -277,7 +281,7 @@ class Play:
         self._audience.ends(act)
 
     def _start(self, node: NodeId, early: bool) -> Process:
-        process = self.crew.start(node)
+        process = self.processes.start(node)
         process.say(
             Job(
                 data=str(self._data(node)),
@@ -300,17 +304,17 @@ class Play:
         return self.directory / f"node{node}"
 
     def _but(self, victim: NodeId | None) -> tuple[NodeId, ...]:
-        return tuple(node for node in self.crew.nodes if node != victim)
+        return tuple(node for node in self.processes.nodes if node != victim)
 
     def _running(self) -> list[Process]:
-        return [process for process in self.crew.processes.values() if process.state is State.RUNNING]
+        return [process for process in self.processes.by_node.values() if process.state is State.RUNNING]
 
     def _together(self, nodes: Sequence[NodeId]) -> Ring:
         """Wait until these, and nobody else, share a configuration."""
         since = time.monotonic()
 
         def together() -> bool:
-            reports = [self.crew.processes[node].last for node in nodes]
+            reports = [self.processes.by_node[node].last for node in nodes]
             return (
                 all(
                     report is not None
@@ -323,24 +327,24 @@ class Play:
             )
 
         self._until(together, nodes, f"nodes {', '.join(map(str, nodes))} to share a configuration")
-        report = self.crew.processes[nodes[0]].last
+        report = self.processes.by_node[nodes[0]].last
         assert report is not None
         return report.ring
 
     def _since(self, blow: float, nodes: Collection[NodeId]) -> float:
         """From an instant until the last of these had installed its present configuration."""
-        reports = (self.crew.processes[node].last for node in nodes)
+        reports = (self.processes.by_node[node].last for node in nodes)
         return max(report.installed_s for report in reports if report is not None) - blow
 
     def _drained(self) -> bool:
         """Everyone has delivered its own messages, all are in one configuration and equally far in it."""
-        reports = [process.last for process in self.crew.processes.values()]
+        reports = [process.last for process in self.processes.by_node.values()]
         told = [report for report in reports if report is not None and not report.flowing]
         return (
             len(told) == len(reports)
             and all(report.own == report.sent for report in told)
             and len({(report.ring, report.place) for report in told}) == 1
-            and all(report.regular and report.members == self.crew.nodes for report in told)
+            and all(report.regular and report.members == self.processes.nodes for report in told)
         )
 
     def _dwell(self, act: Act) -> None:
@@ -359,7 +363,7 @@ class Play:
 
     def _look(self) -> None:
         """Hear what there is, and show it."""
-        for process, report in self.crew.hear(LOOK_S):
+        for process, report in self.processes.hear(LOOK_S):
             process.note(report)
             if report is None:
                 continue
@@ -373,7 +377,7 @@ class Play:
 
     def _in_vain(self, what: str, nodes: Collection[NodeId]) -> DemoFailed:
         """With the log of the node that was heard of least."""
-        there = [self.crew.processes[node] for node in nodes if node in self.crew.processes]
+        there = [self.processes.by_node[node] for node in nodes if node in self.processes.by_node]
         for process in there:
             if process.last is None:
                 return process.failed(f"kept the demo waiting for {what}: it has reported nothing")
@@ -402,7 +406,7 @@ class Play:
         """What it proves: the nodes' orders side by side, and the audit of the trace that they wrote."""
         report = audit(self.trace)
         nodes = []
-        for node in self.crew.nodes:
+        for node in self.processes.nodes:
             lives = [report for life, report in sorted(self.counts.items()) if life.node == node]
             nodes.append(
                 {

@@ -10,7 +10,7 @@ other, get different colours for as long as the palette lasts.
 from __future__ import annotations
 
 from ordercast.core.identity import Configuration
-from ordercast.draw.spacetime import Story
+from ordercast.draw.spacetime import Timeline
 
 GREY = 0
 """Index of the colour for configurations of one."""
@@ -22,15 +22,15 @@ INK = ("#8a8a8a", "#2f86d6", "#d8742c", "#b08d00", "#1fa67a", "#d9608a", "#1aa3b
 """For lines and text, on a dark or on a light ground."""
 
 
-def colours(story: Story) -> dict[Configuration, int]:
-    """The index into `LIGHT` and `INK` for every configuration of the story."""
+def colours(timeline: Timeline) -> dict[Configuration, int]:
+    """The index into `LIGHT` and `INK` for every configuration of the timeline."""
     ends: dict[Configuration, int] = {}
-    for lane in story.lanes:
+    for lane in timeline.lanes:
         for segment in lane.segments():
             ends[segment.configuration] = max(segment.end_us, ends.get(segment.configuration, 0))
     chosen: dict[Configuration, int] = {}
     used_until = dict.fromkeys(range(1, len(LIGHT)), -1)
-    for configuration, finishes in story.configurations().items():
+    for configuration, finishes in timeline.configurations().items():
         if finishes is not None:
             chosen[configuration] = chosen[finishes]
         elif len(configuration.members) <= 1:

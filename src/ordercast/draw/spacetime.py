@@ -1,6 +1,6 @@
 """What happened at whom and when: a run as lanes of lives and configurations.
 
-The story is told by trace rows alone, in any order, so it can be drawn of a simulated run and of a
+The timeline is told by trace rows alone, in any order, so it can be drawn of a simulated run and of a
 real one. A *lane* is a node; a lane holds the node's *lives*; a life is a chain of *segments*, one for
 each configuration installed in it. A segment reaches from one install to the next thing that ends it.
 """
@@ -94,7 +94,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Timeline:
     """A whole run."""
 
     lanes: tuple[Lane, ...]
@@ -124,8 +124,8 @@ class Story:
         return order
 
 
-def tell(rows: Iterable[Row]) -> Story:
-    """Put a run's rows together into its story. Rows may come in any order; one pass over them."""
+def timeline_of(rows: Iterable[Row]) -> Timeline:
+    """Put a run's rows together into its timeline. Rows may come in any order; one pass over them."""
     changes: dict[NodeId, list[Row]] = defaultdict(list)
     counts: Counter[tuple[object, ...]] = Counter()
     last_us: dict[tuple[NodeId, int], int] = {}
@@ -157,7 +157,7 @@ def tell(rows: Iterable[Row]) -> Story:
         for row in sorted(changes[node], key=lambda row: row[STEP]):
             lane.add(row)
         lanes.append(lane.finish(end_us))
-    return Story(tuple(lanes), min(start_us, end_us), end_us)
+    return Timeline(tuple(lanes), min(start_us, end_us), end_us)
 
 
 @dataclass(slots=True)
@@ -286,13 +286,13 @@ class _Happening(NamedTuple):
     segment: Segment | None
 
 
-def moments(story: Story, near_us: int = NEAR_US) -> list[Moment]:
-    """The story as a list of moments.
+def moments(timeline: Timeline, near_us: int = NEAR_US) -> list[Moment]:
+    """The timeline as a list of moments.
 
     What each node does keeps its order. Beyond that, moments are ordered by the time of their first
     node; so a moment may be listed a little after one that began later, if a node was in both.
     """
-    queues = {lane.node: _happenings(lane) for lane in story.lanes}
+    queues = {lane.node: _happenings(lane) for lane in timeline.lanes}
     together: list[Moment] = []
     plans: dict[NodeId, list[int]] = {node: [] for node in queues}
     """For each node, the moments it takes part in, in its order, the next one last."""

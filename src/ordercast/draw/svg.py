@@ -15,7 +15,7 @@ from ordercast.draw import words
 from ordercast.draw.palette import INK, LIGHT, colours
 from ordercast.draw.scale import Scale
 from ordercast.draw.sheet import sheet
-from ordercast.draw.spacetime import Ending, Lane, Life, Note, Segment, Story
+from ordercast.draw.spacetime import Ending, Lane, Life, Note, Segment, Timeline
 
 NARROWEST, WIDEST = 1040.0, 6000.0
 """Of the time axis, in pixels."""
@@ -48,21 +48,21 @@ text{{font:11px ui-sans-serif,system-ui,"Helvetica Neue",Arial,sans-serif;fill:{
 """.strip()
 
 
-def draw(story: Story, notes: Sequence[Note] = (), *, title: str = "") -> str:
+def draw(timeline: Timeline, notes: Sequence[Note] = (), *, title: str = "") -> str:
     """The whole file."""
-    return "\n".join(_Sheet(story, sorted(notes), title).lines()) + "\n"
+    return "\n".join(_Sheet(timeline, sorted(notes), title).lines()) + "\n"
 
 
 class _Sheet:
     """One drawing: where everything goes, and the strings that put it there."""
 
-    def __init__(self, story: Story, notes: Sequence[Note], title: str) -> None:
-        self.story, self.notes, self.title = story, notes, title or "What happened"
-        self.zero = words.zero(story.start_us)
-        self.colours = colours(story)
+    def __init__(self, timeline: Timeline, notes: Sequence[Note], title: str) -> None:
+        self.timeline, self.notes, self.title = timeline, notes, title or "What happened"
+        self.zero = words.zero(timeline.start_us)
+        self.colours = colours(timeline)
         self.x = Scale(self._times(), MARGIN + GUTTER, NARROWEST, WIDEST)
         self.width = self.x.right + MARGIN + 12
-        few = len(story.lanes)
+        few = len(timeline.lanes)
         self.pitch = 30.0 if few <= 12 else 22.0 if few <= 30 else 18.0
         self.bar = self.pitch * 0.68
         self._label_notes()
@@ -72,13 +72,13 @@ class _Sheet:
         self.bottom = self.top + self.pitch * few
 
     def _times(self) -> Iterator[int]:
-        yield from (self.story.start_us, self.story.end_us)
-        for lane in self.story.lanes:
+        yield from (self.timeline.start_us, self.timeline.end_us)
+        for lane in self.timeline.lanes:
             for life in lane.lives:
                 yield from (life.start_us, life.end_us)
                 yield from (segment.start_us for segment in life.segments)
         for time_us, _ in self.notes:
-            if self.story.start_us <= time_us <= self.story.end_us:
+            if self.timeline.start_us <= time_us <= self.timeline.end_us:
                 yield time_us
 
     def _label_notes(self) -> None:
@@ -115,21 +115,21 @@ class _Sheet:
         return sheet(self.width, self.below + MARGIN, self.title, STYLE, body)
 
     def _head(self) -> Iterator[str]:
-        everyone = [segment for lane in self.story.lanes for segment in lane.segments()]
+        everyone = [segment for lane in self.timeline.lanes for segment in lane.segments()]
         delivered = sum(segment.total for segment in everyone)
         regular = {s.configuration for s in everyone if s.configuration.kind == Kind.REGULAR}
-        span = words.duration(self.story.end_us - self.story.start_us)
+        span = words.duration(self.timeline.end_us - self.timeline.start_us)
         yield self._text(MARGIN, 36, self.title, "title")
         yield self._text(
             MARGIN,
             55,
-            f"nodes: {len(self.story.lanes)}, time: {span}, regular configurations: {len(regular)}, "
+            f"nodes: {len(self.timeline.lanes)}, time: {span}, regular configurations: {len(regular)}, "
             f"deliveries: {delivered:,}. The time axis is wider where something changes.",
             "faint",
         )
 
     def _long(self) -> bool:
-        return len(self.story.lanes) > 15
+        return len(self.timeline.lanes) > 15
 
     def _ticks(self) -> Iterator[str]:
         for x, _ in self.x.ticks(62, self.zero):
@@ -145,7 +145,7 @@ class _Sheet:
 
     def _lanes(self) -> Iterator[str]:
         above: Lane | None = None
-        for place, lane in enumerate(self.story.lanes):
+        for place, lane in enumerate(self.timeline.lanes):
             middle = self.top + self.pitch * (place + 0.5)
             yield self._text(MARGIN + GUTTER - 10, middle + 4, str(lane.node), "node")
             gone: float | None = None
@@ -275,13 +275,13 @@ class _Sheet:
     def _legend(self) -> Iterator[str]:
         """Regular configurations of more than one, by their first install."""
         first: dict[Configuration, int] = {}
-        for lane in self.story.lanes:
+        for lane in self.timeline.lanes:
             for segment in lane.segments():
                 start_us = first.get(segment.configuration, segment.start_us)
                 first[segment.configuration] = min(start_us, segment.start_us)
         several = [
             configuration
-            for configuration in self.story.configurations()
+            for configuration in self.timeline.configurations()
             if configuration.kind == Kind.REGULAR and len(configuration.members) > 1
         ]
         self.below += 16

@@ -16,7 +16,7 @@ from rich.text import Text
 from ordercast.core.identity import Configuration, Kind, NodeId
 from ordercast.draw import words
 from ordercast.draw.palette import INK, colours
-from ordercast.draw.spacetime import NEAR_US, Moment, Note, Segment, Story, What, moments
+from ordercast.draw.spacetime import NEAR_US, Moment, Note, Segment, Timeline, What, moments
 
 CELLS = (7, 6, 5, 4, 3, 2, 1)
 """Widths a lane may have, best first; from `COUNTED` on it has room for a count."""
@@ -30,7 +30,7 @@ MANY = 6
 WORTH_SAYING_US = 3000
 """A moment that took longer says how long."""
 MOST_ROWS = 1000
-"""Moments drawn; the rest of a longer story is counted, not drawn."""
+"""Moments drawn; the rest of a longer timeline is counted, not drawn."""
 
 REGULAR, DASHED, DOWN, WAITING = "┃", "╏", "·", "╷"
 GLYPHS = {What.RESTART: "↻", What.CRASH: "✗", What.HALT: "■", What.SILENCE: "✗"}
@@ -68,21 +68,21 @@ def sentence(moment: Moment) -> str:
 
 
 class Drawing:
-    """A story to be printed by a rich console, with notes from outside the trace drawn across it."""
+    """A timeline to be printed by a rich console, with notes from outside the trace drawn across it."""
 
     def __init__(
         self,
-        story: Story,
+        timeline: Timeline,
         notes: Sequence[Note] = (),
         *,
         near_us: int = NEAR_US,
         most_rows: int = MOST_ROWS,
     ) -> None:
-        self.story = story
+        self.timeline = timeline
         self.notes = sorted(notes)
-        self.moments = moments(story, near_us)
+        self.moments = moments(timeline, near_us)
         self.most_rows = most_rows
-        self.colours = colours(story)
+        self.colours = colours(timeline)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from _Page(self, options.max_width).lines()
@@ -93,9 +93,9 @@ class _Page:
 
     def __init__(self, drawing: Drawing, width: int) -> None:
         self.drawing = drawing
-        self.zero = words.zero(drawing.story.start_us)
-        self.clock_width = max(10, len(words.clock(drawing.story.end_us - self.zero))) + 2
-        every = [lane.node for lane in drawing.story.lanes]
+        self.zero = words.zero(drawing.timeline.start_us)
+        self.clock_width = max(10, len(words.clock(drawing.timeline.end_us - self.zero))) + 2
+        every = [lane.node for lane in drawing.timeline.lanes]
         most = max(1, width - self.clock_width - NARROWEST)
         self.nodes = every[:most]
         self.left_out = every[most:]
@@ -127,7 +127,7 @@ class _Page:
         for note in waiting:
             yield from self._note(*note)
         yield from self._delivered(self.nodes)
-        yield from self._row(self.drawing.story.end_us, {}, "end of the trace", FAINT)
+        yield from self._row(self.drawing.timeline.end_us, {}, "end of the trace", FAINT)
         yield from self._legend()
 
     def _heading(self) -> Iterator[Text]:

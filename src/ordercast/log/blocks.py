@@ -81,7 +81,7 @@ _decode_head = msgspec.msgpack.Decoder(Head).decode
 _encode_head = msgspec.msgpack.Encoder().encode
 
 
-class Run(NamedTuple):
+class MessageRun(NamedTuple):
     """Messages that came in one packet and are for one group."""
 
     seq: int
@@ -153,7 +153,9 @@ class Messages:
     # --- making ---------------------------------------------------------------------------------
 
     @classmethod
-    def of(cls, configuration: ConfigurationId, runs: Sequence[Run], payloads: pa.BinaryArray) -> Messages:
+    def of(
+        cls, configuration: ConfigurationId, runs: Sequence[MessageRun], payloads: pa.BinaryArray
+    ) -> Messages:
         """These messages, in order; the payloads without the tags of their groups."""
         names: dict[str, int] = {}
         columns: tuple[list[int], ...] = ([], [], [], [], [], [], [])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import OrdercastError
-from ordercast.log.blocks import MESSAGE, Messages, Run, binary, change
+from ordercast.log.blocks import MESSAGE, MessageRun, Messages, binary, change
 from ordercast.log.disk import Missing
 from ordercast.log.files import Fetch
 from ordercast.log.position import Position
@@ -116,7 +116,7 @@ def blocks_of(rows: Iterable[dict[str, Any]]) -> list[bytes]:
     """Entries as blocks: messages that follow each other in one configuration, and each change by itself."""
     made: list[bytes] = []
     here: ConfigurationId | None = None
-    runs: list[Run] = []
+    runs: list[MessageRun] = []
     payloads: list[bytes] = []
 
     def flush() -> None:
@@ -134,7 +134,7 @@ def blocks_of(rows: Iterable[dict[str, Any]]) -> list[bytes]:
             members = tuple(row["members"])
             made.append(change(Configuration(configuration, Kind(row["kind"]), members), row["time_us"]))
             continue
-        run = Run(
+        run = MessageRun(
             row["seq"],
             row["slot"],
             row["sender"],
@@ -152,6 +152,6 @@ def blocks_of(rows: Iterable[dict[str, Any]]) -> list[bytes]:
     return made
 
 
-def _continues(before: Run, run: Run) -> bool:
+def _continues(before: MessageRun, run: MessageRun) -> bool:
     """Whether a message is the next one of the run."""
     return run == before._replace(slot=before.slot + before.length, length=1)

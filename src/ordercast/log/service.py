@@ -28,7 +28,7 @@ from ordercast.log.store import FULL_BYTES
 from ordercast.log.view import Piece, View
 from ordercast.log.wire import Frames, Malformed
 from ordercast.runtime.connections import HANDSHAKE_S, IDLE_S, Connection, Connections, Listener, bound
-from ordercast.transport.address import format_address
+from ordercast.transport.address import address_text
 
 LOG = logging.getLogger("ordercast")
 
@@ -178,7 +178,7 @@ class Service:
         """Listen."""
         listening = await bound(host, port, "the log", "choose another address for log_listen")
         self._listener = Listener(listening, self._connections, self._serve)
-        self.address = format_address(*self._listener.address[:2])
+        self.address = address_text(self._listener.address)
 
     async def close(self) -> None:
         """Serve no more."""

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, NodeId
 from ordercast.errors import LogError, StorageProblem
-from ordercast.log.blocks import MOST_ROWS, Messages, Run, binary
+from ordercast.log.blocks import MOST_ROWS, MessageRun, Messages, binary
 from ordercast.log.blocks import change as change_block
 from ordercast.log.change import Change
 from ordercast.log.disk import OLD_FILE, Missing, survey
@@ -371,12 +371,12 @@ def _to_merge(tails: list[_Tail]) -> int:
 
 def untagged(
     delivered: Sequence[Delivered], tag_of: Callable[[bytes], bytes | None]
-) -> tuple[list[Run], pa.BinaryArray]:
+) -> tuple[list[MessageRun], pa.BinaryArray]:
     """Runs of messages for one group each, and their payloads without the tag.
 
     Packets for the same group follow each other mostly: they are looked at together, in Arrow.
     """
-    runs: list[Run] = []
+    runs: list[MessageRun] = []
     arrays: list[pa.Array] = []
     at = 0
     while at < len(delivered):
@@ -402,6 +402,6 @@ def untagged(
     return runs, pa.concat_arrays(arrays) if arrays else binary([])
 
 
-def _run(batch: Batch, time_us: int, tag: bytes) -> Run:
+def _run(batch: Batch, time_us: int, tag: bytes) -> MessageRun:
     group, count = tag[2:].decode(), len(batch.payloads)
-    return Run(batch.seq, batch.slot, batch.origin, batch.guarantee, group, time_us, count)
+    return MessageRun(batch.seq, batch.slot, batch.origin, batch.guarantee, group, time_us, count)

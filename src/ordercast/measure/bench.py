@@ -19,7 +19,7 @@ import msgspec
 
 from ordercast.errors import OrdercastError
 from ordercast.keys import create
-from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
+from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, WorkerResult
 from ordercast.measure.netns import Namespaces
 from ordercast.measure.order import Agreement, Chapter, compare
 from ordercast.measure.processes import JsonProcess
@@ -161,14 +161,14 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> Result:
         network = stack.enter_context(Namespaces(plan.nodes)) if plan.netns else None
         if network is not None:
             network.impair(plan.impairments)
-        crew = Crew(plan, work, network)
-        stack.callback(crew.end)
-        return _conduct(plan, crew, tell)
+        processes = Processes(plan, work, network)
+        stack.callback(processes.end)
+        return _conduct(plan, processes, tell)
 
 
-def _conduct(plan: Plan, crew: Crew, tell: Tell) -> Result:
+def _conduct(plan: Plan, processes: Processes, tell: Tell) -> Result:
     tell(f"starting {plan.nodes} nodes {'in network namespaces' if plan.netns else 'on loopback'}")
-    workers = crew.start()
+    workers = processes.start()
     for worker in workers:
         worker.hear(Ready, STARTING_S)
     load = "flat out" if plan.rate is None else f"at {plan.rate:g} messages/s a node"
@@ -186,12 +186,12 @@ def _conduct(plan: Plan, crew: Crew, tell: Tell) -> Result:
     tell(f"{sum(sent.values()):,} messages sent; waiting for the last to arrive")
     for worker in workers:
         worker.say(Await(sent))
-    stories = {worker.node: worker.hear(Story, ENDING_S) for worker in workers}
+    stories = {worker.node: worker.hear(WorkerResult, ENDING_S) for worker in workers}
     for worker in workers:
         worker.dismiss()
     return Result(
         plan=plan,
-        loop="uvloop" if crew.uvloop else "asyncio",
+        loop="uvloop" if processes.uvloop else "asyncio",
         nodes=[story.figures for story in stories.values()],
         agreement=compare({node: story.chapters for node, story in stories.items()}),
         killed=None if killed is None else killed.node,
@@ -205,7 +205,7 @@ def _regular(chapters: Sequence[Chapter]) -> list[list[int]]:
     return [chapter.members for chapter in chapters if chapter.configuration.startswith("regular")]
 
 
-class Crew:
+class Processes:
     """The processes of a measurement."""
 
     def __init__(self, plan: Plan, work: Path, network: Namespaces | None) -> None:

@@ -76,7 +76,7 @@ class Figures(msgspec.Struct, kw_only=True):
     """Latencies that were measured."""
 
 
-class Story(msgspec.Struct, tag="story", kw_only=True):
+class WorkerResult(msgspec.Struct, tag="result", kw_only=True):
     """From a worker, at its end: everything."""
 
     figures: Figures

@@ -19,7 +19,7 @@ import msgspec
 
 from ordercast.groups.api import Group, Node
 from ordercast.groups.events import Delivery
-from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Story
+from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, WorkerResult
 from ordercast.measure.latency import Latencies
 from ordercast.measure.order import Ledger
 
@@ -88,7 +88,7 @@ class Worker:
             missing = await self._arrival((await hear(Await)).messages)
             self.ledger.mark()
             say(
-                Story(
+                WorkerResult(
                     figures=figures,
                     chapters=self.ledger.chapters,
                     missing=missing,

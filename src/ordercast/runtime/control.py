@@ -22,7 +22,7 @@ from ordercast.runtime.connections import READ_BUFFER, Connection, Connections, 
 SOCKET = "control.sock"
 """Its name in the data directory."""
 
-PATIENCE_S = 5.0
+ANSWER_TIMEOUT_S = 5.0
 """How long either side waits for the other."""
 
 MAX_REQUEST = READ_BUFFER
@@ -78,7 +78,7 @@ class Control:
 
     def _remove_stale(self, name: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.settimeout(PATIENCE_S)
+            probe.settimeout(ANSWER_TIMEOUT_S)
             try:
                 probe.connect(name)
             except FileNotFoundError:
@@ -97,7 +97,7 @@ class Control:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection
     ) -> None:
         with suppress(OSError, TimeoutError, ValueError):  # gone, silent, or a line without end
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 line = await reader.readline()
                 writer.write(json.dumps(self._answer(line)).encode() + b"\n")
                 await writer.drain()
@@ -117,7 +117,7 @@ def ask(path: Path, what: str = "status") -> dict[str, Any]:
     """The side that asks: what the node that serves this socket answers."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, _fitting(path) as name:
-            connection.settimeout(PATIENCE_S)
+            connection.settimeout(ANSWER_TIMEOUT_S)
             connection.connect(name)
             connection.sendall(json.dumps({"what": what}).encode() + b"\n")
             with connection.makefile("rb") as lines:
@@ -131,8 +131,8 @@ def ask(path: Path, what: str = "status") -> dict[str, Any]:
         raise NoNode(f"the node at {path} belongs to another user: ask as that user, or as root") from error
     except TimeoutError as error:
         raise NoNode(
-            f"the node at {path} did not answer for {PATIENCE_S:g} s: it is stopped, or its event loop is "
-            "kept busy by the application"
+            f"the node at {path} did not answer for {ANSWER_TIMEOUT_S:g} s: it is stopped, or its event "
+            "loop is kept busy by the application"
         ) from error
     except OSError as error:
         raise NoNode(f"the node at {path} cannot be asked: {error.strerror or error}") from error

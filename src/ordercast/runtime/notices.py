@@ -10,7 +10,7 @@ from ordercast.core.declared import DropReason
 
 SUMMARY_S = 10.0
 """Drops are summed up over at least this long."""
-PATIENCE_S = 5.0
+SLOW_FOR_S = 5.0
 """Who is slow for less than this is not mentioned."""
 NOTABLE_US = 20_000
 """Who keeps the token waiting for less than this is not called slow in a log."""
@@ -76,7 +76,7 @@ class _Lasting:
         """Of which node it is so now."""
         if node != self._node:
             self._node, self._since = node, now
-        if self._node == self._told or now - self._since < PATIENCE_S:
+        if self._node == self._told or now - self._since < SLOW_FOR_S:
             return
         if self._told is not None:
             yield "ends", self._told

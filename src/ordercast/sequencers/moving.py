@@ -44,7 +44,7 @@ from ordercast.sequencers.packets import (
     encode_req,
     passed_on,
 )
-from ordercast.sequencers.patience import Patience
+from ordercast.sequencers.retry_timer import RetryTimer
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import ORDER_TIMER, Settled, View
 
@@ -100,9 +100,9 @@ class MovingSequencer(Member):
         """Who passed the token to the holder."""
         self._asked: NodeId = NOBODY
         """Who was asked by name for what is missing."""
-        self._msg_patience = Patience("msg", config, self._loss)
-        self._ack_patience = Patience("ack", config, self._loss)
-        self._req_patience = Patience("req", config, self._loss, LATE)
+        self._msg_retry = RetryTimer("msg", config, self._loss)
+        self._ack_retry = RetryTimer("ack", config, self._loss)
+        self._req_retry = RetryTimer("req", config, self._loss, LATE)
 
     # --- strategy -------------------------------------------------------------------------------
 
@@ -123,8 +123,8 @@ class MovingSequencer(Member):
         self.S_TOKEN = Token.HOLD if self.holder == self.me else Token.EMPT
         self._notified = 0
         self._pause = (-1, False)
-        for patience in (self._msg_patience, self._ack_patience, self._req_patience):
-            patience.forget(effects)
+        for retry in (self._msg_retry, self._ack_retry, self._req_retry):
+            retry.forget(effects)
 
     def _turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
         """An intermediate view (004 §4.4.4): the token begins anew with the first of the new list.
@@ -190,7 +190,7 @@ class MovingSequencer(Member):
         if ack.hop > self.hop:
             self._token_moved(ack.hop, ack.next, sender)
             if self.S_TOKEN is Token.HOLD:
-                self._req_patience.forget(effects)  # all wait for what this member lacks: it asks anew
+                self._req_retry.forget(effects)  # all wait for what this member lacks: it asks anew
             return ""
         if self.S_TOKEN is Token.HOLD:  # its sender does not know that the token went on (004 Fig. 15)
             self._copy(order, sender, range(max(ack.last, order.floor) + 1, order.hgsn + 1), effects)
@@ -226,11 +226,11 @@ class MovingSequencer(Member):
             self._originate(order, effects)
         order.deliver(effects)
         order.discard(effects)
-        self._msg_patience.watch(self._oldest_own(order), effects)
+        self._msg_retry.watch(self._oldest_own(order), effects)
         if self.S_TOKEN is Token.TRST:
-            self._ack_patience.watch(self.hop, effects)
+            self._ack_retry.watch(self.hop, effects)
         if order.known > order.hgsn or order.gaps:
-            self._req_patience.watch(order.missing, effects)
+            self._req_retry.watch(order.missing, effects)
 
     def _acknowledge(self, order: Order, effects: list[Effect]) -> bool:
         """Give places to what has none, if everything before is here. Whether there was anything.
@@ -294,16 +294,16 @@ class MovingSequencer(Member):
     def _expired(self, order: Order, name: str, effects: list[Effect]) -> None:
         if name == PASS:
             self._on_silence(order, effects)
-        elif name == self._msg_patience.name:
-            if self._msg_patience.due(self._oldest_own(order), effects):
+        elif name == self._msg_retry.name:
+            if self._msg_retry.due(self._oldest_own(order), effects):
                 self._repeat_messages(order, effects)
-        elif name == self._ack_patience.name:
+        elif name == self._ack_retry.name:
             waiting = self.hop if self.S_TOKEN is Token.TRST else None
-            if self._ack_patience.due(waiting, effects):
+            if self._ack_retry.due(waiting, effects):
                 self._stats["retransmissions"] += 1
                 effects.append(Unicast(self.holder, self._last_ack))  # it may drown in what goes to all
                 self._multicast(order, self._last_ack, effects)
-        elif name == self._req_patience.name and self._req_patience.due(order.missing, effects):
+        elif name == self._req_retry.name and self._req_retry.due(order.missing, effects):
             self._ask(order, effects)
 
     def _on_silence(self, order: Order, effects: list[Effect]) -> None:
@@ -316,7 +316,7 @@ class MovingSequencer(Member):
     def _repeat_messages(self, order: Order, effects: list[Effect]) -> None:
         """The same MSG is sent at every timeout until it is acknowledged (002 §4.2, "Timeout")."""
         for msg in self._first_unplaced(order):
-            self._send_again(msg.raw, effects, attempt=self._msg_patience.attempts)
+            self._send_again(msg.raw, effects, attempt=self._msg_retry.attempts)
 
     # --- requests (002 §4.2, "Receiving REQ message"; 004 Fig. 16, lines 51–57) -----------------
 
@@ -331,7 +331,7 @@ class MovingSequencer(Member):
         keys, places = order.wanted(min(self.config.max_requests, MAX_ENTRIES))
         if not keys and not places:
             return
-        attempt = self._req_patience.attempts - 1
+        attempt = self._req_retry.attempts - 1
         publicly = attempt == 0 and not (self.S_TOKEN is Token.HOLD and self.hop == 0)
         if publicly:
             self._asked = self.holder if self._giver in (NOBODY, self.me) else self._giver

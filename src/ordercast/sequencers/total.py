@@ -49,7 +49,7 @@ from ordercast.sequencers.packets import (
     encode_resend,
     peek_bcast,
 )
-from ordercast.sequencers.patience import Patience
+from ordercast.sequencers.retry_timer import RetryTimer
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import ORDER_TIMER, Settled, View
 
@@ -87,10 +87,10 @@ class Total(Member):
         """Places of the sequencer's own packets that not all are known to have."""
         self._unaware: set[NodeId] = set()
         """Members that are not known to be in the sequencer's view yet."""
-        self._request_patience = Patience("request", config, self._loss)
-        self._resend_patience = Patience("resend", config, self._loss, LATE)
-        self._view_patience = Patience("new-view", config, self._loss)
-        self._status_patience = Patience("status", config, self._loss)
+        self._request_retry = RetryTimer("request", config, self._loss)
+        self._resend_retry = RetryTimer("resend", config, self._loss, LATE)
+        self._view_retry = RetryTimer("new-view", config, self._loss)
+        self._status_retry = RetryTimer("status", config, self._loss)
 
     # --- views ----------------------------------------------------------------------------------
 
@@ -103,17 +103,17 @@ class Total(Member):
         self._ack_every = max(self.config.window // 2, len(order.R))
         self._ack_running = False
         self._unaware = set(order.R) - {self.me} if self.sequencing else set()
-        for patience in (
-            self._request_patience,
-            self._resend_patience,
-            self._view_patience,
-            self._status_patience,
+        for retry in (
+            self._request_retry,
+            self._resend_retry,
+            self._view_retry,
+            self._status_retry,
         ):
-            patience.forget(effects)
+            retry.forget(effects)
         effects.append(CancelTimer(IDLE))
         if self._unaware:
             self._announce_view(order, effects)
-            self._view_patience.watch(FIRST, effects)
+            self._view_retry.watch(FIRST, effects)
             effects.append(SetTimer(IDLE, self.config.silence_us))
 
     def _announce_view(self, order: Order, effects: list[Effect]) -> None:
@@ -228,11 +228,11 @@ class Total(Member):
         if order.hgsn > self._acknowledged:
             self._acknowledge(order, effects)
         if not self.sequencing:
-            self._request_patience.watch(self._oldest_own(order), effects)
+            self._request_retry.watch(self._oldest_own(order), effects)
             if order.known > order.hgsn:
-                self._resend_patience.watch(order.hgsn, effects)
+                self._resend_retry.watch(order.hgsn, effects)
         elif order.unstable:
-            self._status_patience.watch(order.stable, effects)
+            self._status_retry.watch(order.stable, effects)
 
     def _sequence(self, order: Order, effects: list[Effect]) -> bool:
         """Broadcast what was asked for, each with the next sequence id. Whether there was anything."""
@@ -302,24 +302,24 @@ class Total(Member):
         elif name == IDLE:
             self._tell(order, effects)
             effects.append(SetTimer(IDLE, self.config.silence_us))
-        elif name == self._status_patience.name:
-            if self._status_patience.due(order.stable if order.unstable else None, effects):
+        elif name == self._status_retry.name:
+            if self._status_retry.due(order.stable if order.unstable else None, effects):
                 self._tell(order, effects)
-        elif name == self._request_patience.name:
-            if self._request_patience.due(self._oldest_own(order), effects):
+        elif name == self._request_retry.name:
+            if self._request_retry.due(self._oldest_own(order), effects):
                 self._repeat_requests(order, effects)
-        elif name == self._resend_patience.name:
+        elif name == self._resend_retry.name:
             missing = order.hgsn if order.known > order.hgsn else None
-            if self._resend_patience.due(missing, effects):
+            if self._resend_retry.due(missing, effects):
                 self._ask(order, effects)
-        elif name == self._view_patience.name and self._view_patience.due(
+        elif name == self._view_retry.name and self._view_retry.due(
             FIRST if self._unaware else None, effects
         ):
             self._announce_view(order, effects)
 
     def _repeat_requests(self, order: Order, effects: list[Effect]) -> None:
         for msg in self._first_unplaced(order):
-            self._send_again(msg.raw, effects, self.holder, self._request_patience.attempts)
+            self._send_again(msg.raw, effects, self.holder, self._request_retry.attempts)
 
     def _ask(self, order: Order, effects: list[Effect]) -> None:
         """Ask for the first that are missing; what came in the meantime out of order is not asked for."""

@@ -14,7 +14,7 @@ from ordercast.core.contract import Accept, Event, Submit
 from ordercast.core.identity import Batch, Guarantee, MessageId, NodeId
 from ordercast.sim.clock import Clock
 from ordercast.sim.host import Host, Offer, Refill, take
-from ordercast.sim.payloads import Corruption, Ledger, payload
+from ordercast.sim.payloads import AcceptedPayloads, Corruption, payload
 
 MOST_AHEAD = 512
 """Messages that a saturating sender has accepted and not yet delivered to itself: more would only wait."""
@@ -48,7 +48,7 @@ class Applications:
         self._hosts = hosts
         self._queue = queue
         self._carry_out = carry_out
-        self._ledger = Ledger()
+        self._ledger = AcceptedPayloads()
         self._closed = False
 
     @property

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from ordercast.sim.crew import each
 from ordercast.sim.fuzz import Cuts, Result, plan, run
+from ordercast.sim.process_pool import each
 from ordercast.sim.protocol import LabProtocol
 
 Find = Callable[[str], LabProtocol]
@@ -42,7 +42,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(words)
 
 
-class Run(msgspec.Struct, frozen=True):
+class SeedResult(msgspec.Struct, frozen=True):
     """One seed, done."""
 
     result: Result
@@ -78,7 +78,7 @@ class Totals(msgspec.Struct, kw_only=True):
     cpu_s: float = 0.0
     coverage: Counter[str] = msgspec.field(default_factory=Counter)
 
-    def add(self, done: Run) -> None:
+    def add(self, done: SeedResult) -> None:
         """Count one run."""
         result = done.result
         self.runs += 1
@@ -106,17 +106,17 @@ def failure_of(result: Result) -> Failure | None:
     return Failure(result.seed, code, told.removeprefix(f"{code}: "))
 
 
-def explore(campaign: Campaign, find: Find, jobs: int = 1) -> Generator[Run, None, None]:
-    """Run every seed; results come as they are ready, which over several processes is not in order."""
+def explore(campaign: Campaign, find: Find, jobs: int = 1) -> Generator[SeedResult, None, None]:
+    """SeedResult every seed; results come as they are ready, which over several processes is not in order."""
     yield from each(partial(run_seed, campaign, find), campaign.seeds, jobs)
 
 
-def run_seed(campaign: Campaign, find: Find, seed: int) -> Run:
-    """Run one seed of a campaign, and keep its trace if that is wanted."""
+def run_seed(campaign: Campaign, find: Find, seed: int) -> SeedResult:
+    """SeedResult one seed of a campaign, and keep its trace if that is wanted."""
     began = time.process_time()
     protocol = find(campaign.protocol)
     result, world = run(protocol, plan(protocol, seed, campaign.nodes))
-    done = Run(result, time.process_time() - began)
+    done = SeedResult(result, time.process_time() - began)
     if campaign.traces is not None:
         from ordercast.trace.writer import TraceWriter  # loads Arrow, of an extra
 

@@ -80,7 +80,7 @@ class Entered(NamedTuple):
     because: str
 
 
-class Story:
+class RunRecord:
     """What a run's rows and changes of state say, node by node."""
 
     def __init__(
@@ -368,7 +368,9 @@ def _membership(text: str, nodes: Mapping[str, NodeId]) -> Membership:
 # --- judging ---------------------------------------------------------------------------------------
 
 
-def judge(expected: Expected, story: Story, name: Mapping[NodeId, str], audit: Sequence[str]) -> list[str]:
+def judge(
+    expected: Expected, story: RunRecord, name: Mapping[NodeId, str], audit: Sequence[str]
+) -> list[str]:
     """What contradicts an expectation: a sentence a problem, none if it came true."""
     match expected:
         case Clean():
@@ -382,7 +384,7 @@ def judge(expected: Expected, story: Story, name: Mapping[NodeId, str], audit: S
     return [] if isinstance(expected, OfAny) and len(problems) < len(of_all.nodes) else problems
 
 
-def _judge_node(expected: OfNodes, story: Story, name: Mapping[NodeId, str], node: NodeId) -> str | None:
+def _judge_node(expected: OfNodes, story: RunRecord, name: Mapping[NodeId, str], node: NodeId) -> str | None:
     installs = story.installs.get(node, [])
     match expected:
         case Installs(_, pattern, span):
@@ -470,7 +472,7 @@ def _delivers(
     return None
 
 
-def _same_order(story: Story, name: Mapping[NodeId, str], p: NodeId, q: NodeId) -> Iterable[str]:
+def _same_order(story: RunRecord, name: Mapping[NodeId, str], p: NodeId, q: NodeId) -> Iterable[str]:
     at_p = [delivered.message for delivered in story.delivers.get(p, [])]
     at_q = [delivered.message for delivered in story.delivers.get(q, [])]
     both = set(at_p) & set(at_q)

@@ -54,7 +54,7 @@ class Corruption(NamedTuple):
         )
 
 
-class Ledger:
+class AcceptedPayloads:
     """Every payload accepted by a machine, by the identifier the machine gave it."""
 
     def __init__(self, remembered_bytes: int = REMEMBERED_BYTES) -> None:

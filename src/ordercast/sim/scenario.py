@@ -69,7 +69,7 @@ from ordercast.sim.expect import (
     OfAny,
     Outcome,
     Packets,
-    Story,
+    RunRecord,
     judge,
     parse_expectation,
 )
@@ -287,7 +287,7 @@ def run(scenario: Scenario, protocols: Mapping[str, LabProtocol], *, packets: bo
     if scenario.load is not None:
         drive(world, scenario.load)
     world.run_until(scenario.until_us)
-    story = Story(world.rows, world.applications.names, world.changes)
+    story = RunRecord(world.rows, world.applications.names, world.changes)
     found = _audit(scenario, world, protocol)
     name = {node: name for name, node in scenario.nodes.items()}
     outcomes = (

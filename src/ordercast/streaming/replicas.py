@@ -173,8 +173,8 @@ class Replicas:
             try:
                 return attempt()
             except NoReplica as error:
-                patience = REPLICA_TIMEOUT_S if self._answered else UNKNOWN_S
-                if not error.passing or time.monotonic() - begun > patience:
+                timeout_s = REPLICA_TIMEOUT_S if self._answered else UNKNOWN_S
+                if not error.passing or time.monotonic() - begun > timeout_s:
                     raise
             time.sleep(AGAIN_S)
 

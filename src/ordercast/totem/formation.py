@@ -159,8 +159,8 @@ class Formation:
         self.gathering.begin_round()
         self.send_join(effects)
         config = self.config
-        patience_us = config.consensus_us + config.consensus_member_us * len(self.gathering.proc_set)
-        effects.append(SetTimer(CONSENSUS, self.random.between(patience_us, patience_us * 5 // 4)))
+        timeout_us = config.consensus_us + config.consensus_member_us * len(self.gathering.proc_set)
+        effects.append(SetTimer(CONSENSUS, self.random.between(timeout_us, timeout_us * 5 // 4)))
         if join is not None and self.gathering.hear(join) is Heard.AGREES:
             self._agree(now_us, effects)
 

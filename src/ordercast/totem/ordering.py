@@ -87,8 +87,8 @@ class Ring:
         self._reassembly = Reassembly(config.max_message_size)
         self._unstable: deque[Batch] = deque()
         self._max_requests = config.max_requests
-        self._patience = config.fail_to_receive
-        self._patience_us = config.token_loss_us
+        self._fail_to_receive = config.fail_to_receive
+        self._token_loss_us = config.token_loss_us
         self._datagram = self.limits.datagram_size
         self._part_size = max(LEAST_PART, self._datagram - PART_HEADER)
         self._partial: dict[int, dict[int, bytes]] = {}
@@ -237,7 +237,7 @@ class Ring:
         if not self.aru_count:
             self._stuck_us = now_us
         self.aru_count += 1
-        if self.aru_count <= self._patience or now_us - self._stuck_us < self._patience_us:
+        if self.aru_count <= self._fail_to_receive or now_us - self._stuck_us < self._token_loss_us:
             return None
         return token.aru_id if token.aru_id != self.me else None
 

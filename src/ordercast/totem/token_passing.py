@@ -24,7 +24,7 @@ MOST_TRIES = 8
 LOSSY_VISITS = 100
 """For so many visits after a loss the network counts as lossy."""
 LOSSY_FACTOR = 4
-"""A lossy network needs more patience: so much longer until the ring is given up."""
+"""While packets are lost the token-loss timeout is so many times as long."""
 MOST_FACTOR = 10
 """However slow the ring, it is given up after so many times the Token Loss timeout."""
 

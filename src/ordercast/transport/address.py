@@ -49,6 +49,11 @@ def format_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def address_text(address: tuple[Any, ...]) -> str:
+    """A socket's address, which begins with host and port, as one text."""
+    return format_address(address[0], address[1])
+
+
 def is_loopback(host: str) -> bool:
     """Whether the host, or the interface of that name, is surely this machine alone."""
     if is_literal(host):

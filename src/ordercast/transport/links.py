@@ -25,7 +25,7 @@ import msgspec
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import DuplicateNode, OtherProtocol
-from ordercast.transport.address import source_of
+from ordercast.transport.address import address_text, source_of
 from ordercast.transport.greetings import (
     CHALLENGE,
     CHALLENGE_SIZE,
@@ -40,7 +40,7 @@ from ordercast.transport.greetings import (
     sound,
 )
 from ordercast.transport.known_lives import KnownLives, within_reach
-from ordercast.transport.peers import LinkListener, Peer, spell
+from ordercast.transport.peers import LinkListener, Peer
 from ordercast.transport.seal import UNKNOWN_KEY, Refused, Seal
 from ordercast.transport.udp_socket import Address
 
@@ -280,7 +280,7 @@ class Links:
             ):
                 self._warned.add(source)
                 self._listener.warn(
-                    f"{spell(source)} greets with another key: give all nodes the same key file"
+                    f"{address_text(source)} greets with another key: give all nodes the same key file"
                 )
             return
         except UNREADABLE:
@@ -355,7 +355,7 @@ class Links:
         if peer is None or peer.session == greeting.session:
             return ""
         if peer.token != source and self._alive(peer):
-            return _TAKEN.format(node=peer.node, where=spell(peer.token))
+            return _TAKEN.format(node=peer.node, where=address_text(peer.token))
         return ""
 
     def _turn_away(self, greeting: Greeting, source: Address) -> None:
@@ -367,8 +367,8 @@ class Links:
         if not earlier and greeting.node not in self._warned and len(self._warned) < MOST_ADDRESSES:
             self._warned.add(greeting.node)
             self._listener.warn(
-                f"node {greeting.node} at {spell(source)} runs protocol {greeting.protocol}, this group "
-                f"{self._protocol}: it is not let in"
+                f"node {greeting.node} at {address_text(source)} runs protocol {greeting.protocol}, this "
+                f"group {self._protocol}: it is not let in"
             )
 
     def _meet(self, greeting: Greeting, source: Address, earlier: Peer | None) -> Peer:
@@ -390,7 +390,7 @@ class Links:
         if greeting.settings != self._settings and peer.node not in self._warned:
             self._warned.add(peer.node)
             self._listener.warn(
-                f"node {peer.node} at {spell(source)} runs with {greeting.settings}, this node with "
+                f"node {peer.node} at {address_text(source)} runs with {greeting.settings}, this node with "
                 f"{self._settings}: give all nodes the same settings"
             )
         return peer

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ordercast.core.identity import NodeId
-from ordercast.transport.peers import Peer, spell
+from ordercast.transport.address import address_text
+from ordercast.transport.peers import Peer
 
 PATH_MAGIC = b"OP\x01"
 ASK, ANSWER = 1, 2
@@ -169,9 +170,9 @@ class Paths:
             path.missed[before] += 1  # until the answer to what was sent along with it comes
         if path.carries < before:
             self._warn(
-                f"the path to node {peer.node} at {spell(peer.token)} does not carry datagrams of {before:,} "
-                f"bytes: this node sends {path.carries:,} at most; write mtu = {path.carries + 48} at every "
-                "node, or have the network carry more"
+                f"the path to node {peer.node} at {address_text(peer.token)} does not carry datagrams of "
+                f"{before:,} bytes: this node sends {path.carries:,} at most; write mtu = "
+                f"{path.carries + 48} at every node, or have the network carry more"
             )
         self._sum_up()
         return None

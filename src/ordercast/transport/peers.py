@@ -7,7 +7,7 @@ from typing import Protocol
 from ordercast.core.identity import NodeId
 from ordercast.errors import OrdercastError
 from ordercast.transport.seal import Opener
-from ordercast.transport.segments import Joiner
+from ordercast.transport.segments import Reassembler
 from ordercast.transport.udp_socket import Address
 
 
@@ -50,8 +50,8 @@ class Peer:
         """The group key that its latest greeting was sealed with."""
         self.proved = 0.0
         """When its latest greeting came. Others may be able to send in its name, but not that."""
-        self.token_joiner = Joiner(checked=not sealed)
-        self.data_joiner = Joiner(checked=not sealed)
+        self.token_joiner = Reassembler(checked=not sealed)
+        self.data_joiner = Reassembler(checked=not sealed)
         self.linked = False
         self.leaving = False
         """It has said that it goes."""
@@ -81,9 +81,3 @@ class LinkListener(Protocol):
 
     def warn(self, sentence: str) -> None:
         """Something a person should know."""
-
-
-def spell(address: Address) -> str:
-    """An address as people write it."""
-    host, port = address[0], address[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

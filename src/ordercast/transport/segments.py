@@ -47,7 +47,7 @@ class Train(NamedTuple):
     """Bytes of each segment; 0 if it is one datagram."""
 
 
-class Cutter:
+class Segmenter:
     """Cuts the packets of one channel into segments."""
 
     def __init__(self, datagram: int, checked: bool = True) -> None:
@@ -58,9 +58,9 @@ class Cutter:
         self._most = min(LARGEST_BUFFER // datagram, MOST_SEGMENTS) * datagram
         self._number = 0
 
-    def resized(self, datagram: int) -> Cutter:
+    def resized(self, datagram: int) -> Segmenter:
         """The same, which goes on with segments of another size."""
-        other = Cutter(datagram, self._checked)
+        other = Segmenter(datagram, self._checked)
         other._number = self._number
         return other
 
@@ -142,7 +142,7 @@ class _Partial:
         self.parts: dict[int, bytes] = {}
 
 
-class Joiner:
+class Reassembler:
     """Puts the packets of one sender and channel together again."""
 
     def __init__(self, checked: bool = True) -> None:

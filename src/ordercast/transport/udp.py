@@ -19,14 +19,14 @@ from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import NodeClosed, OrdercastError
 from ordercast.keys import Keyring
 from ordercast.transport.activity import ActivityMonitor, PeerMonitor
-from ordercast.transport.address import Place
+from ordercast.transport.address import Place, address_text
 from ordercast.transport.drops import KERNEL_REFUSED
 from ordercast.transport.interface import Capacity, Drops, Receiver, Setup
 from ordercast.transport.links import Links
 from ordercast.transport.paths import Measured, Paths
-from ordercast.transport.peers import Peer, spell
+from ordercast.transport.peers import Peer
 from ordercast.transport.seal import OVERHEAD, Cipher, Port, Seal, new_session, sealed_to
-from ordercast.transport.segments import HEADER_SIZE, MOST_SEGMENTS, Cutter, Train
+from ordercast.transport.segments import HEADER_SIZE, MOST_SEGMENTS, Segmenter, Train
 from ordercast.transport.sockets import NodeSockets, open_sockets, resolve
 from ordercast.transport.udp_reading import UdpReader
 from ordercast.transport.udp_socket import Address, UdpSocket
@@ -89,8 +89,8 @@ class UdpSender:
         self._links = links
         self._seal = seal
         self._drops = drops
-        self._cutters = {port: Cutter(datagram, checked=seal is None) for port in Port}
-        self._probes = Cutter(datagram, checked=seal is None)
+        self._cutters = {port: Segmenter(datagram, checked=seal is None) for port in Port}
+        self._probes = Segmenter(datagram, checked=seal is None)
 
     def resize(self, datagram: int) -> None:
         """Packets leave in datagrams of at most so many bytes from now on; probes of paths do not change."""
@@ -284,7 +284,7 @@ class UdpTransport:
     @property
     def address(self) -> str:
         """The address of the token port, which others greet."""
-        return spell(self.sockets.token.address)
+        return address_text(self.sockets.token.address)
 
     @property
     def own(self) -> Address:
@@ -334,7 +334,7 @@ class UdpTransport:
             "peers": [
                 {
                     "node": peer.node,
-                    "address": spell(peer.token),
+                    "address": address_text(peer.token),
                     "linked": peer.linked,
                     "silent_s": round(now - peer.heard, 3),
                     "round_trip_us": self.paths.round_trip_us(peer.node),
@@ -354,7 +354,7 @@ class UdpTransport:
 
     def linked(self, peer: Peer) -> None:
         """A link was made, or made again."""
-        LOG.info("node %d is at %s", peer.node, spell(peer.token))
+        LOG.info("node %d is at %s", peer.node, address_text(peer.token))
         self._news.set()
 
     def silent(self, peer: Peer) -> None:
@@ -443,4 +443,4 @@ class _Started:
 def tell_of(peer: Peer, what: str) -> None:
     """Log what became of a peer; who has left with a word is no cause for concern."""
     level = logging.INFO if peer.leaving else logging.WARNING
-    LOG.log(level, "node %d at %s %s", peer.node, spell(peer.token), what)
+    LOG.log(level, "node %d at %s %s", peer.node, address_text(peer.token), what)

@@ -16,7 +16,7 @@ from ordercast.transport.links import Links
 from ordercast.transport.paths import PATH_MAGIC, Paths
 from ordercast.transport.peers import Peer
 from ordercast.transport.seal import Port, Refused, sealed_to
-from ordercast.transport.segments import HEADER_SIZE, MAGIC, Joiner
+from ordercast.transport.segments import HEADER_SIZE, MAGIC, Reassembler
 from ordercast.transport.sockets import NodeSockets
 from ordercast.transport.udp_socket import Address, Arrival, UdpSocket
 from ordercast.transport.wake_policy import WakePolicy
@@ -187,7 +187,7 @@ class UdpReader:
         return bool(packets)
 
     def _opened(
-        self, peer: Peer, joiner: Joiner, packets: list[bytes], port: Port, to: bytes | None
+        self, peer: Peer, joiner: Reassembler, packets: list[bytes], port: Port, to: bytes | None
     ) -> list[bytes]:
         """Those packets that are authentic, where that can be known; what was joined badly is counted."""
         if joiner.bad or joiner.given_up:

@@ -312,8 +312,8 @@ class ViewChange(Participant):
         """Give a coordinator its time; each one more than the last, so that one is enough at some point."""
         self._coordinator = coordinator
         self._rounds += 1
-        patience_us = self._config.round_us * min(self._rounds, LONGEST_ROUND)
-        self._deadline_us = now_us + self._config.aggressive_us + patience_us
+        timeout_us = self._config.round_us * min(self._rounds, LONGEST_ROUND)
+        self._deadline_us = now_us + self._config.aggressive_us + timeout_us
 
     def _rotate(self, now_us: int, effects: list[Effect]) -> None:
         """Go on to the next coordinator, if it is time to."""

@@ -121,7 +121,7 @@ def grid(quick: bool) -> list[Run]:
 # --- carrying a run out --------------------------------------------------------------------------
 
 
-class Story:
+class ChangeMeter:
     """What is found out about one run, as its rows come."""
 
     def __init__(self, expected: Iterable[NodeId], steady: Iterable[NodeId], fault_us: int) -> None:
@@ -177,7 +177,7 @@ class Story:
         return found
 
 
-def _story(run: Run) -> Story:
+def _story(run: Run) -> ChangeMeter:
     everybody = frozenset(range(1, run.nodes + 1))
     expected = steady = everybody
     fault_us = 0
@@ -188,7 +188,7 @@ def _story(run: Run) -> Story:
             expected = steady = everybody - {fault.do.node}
         elif isinstance(fault.do, Partition):
             steady = frozenset(fault.do.groups[0])
-    return Story(expected, steady, fault_us)
+    return ChangeMeter(expected, steady, fault_us)
 
 
 def conduct(run: Run, trace: TraceWriter | None = None) -> Outcome:

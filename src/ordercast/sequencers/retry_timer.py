@@ -13,7 +13,7 @@ DOUBLINGS = 3
 """The pause between attempts is doubled each time, until it is eight times the usual one."""
 
 
-class Patience:
+class RetryTimer:
     """Waits for something, and says when it is time to try again; later each time nothing has moved.
 
     What is waited for is named by a *mark*. The timer is not set and cancelled with every packet: once it

@@ -108,20 +108,20 @@ class Process:
         return (last.delivered - first.delivered) / (last.at_s - first.at_s)
 
 
-class Crew:
-    """All of them: of each node the life that is the present one, or was the last."""
+class Processes:
+    """The processes of all nodes; `by_node` has the one that a node is now, or was last."""
 
     def __init__(self, nodes: int, directory: Path) -> None:
         self.nodes = tuple(range(1, nodes + 1))
         self.directory = directory
-        self.processes: dict[NodeId, Process] = {}
+        self.by_node: dict[NodeId, Process] = {}
         self._lives: list[Process] = []
         self._heard: queue.SimpleQueue[Heard] = queue.SimpleQueue()
 
     def start(self, node: NodeId) -> Process:
         """A process that is this node, from now on."""
         process = Process(node, self.directory / f"node{node}.log", self._heard)
-        self.processes[node] = process
+        self.by_node[node] = process
         self._lives.append(process)
         return process
 
