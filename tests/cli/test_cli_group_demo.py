@@ -19,11 +19,9 @@ from cli_parts import ordercast
 
 from ordercast.audit.properties import audit
 from ordercast.cli import group_demo
-from ordercast.core.identity import Configuration, ConfigurationId, Kind
+from ordercast.core.identity import ConfigurationId
 from ordercast.demo import play
-from ordercast.demo.order import PACKETS, Ledger
-from ordercast.demo.proof import Book, Life, Page
-from ordercast.groups.events import Delivery
+from ordercast.measure.agreement import ConfigurationOrder, MemberOrder
 
 HANGS_S = 600.0
 """A machine may be slow; what takes longer than this hangs."""
@@ -209,113 +207,7 @@ def test_more_than_can_be_audited() -> None:
     assert "choose --seconds and --rate" in said.sentence
 
 
-# --- orders side by side ------------------------------------------------------------------------
-
-RING = ConfigurationId(8, 1)
-NEXT = ConfigurationId(12, 1)
-
-
-def installed(ring: ConfigurationId, *members: int, kind: Kind = Kind.REGULAR) -> Configuration:
-    return Configuration(ring, kind, members)
-
-
-def packet(seq: int, *payloads: bytes, sender: int = 1) -> Delivery:
-    numbers, slots = range(seq, seq + len(payloads)), range(len(payloads))
-    return Delivery(list(payloads), sender, "demo", False, 0, numbers, RING, seq, slots)
-
-
-def packets(last: int, change: int | None = None, first: int = 0) -> list[Delivery]:
-    """So many, with a byte that differs in one of them."""
-    return [packet(seq, b"x" if seq != change else b"y") for seq in range(first, last + 1)]
-
-
-def story(delivered: list[Delivery], *after: Configuration, early: bool = True) -> Ledger:
-    ledger = Ledger(early)
-    ledger.install(installed(RING, 1, 2, 3))
-    for delivery in delivered:
-        ledger.add(delivery)
-    for configuration in after:
-        ledger.install(configuration)
-    return ledger
-
-
-def page(*ledgers: Ledger) -> Page:
-    """What is made of the stories of nodes 1, 2, ..."""
-    book = Book()
-    for node, ledger in enumerate(ledgers, 1):
-        book.read(Life(node, 0), ledger.blocks, ledger.ends)
-    (found,) = book.pages()
-    return found
-
-
-TOGETHER = (installed(RING, 1, 2, kind=Kind.TRANSITIONAL), installed(NEXT, 1, 2))
-ALONE = (installed(RING, 3, kind=Kind.TRANSITIONAL), installed(ConfigurationId(12, 3), 3))
-FAR = 5 * PACKETS + 3
-
-
-def test_members_that_leave_together_are_compared_to_the_last_message() -> None:
-    same = page(*(story(packets(FAR), *TOGETHER) for _ in (1, 2)))
-    assert same.same
-    assert [(entry.how, entry.messages) for entry in same.entries] == [("to its end", FAR + 1)] * 2
-    assert same.entries[0].digest == same.entries[1].digest
-    for change in (0, PACKETS, FAR):
-        other = page(story(packets(FAR), *TOGETHER), story(packets(FAR, change), *TOGETHER))
-        assert not other.same, f"message {change} differs"
-    fewer = page(story(packets(FAR), *TOGETHER), story(packets(FAR - 1), *TOGETHER))
-    assert not fewer.same
-
-
-def test_an_order_that_differs_is_seen() -> None:
-    right = packets(FAR)
-    wrong = [*right[:3], right[4], right[3], *right[5:]]
-    assert not page(story(right, *TOGETHER), story(wrong, *TOGETHER)).same
-
-
-def test_who_was_killed_is_compared_as_far_as_it_told() -> None:
-    killed = story(packets(3 * PACKETS))
-    found = page(story(packets(FAR), *TOGETHER), killed)
-    assert [(entry.how, entry.messages, entry.same) for entry in found.entries] == [
-        ("to its end", FAR + 1, True),
-        ("killed", 3 * PACKETS, True),
-    ]
-    assert not page(story(packets(FAR), *TOGETHER), story(packets(3 * PACKETS, change=PACKETS))).same
-
-
-def test_who_was_excluded_is_compared_up_to_where_it_was_told() -> None:
-    """Behind the transitional configuration it may lack what the others have."""
-    excluded = story(packets(2 * PACKETS), ALONE[0])
-    for delivery in packets(4 * PACKETS, first=3 * PACKETS):
-        excluded.add(delivery)
-    excluded.install(ALONE[1])
-    survivors = (story(packets(FAR), *TOGETHER), story(packets(FAR), *TOGETHER))
-    found = page(*survivors, excluded)
-    assert found.entries[2].how == "parted"
-    assert (found.entries[2].messages, found.same) == (2 * PACKETS, True)
-    assert not page(*survivors, story(packets(2 * PACKETS, change=1), *ALONE)).same
-
-
-def test_who_came_later_is_compared_from_there_on() -> None:
-    late = story(packets(FAR, first=PACKETS + 5), *TOGETHER, early=False)
-    found = page(story(packets(FAR), *TOGETHER), late)
-    assert found.entries[1].how == "came later"
-    assert (found.entries[1].messages, found.same) == (FAR + 1 - 2 * PACKETS, True)
-    other = story(packets(FAR, change=FAR, first=PACKETS + 5), *TOGETHER, early=False)
-    assert not page(story(packets(FAR), *TOGETHER), other).same
-
-
-def test_how_things_stand_is_told_up_to_where_all_are() -> None:
-    book = Book()
-    ahead, behind, late = story(packets(FAR)), story(packets(3 * PACKETS)), story([], early=False)
-    for delivery in packets(FAR, first=3):
-        late.add(delivery)
-    lives = [Life(node, 0) for node in (1, 2, 3)]
-    assert book.standing(RING, lives) is None
-    for life, ledger in zip(lives, (ahead, behind, late), strict=True):
-        book.read(life, *ledger.take())
-    standing = book.standing(RING, lives)
-    assert standing is not None
-    assert (standing.messages, standing.same) == (2 * PACKETS, True)
-    assert set(standing.digests) == {1, 2, 3}
+# --- what is told -------------------------------------------------------------------------------
 
 
 def test_an_order_that_differs_is_told_and_is_exit_code_1(
@@ -329,8 +221,12 @@ def test_an_order_that_differs_is_told_and_is_exit_code_1(
             nodes: list[dict[str, Any]] = [
                 {"node": node, "lives": 1, "sent": 1, "delivered": 1, "safe": 0} for node in (1, 2)
             ]
-            pages = [page(story(packets(FAR), *TOGETHER), story(packets(FAR, change=2), *TOGETHER))]
-            return play.Result(plan=self.plan, acts=[], pages=pages, nodes=nodes, audit=audit([]), took_s=1.0)
+            entries = (
+                MemberOrder(1, "to its end", 1, "0123456789abcdef", True),
+                MemberOrder(2, "to its end", 1, "fedcba9876543210", False),
+            )
+            order = [ConfigurationOrder(ConfigurationId(8, 1), (1, 2), 1, entries, 1, 1, "they differ")]
+            return play.Result(plan=self.plan, acts=[], order=order, nodes=nodes, audit=audit([]), took_s=1.0)
 
     monkeypatch.setattr(group_demo, "Play", Forged)
     said = ordercast("demo", "--nodes", 2, "--dir", tmp_path / "one")

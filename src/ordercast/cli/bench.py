@@ -153,7 +153,7 @@ def _show(result: Result) -> None:
     SAY.print(facts(shown))
     agreement = result.agreement
     same = (
-        f"the same order at every node: {agreement.messages:,} messages, {agreement.marks:,} places compared"
+        f"the same order at every node: {agreement.messages:,} messages, {agreement.blocks:,} places compared"
     )
     SAY.print(verdict(agreement.equal, agreement.difference or same))
     if result.lost:

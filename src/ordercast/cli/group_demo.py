@@ -30,11 +30,11 @@ from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refus
 from ordercast.core.identity import NodeId
 from ordercast.demo.play import Act, Plan, Play, Result, counted, written
 from ordercast.demo.processes import Process, State
-from ordercast.demo.proof import Entry, Page, Standing
 from ordercast.draw.words import duration
 from ordercast.draw.words import nodes as listed
 from ordercast.errors import OrdercastError
 from ordercast.extras import need
+from ordercast.measure.agreement import CommonDigests, ConfigurationOrder, MemberOrder
 from ordercast.protocols import protocol as protocol_called
 
 MOST_NODES = 9
@@ -197,7 +197,7 @@ class Stage:
         pause = f"; longest pause {written(act.gap_s)}" if act.gap_s else ""
         self._say(f"[green]✓[/] {escape(act.outcome)}[bright_black]{pause}[/]", indent=3)
         if self._live is None and self._play is not None:
-            for line in _news(self._play, self._play.standing()):
+            for line in _news(self._play, self._play.common()):
                 self._say(line, indent=3)
 
     def look(self, play: Play) -> None:
@@ -210,7 +210,7 @@ class Stage:
 
 
 def _scene(play: Play) -> RenderableType:
-    standing = play.standing()
+    common = play.common()
     table = Table(box=None, pad_edge=False, header_style="bright_black", padding=(0, 2, 0, 0))
     table.add_column("node", justify="right")
     table.add_column("state", min_width=8)
@@ -223,9 +223,9 @@ def _scene(play: Play) -> RenderableType:
         if process is None:
             table.add_row(str(node), "[bright_black]-[/]")
             continue
-        digest = standing.digests.get(node) if standing is not None else None
-        table.add_row(*_row(process, play.processes.nodes, digest, standing is None or standing.same))
-    return Group(Text(), table, Text(), *map(Text.from_markup, _news(play, standing)))
+        digest = common.digests.get(node) if common is not None else None
+        table.add_row(*_row(process, play.processes.nodes, digest, common is None or common.same))
+    return Group(Text(), table, Text(), *map(Text.from_markup, _news(play, common)))
 
 
 def _row(process: Process, everyone: tuple[NodeId, ...], digest: str | None, same: bool) -> list[str]:
@@ -253,12 +253,12 @@ def _seen(members: tuple[NodeId, ...], everyone: tuple[NodeId, ...]) -> str:
     return between.join(str(node) if node in members else "·" for node in everyone)
 
 
-def _news(play: Play, standing: Standing | None) -> Iterator[str]:
+def _news(play: Play, common: CommonDigests | None) -> Iterator[str]:
     """How the nodes compare, and who is slow."""
-    if standing is not None and len(standing.digests) > 1:
-        who, digest = listed(standing.digests), next(iter(standing.digests.values()))[:SHOWN]
-        if standing.same:
-            yield f"[green]✓[/] the same order at {who}: [green]{digest}[/], {standing.messages:,} messages"
+    if common is not None and len(common.digests) > 1:
+        who, digest = listed(common.digests), next(iter(common.digests.values()))[:SHOWN]
+        if common.same:
+            yield f"[green]✓[/] the same order at {who}: [green]{digest}[/], {common.messages:,} messages"
         else:
             yield f"[bold red]✗ the order differs between the nodes {who}[/]"
     named: Counter[NodeId] = Counter()
@@ -284,10 +284,10 @@ def _prove(result: Result, place: Path) -> None:
     say()
     say(_pages(result))
     say()
-    total = sum(page.messages for page in result.pages)
-    same = f"the same order at every node: {total:,} messages in {len(result.pages)} configurations"
+    total = sum(page.messages for page in result.order)
+    same = f"the same order at every node: {total:,} messages in {len(result.order)} configurations"
     say(verdict(result.order_equal, same if result.order_equal else "the order differs, where it is red"))
-    for page in result.pages:
+    for page in result.order:
         for entry in page.entries:
             if entry.same and entry.how != "to its end":
                 say(f"  [bright_black]{_apart(page, entry)}[/]")
@@ -322,7 +322,7 @@ def _pages(result: Result) -> Table:
     table.add_column("messages", justify="right")
     for node in everyone:
         table.add_column(f"node {node}" if wide else str(node), no_wrap=True)
-    for page in result.pages:
+    for page in result.order:
         cells = {entry.node: _cell(entry, wide) for entry in page.entries}
         table.add_row(
             _seen(page.members, everyone), f"{page.messages:,}", *(cells.get(node, "") for node in everyone)
@@ -330,7 +330,7 @@ def _pages(result: Result) -> Table:
     return table
 
 
-def _cell(entry: Entry, wide: bool) -> str:
+def _cell(entry: MemberOrder, wide: bool) -> str:
     digest = entry.digest[: SHOWN if wide else SHOWN // 2]
     if not entry.same:
         return f"[bold red]{digest} ✗[/]"
@@ -340,7 +340,7 @@ def _cell(entry: Entry, wide: bool) -> str:
     return f"[green]✓[/] [yellow]{word}[/]" if wide else "[yellow]✓[/]"
 
 
-def _apart(page: Page, entry: Entry) -> str:
+def _apart(page: ConfigurationOrder, entry: MemberOrder) -> str:
     how = {
         "killed": f"node {entry.node} was killed: compared are its first",
         "parted": f"node {entry.node} was stopped or cut off: compared are its first",

@@ -15,12 +15,11 @@ from typing import Any, Protocol
 import msgspec
 
 from ordercast.audit.explain import Report as Audit
-from ordercast.core.identity import NodeId
-from ordercast.demo.order import Ring
+from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.demo.processes import DemoFailed, Process, Processes, State
-from ordercast.demo.proof import Book, Life, Page, Standing
 from ordercast.demo.words import SAFE_EVERY, Close, Flow, Hush, Job, Leave, Report
 from ordercast.keys import create
+from ordercast.measure.agreement import CommonDigests, ConfigurationOrder, Life, OrderComparison
 from ordercast.runtime.storage import DataDirectory
 
 SCENE_TIMEOUT_S = 90.0
@@ -82,7 +81,7 @@ class Result(msgspec.Struct, kw_only=True):
 
     plan: Plan
     acts: list[Act]
-    pages: list[Page]
+    order: list[ConfigurationOrder]
     nodes: list[dict[str, Any]]
     audit: Audit
     took_s: float
@@ -90,7 +89,7 @@ class Result(msgspec.Struct, kw_only=True):
     @property
     def order_equal(self) -> bool:
         """All nodes delivered the same order, for as long as each was there."""
-        return bool(self.pages) and all(page.same for page in self.pages)
+        return bool(self.order) and all(each.same for each in self.order)
 
     @property
     def good(self) -> bool:
@@ -113,13 +112,13 @@ class Result(msgspec.Struct, kw_only=True):
             ],
             "configurations": [
                 {
-                    "configuration": page.ring._asdict(),
-                    "members": list(page.members),
-                    "messages": page.messages,
-                    "same": page.same,
-                    "delivered": msgspec.to_builtins(page.entries),
+                    "configuration": each.configuration._asdict(),
+                    "members": list(each.members),
+                    "messages": each.messages,
+                    "same": each.same,
+                    "delivered": msgspec.to_builtins(each.entries),
                 }
-                for page in self.pages
+                for each in self.order
             ],
             "order_equal": self.order_equal,
             "audit": self.audit.as_dict(),
@@ -137,7 +136,7 @@ class Play:
         self.plan = plan
         self.directory = directory
         self.processes = Processes(plan.nodes, directory)
-        self.book = Book()
+        self.order = OrderComparison()
         self.acts: list[Act] = []
         self.counts: dict[Life, Report] = {}
         """The last report of each life."""
@@ -309,7 +308,7 @@ class Play:
     def _running(self) -> list[Process]:
         return [process for process in self.processes.by_node.values() if process.state is State.RUNNING]
 
-    def _together(self, nodes: Sequence[NodeId]) -> Ring:
+    def _together(self, nodes: Sequence[NodeId]) -> ConfigurationId:
         """Wait until these, and nobody else, share a configuration."""
         since = time.monotonic()
 
@@ -323,13 +322,13 @@ class Play:
                     and report.members == tuple(nodes)
                     for report in reports
                 )
-                and len({report.ring for report in reports if report is not None}) == 1
+                and len({report.configuration for report in reports if report is not None}) == 1
             )
 
         self._until(together, nodes, f"nodes {', '.join(map(str, nodes))} to share a configuration")
         report = self.processes.by_node[nodes[0]].last
         assert report is not None
-        return report.ring
+        return report.configuration
 
     def _since(self, blow: float, nodes: Collection[NodeId]) -> float:
         """From an instant until the last of these had installed its present configuration."""
@@ -343,7 +342,7 @@ class Play:
         return (
             len(told) == len(reports)
             and all(report.own == report.sent for report in told)
-            and len({(report.ring, report.place) for report in told}) == 1
+            and len({(report.configuration, report.place) for report in told}) == 1
             and all(report.regular and report.members == self.processes.nodes for report in told)
         )
 
@@ -368,7 +367,7 @@ class Play:
             if report is None:
                 continue
             life = Life(report.node, report.incarnation)
-            self.book.read(life, report.blocks, report.ends)
+            self.order.add(life, report.blocks, report.ends)
             self.counts[life] = report
             self._addresses[report.node] = report.address
             if report.node in self._steady:
@@ -391,16 +390,16 @@ class Play:
 
     # --- what can be seen ------------------------------------------------------------------------
 
-    def standing(self) -> Standing | None:
+    def common(self) -> CommonDigests | None:
         """How the nodes that share most of a configuration compare, up to where all of them are."""
-        lives: dict[Ring, list[Life]] = {}
+        lives: dict[ConfigurationId, list[Life]] = {}
         for process in self._running():
             if process.last is not None and process.life is not None and process.last.regular:
-                lives.setdefault(process.last.ring, []).append(process.life)
+                lives.setdefault(process.last.configuration, []).append(process.life)
         if not lives:
             return None
-        ring = max(lives, key=lambda ring: len(lives[ring]))
-        return self.book.standing(ring, lives[ring])
+        configuration = max(lives, key=lambda each: len(lives[each]))
+        return self.order.common(configuration, lives[configuration])
 
     def judge(self, audit: Callable[[Path], Audit]) -> Result:
         """What it proves: the nodes' orders side by side, and the audit of the trace that they wrote."""
@@ -420,7 +419,7 @@ class Play:
         return Result(
             plan=self.plan,
             acts=self.acts,
-            pages=self.book.pages(),
+            order=self.order.configurations(),
             nodes=nodes,
             audit=report,
             took_s=time.monotonic() - self._begun,

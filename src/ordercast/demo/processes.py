@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from ordercast.core.identity import NodeId
-from ordercast.demo.proof import Life
 from ordercast.demo.words import Report
 from ordercast.errors import OrdercastError
+from ordercast.measure.agreement import Life
 from ordercast.measure.processes import JsonProcess
 
 RATE_S = 1.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ordercast.demo.order import Block, End, Place, Ring
+from ordercast.core.identity import ConfigurationId
+from ordercast.measure.order import Block, End, Place
 
 SAFE_EVERY = 10
 """One message of so many is safe."""
@@ -52,7 +53,7 @@ class Report(msgspec.Struct, kw_only=True):
     node: int
     incarnation: int
     address: str
-    ring: Ring
+    configuration: ConfigurationId
     """The configuration installed last."""
     members: tuple[int, ...]
     regular: bool

@@ -18,10 +18,10 @@ from typing import BinaryIO
 import msgspec
 
 from ordercast.core.identity import Kind
-from ordercast.demo.order import Ledger
 from ordercast.demo.words import SAFE_EVERY, Close, Flow, Hush, Job, Leave, Report, Word
 from ordercast.groups.api import Group, Node
 from ordercast.groups.events import Delivery, Rejoined
+from ordercast.measure.order import DeliveryDigests
 
 GROUP = "demo"
 EVERY_S = 0.15
@@ -35,9 +35,9 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._ledger = Ledger(job.early)
+        self._digests = DeliveryDigests(job.early)
         self._life = 0
-        """Which life the ledger and the counts are of; the node itself may be further."""
+        """Which life the digests and the counts are of; the node itself may be further."""
         self._sent: Counter[int] = Counter()
         """Messages by the life that sent them; and how many of these came back."""
         self._own: Counter[int] = Counter()
@@ -81,7 +81,7 @@ class Worker:
                         self._sending = None
                         self._last_s = 0.0
                 case Close():
-                    self._ledger.close()
+                    self._digests.close()
                     self._report(node)
                 case Leave():
                     return
@@ -108,7 +108,7 @@ class Worker:
             if not isinstance(entry, Delivery):
                 if isinstance(entry, Rejoined):
                     self._begin_life(node)
-                self._ledger.install(entry)
+                self._digests.install(entry)
                 if entry.kind is Kind.REGULAR:
                     self._installed_s = time.monotonic()
                 continue
@@ -116,7 +116,7 @@ class Worker:
             if self._last_s:
                 self._gap_s = max(self._gap_s, now - self._last_s)
             self._last_s = now if self._sending is not None else 0.0
-            self._ledger.add(entry)
+            self._digests.add(entry)
             self._delivered += len(entry.payloads)
             self._safe += len(entry.payloads) if entry.safe else 0
             if entry.sender == node.id:
@@ -124,11 +124,11 @@ class Worker:
 
     def _begin_life(self, node: Node) -> None:
         """The group had gone on without this node: what it delivered until then stands as it is."""
-        closed = self._ledger.closed
-        self._ledger.close()
+        closed = self._digests.closed
+        self._digests.leave_behind()
         self._report(node)
-        self._ledger = Ledger(early=False)
-        self._ledger.closed = closed
+        self._digests = DeliveryDigests(whole=False)
+        self._digests.closed = closed
         self._life = node.incarnation
         self._delivered = self._safe = 0
 
@@ -142,7 +142,7 @@ class Worker:
     def _report(self, node: Node) -> None:
         status, configuration = node.status(), node.configuration
         slow = status["slow"] or {"node": None, "waits_us": 0.0}
-        blocks, ends = self._ledger.take()
+        blocks, ends = self._digests.take()
         gap_s, self._gap_s = self._gap_s, 0.0
         say(
             Report(
@@ -150,15 +150,15 @@ class Worker:
                 node=node.id,
                 incarnation=self._life,
                 address=node.address,
-                ring=configuration.id,
+                configuration=configuration.id,
                 members=configuration.members,
                 regular=configuration.kind is Kind.REGULAR,
                 installed_s=self._installed_s,
                 flowing=self._sending is not None,
                 sent=self._sent[self._life],
                 own=self._own[self._life],
-                place=self._ledger.place,
-                closed=self._ledger.closed,
+                place=self._digests.place,
+                closed=self._digests.closed,
                 delivered=self._delivered,
                 safe=self._safe,
                 rotation_us=status["rotation_us"],

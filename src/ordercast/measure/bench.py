@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,9 @@ import msgspec
 
 from ordercast.errors import OrdercastError
 from ordercast.keys import create
+from ordercast.measure.agreement import Agreement, Life, OrderComparison
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, WorkerResult
 from ordercast.measure.netns import Namespaces
-from ordercast.measure.order import Agreement, Chapter, compare
 from ordercast.measure.processes import JsonProcess
 from ordercast.measure.relay import Impairments
 from ordercast.runtime.config import DEFAULT_PORT
@@ -138,7 +138,7 @@ class Result(msgspec.Struct, kw_only=True):
             "order_equal": self.agreement.equal,
             "order": {
                 "messages": self.agreement.messages,
-                "marks": self.agreement.marks,
+                "marks": self.agreement.blocks,
                 "difference": self.agreement.difference,
             },
             "lost": self.lost,
@@ -186,23 +186,27 @@ def _conduct(plan: Plan, processes: Processes, tell: Tell) -> Result:
     tell(f"{sum(sent.values()):,} messages sent; waiting for the last to arrive")
     for worker in workers:
         worker.say(Await(sent))
-    stories = {worker.node: worker.hear(WorkerResult, ENDING_S) for worker in workers}
+    results = {worker.node: worker.hear(WorkerResult, ENDING_S) for worker in workers}
     for worker in workers:
         worker.dismiss()
     return Result(
         plan=plan,
         loop="uvloop" if processes.uvloop else "asyncio",
-        nodes=[story.figures for story in stories.values()],
-        agreement=compare({node: story.chapters for node, story in stories.items()}),
+        nodes=[result.figures for result in results.values()],
+        agreement=_compared(results),
         killed=None if killed is None else killed.node,
-        lost=max(sum(map(abs, story.missing.values())) for story in stories.values()),
-        configurations={node: _regular(story.chapters[1:]) for node, story in stories.items()},
-        statuses={node: story.status for node, story in stories.items()},
+        lost=max(sum(map(abs, result.missing.values())) for result in results.values()),
+        configurations={node: result.configurations for node, result in results.items()},
+        statuses={node: result.status for node, result in results.items()},
     )
 
 
-def _regular(chapters: Sequence[Chapter]) -> list[list[int]]:
-    return [chapter.members for chapter in chapters if chapter.configuration.startswith("regular")]
+def _compared(results: Mapping[int, WorkerResult]) -> Agreement:
+    order = OrderComparison()
+    for node, result in results.items():
+        for number, (blocks, ends) in enumerate(result.lives):
+            order.add(Life(node, number), blocks, ends)
+    return order.agreement()
 
 
 class Processes:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ordercast.measure.order import Chapter
+from ordercast.measure.order import Block, End
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -80,8 +80,10 @@ class WorkerResult(msgspec.Struct, tag="result", kw_only=True):
     """From a worker, at its end: everything."""
 
     figures: Figures
-    chapters: list[Chapter]
-    """What it delivered, configuration by configuration, from the one that the load began in."""
+    lives: list[tuple[list[Block], list[End]]]
+    """What it delivered, in one life after the other."""
+    configurations: list[list[int]]
+    """Members of the regular configurations that it installed under load."""
     missing: dict[int, int]
     """Messages that never arrived, by sender."""
     status: dict[str, object]

@@ -1,167 +1,165 @@
-"""Whether all nodes delivered the same messages in the same order, found out while they deliver.
+"""What a node delivered, in digests that can be compared, whoever was there for how long.
 
-Every node keeps a running digest over what it delivers in a configuration, and notes it now and then with
-the number of messages so far. Two nodes that noted the same digest at the same number delivered the same
-until there; and two that go from one configuration to the next together delivered the same in all of it
-(000 §3, virtual synchrony). Nodes that were apart are compared while they were together.
+The packets of a configuration are divided into *blocks* by their sequence numbers, alike at all members. A
+node keeps one digest a block, over everything about its messages: who sent them, in which life, their
+numbers, places and bytes. So what a node delivered until it was killed, or since it came, can be compared
+with what the others delivered (`ordercast.measure.agreement`). Blocks grow with the configuration: a run of
+any length has a few thousand of them.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import NamedTuple
 
-import msgspec
+from ordercast.core.identity import Configuration, ConfigurationId, Kind, NodeId
+from ordercast.groups.events import Delivery
 
-from ordercast.core.identity import Configuration
-from ordercast.groups.events import Delivery, Rejoined
+PACKETS = 8
+"""Packets of the first blocks."""
+_DOUBLED = 10
+"""There are 2^10 such blocks. Whenever there are twice as many packets, blocks are twice as long."""
 
-Mark = tuple[int, int]
-"""A number of messages, and the digest over them."""
-EVERY = 5_000
-"""Messages from one mark to the next, roughly: marks are made between packets."""
-MOST_MARKS = 4_000
-"""Of one configuration; then every other one is forgotten, and from there on half as many are made."""
+Place = tuple[int, int]
+"""Of a message in its configuration: its packet's sequence number and its slot."""
 
-APART = "apart"
-"""Stands between two configurations where the group went on without a node: nobody went with it."""
-
-_HEAD = struct.Struct("<IIQI")
+_HEAD = struct.Struct("<IIQQII")
 
 
-class Chapter(msgspec.Struct):
-    """What one node delivered in one configuration, as far as a few numbers can tell."""
-
-    configuration: str
-    """Kind and identifier, as ``regular 8.1``."""
-    members: list[int]
-    marks: list[Mark] = []
-    """In order; the last one is made at the end."""
-
-    @property
-    def count(self) -> int:
-        """Messages up to the last mark."""
-        return self.marks[-1][0] if self.marks else 0
+def block_of(seq: int) -> int:
+    """The number of the block in which a packet with this sequence number is."""
+    unit = seq // PACKETS
+    doubled = (unit >> _DOUBLED).bit_length()
+    return (doubled << (_DOUBLED - 1)) + (unit >> doubled)
 
 
-class Ledger:
-    """What one node delivered.
+class Block(NamedTuple):
+    """What a node delivered of some consecutive packets."""
 
-    Who sent each message, in which life, and its how-manyth it was, always count; the bytes of the
-    messages count in one packet of `sample`, the same ones at every node.
-    """
+    configuration: ConfigurationId
+    """The configuration they were ordered in."""
+    number: int
+    messages: int
+    digest: int
+    """CRC-32 over the messages."""
+    regular: bool
+    """All of it was delivered before the transitional configuration."""
 
-    def __init__(self, every: int = EVERY, sample: int = 1) -> None:
-        self.chapters: list[Chapter] = []
-        self.count = 0
-        """Messages delivered, in all configurations."""
-        self.by_sender: dict[int, int] = {}
-        """The same, by who sent them."""
-        self._every = self._step = every
+
+class End(NamedTuple):
+    """A node leaves a configuration."""
+
+    configuration: ConfigurationId
+    members: tuple[NodeId, ...]
+    together: tuple[NodeId, ...]
+    """Who leaves it together with this node, as far as it is told; all, if it is not left but looked at;
+    nobody, if the others went on without this node."""
+    into: ConfigurationId | None
+    """The next regular configuration."""
+    messages: int
+    """Messages of it that the node delivered."""
+    whole: bool
+    """The node saw all of them: it was there from the beginning."""
+
+
+class DeliveryDigests:
+    """Digests of what one life of a node delivers, as it delivers it."""
+
+    def __init__(self, whole: bool = True, sample: int = 1) -> None:
+        """`whole`: nothing of the first configuration was delivered before the node began to read.
+
+        The bytes of messages count in one packet of `sample`, the same ones at every node; all else always
+        does.
+        """
+        self.blocks: list[Block] = []
+        self.ends: list[End] = []
+        self.place: Place = (0, 0)
+        """Of the message that was delivered last."""
+        self.closed = False
+        self._whole = whole
         self._sample = sample
-        self._here = 0
+        self._now: Configuration | None = None
+        self._together: tuple[NodeId, ...] | None = None
+        self._messages = 0
+        self._block = -1
+        """The block under way; -1 if there is none."""
+        self._in_block = 0
         self._digest = 0
-        self._next = every
+        self._regular = True
+        self._partial = not whole
+        """The block under way was not seen from its beginning."""
+
+    def take(self) -> tuple[list[Block], list[End]]:
+        """The blocks and ends that are new since the last time."""
+        taken = self.blocks, self.ends
+        self.blocks, self.ends = [], []
+        return taken
 
     def install(self, configuration: Configuration) -> None:
-        """A new configuration begins a new chapter."""
-        self.mark()
-        if isinstance(configuration, Rejoined):
-            self.chapters.append(Chapter(APART, []))
-        name = f"{configuration.kind} {configuration.id}"
-        self.chapters.append(Chapter(name, list(configuration.members)))
-        self._here = self._digest = 0
-        self._step = self._next = self._every
+        """The next configuration of this life, in its place among the deliveries."""
+        if self.closed:
+            return
+        if configuration.kind is Kind.TRANSITIONAL:
+            self._together = configuration.members
+            self._regular = False
+            return
+        if self._now is not None:
+            self._end(self._leavers(self._now), configuration.id)
+            self._whole, self._partial = True, False
+        self._now = configuration
+        self._together = None
+        self.place = (0, 0)
+        self._messages = 0
+        self._regular = True
 
     def add(self, delivery: Delivery) -> None:
         """The next messages."""
-        payloads, sender, _, _, incarnation, numbers, _, seq, _ = delivery
+        payloads, sender, _, _, incarnation, numbers, _, seq, slots = delivery
+        number = block_of(seq)
+        if number != self._block:
+            self._finish_block()
+            self._block = number
+            self._in_block = self._digest = 0
         count = len(payloads)
-        digest = zlib.crc32(_HEAD.pack(sender, incarnation, numbers[0], count), self._digest)
+        head = _HEAD.pack(sender, incarnation, numbers[0], seq, slots[0], count)
+        digest = zlib.crc32(head, self._digest)
         if seq % self._sample == 0:
             for payload in payloads:
-                digest = zlib.crc32(payload, digest)
+                digest = zlib.crc32(payload, digest ^ len(payload))
         self._digest = digest
-        self.count += count
-        self._here += count
-        self.by_sender[sender] = self.by_sender.get(sender, 0) + count
-        if self._here >= self._next:
-            self.mark()
-            if len(self.chapters[-1].marks) >= MOST_MARKS:
-                del self.chapters[-1].marks[::2]
-                self._step *= 2
-            self._next += self._step
+        self._in_block += count
+        self._messages += count
+        self.place = (seq, slots[-1])
 
-    def mark(self) -> None:
-        """Note how things stand."""
-        if self.chapters and self.chapters[-1].count != self._here:
-            self.chapters[-1].marks.append((self._here, self._digest))
+    def close(self) -> None:
+        """Nothing more comes: tell how the configuration stands, as if all left it together."""
+        if not self.closed and self._now is not None:
+            self._end(self._leavers(self._now), None)
+        self.closed = True
 
+    def leave_behind(self) -> None:
+        """The others have gone on without this node: what it delivered until then stands as it is."""
+        if not self.closed and self._now is not None:
+            self._end((), None)
+        self.closed = True
 
-class Agreement(NamedTuple):
-    """How far the nodes were compared, and the first difference that showed."""
+    def _leavers(self, ended: Configuration) -> tuple[NodeId, ...]:
+        return ended.members if self._together is None else self._together
 
-    equal: bool
-    marks: int
-    """Places at which nodes could be compared."""
-    messages: int
-    """Messages that were compared: those before these places."""
-    difference: str | None = None
+    def _end(self, together: tuple[NodeId, ...], into: ConfigurationId | None) -> None:
+        assert self._now is not None
+        self._finish_block(last=True)
+        members = self._now.members
+        self.ends.append(End(self._now.id, members, together, into, self._messages, self._whole))
 
-
-def compare(ledgers: Mapping[int, Sequence[Chapter]]) -> Agreement:
-    """Put the chapters of all nodes side by side, configuration by configuration."""
-    difference = next(_differences(ledgers), None)
-    places: dict[str, set[int]] = {}
-    for one, other in combinations(sorted(ledgers), 2):
-        for mine, _, theirs, _ in _shared(ledgers[one], ledgers[other]):
-            common = dict(mine.marks).keys() & dict(theirs.marks).keys()
-            places.setdefault(mine.configuration, set()).update(common)
-    marks = sum(map(len, places.values()))
-    return Agreement(difference is None, marks, sum(max(at, default=0) for at in places.values()), difference)
-
-
-def _differences(ledgers: Mapping[int, Sequence[Chapter]]) -> Iterator[str]:
-    """Every pair of nodes that differs, and where it does first, in a sentence."""
-    for one, other in combinations(sorted(ledgers), 2):
-        for mine, my_next, theirs, their_next in _shared(ledgers[one], ledgers[other]):
-            told = _difference(mine, theirs)
-            if told is None and APART != my_next == their_next and mine.count != theirs.count:
-                told = f"delivered {mine.count:,} and {theirs.count:,} messages"
-            if told is not None:
-                yield f"nodes {one} and {other} {told} in the {mine.configuration} configuration"
-                break
-
-
-def _difference(mine: Chapter, theirs: Chapter) -> str | None:
-    """Where two nodes differ first in a configuration; marks that only one of them made tell nothing."""
-    other = dict(theirs.marks)
-    before = 0
-    for count, digest in mine.marks:
-        if count in other:
-            if other[count] != digest:
-                return f"first differ between message {before + 1:,} and message {count:,}"
-            before = count
-    return None
-
-
-def _shared(
-    mine: Sequence[Chapter], theirs: Sequence[Chapter]
-) -> Iterator[tuple[Chapter, str | None, Chapter, str | None]]:
-    """The chapters that two nodes have in common, each with the name of the chapter that follows it.
-
-    None for the last one: there, too, both have delivered everything, or one of them is missing some.
-    """
-    followed = dict(_followed(theirs))
-    for name, (chapter, following) in _followed(mine):
-        if name != APART and name in followed:
-            yield chapter, following, *followed[name]
-
-
-def _followed(chapters: Sequence[Chapter]) -> Iterator[tuple[str, tuple[Chapter, str | None]]]:
-    following = [*(chapter.configuration for chapter in chapters[1:]), None]
-    for chapter, after in zip(chapters, following, strict=True):
-        yield chapter.configuration, (chapter, after)
+    def _finish_block(self, last: bool = False) -> None:
+        if self._block < 0:
+            return
+        assert self._now is not None
+        if not self._partial:
+            # The last one may have been cut short anywhere, even where nobody was told of the end.
+            regular = self._regular and not last
+            self.blocks.append(Block(self._now.id, self._block, self._in_block, self._digest, regular))
+        self._partial = False
+        self._block = -1

@@ -11,17 +11,18 @@ import os
 import resource
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from ordercast.core.identity import Kind, NodeId
 from ordercast.groups.api import Group, Node
-from ordercast.groups.events import Delivery
+from ordercast.groups.events import ConfigurationChange, Delivery, Rejoined
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, WorkerResult
 from ordercast.measure.latency import Latencies
-from ordercast.measure.order import Ledger
+from ordercast.measure.order import Block, DeliveryDigests, End
 
 GROUP = "bench"
 MEETING_S = 30.0
@@ -45,7 +46,12 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.ledger = Ledger(sample=SAMPLE if job.rate is None else 1)
+        self.digests = self._new_digests()
+        self.delivered = 0
+        """Messages, in all configurations; and by who sent them."""
+        self.by_sender: Counter[NodeId] = Counter()
+        self._lives: list[tuple[list[Block], list[End]]] = []
+        self._configurations: list[list[NodeId]] = []
         self.latencies = Latencies()
         self.sent = 0
         self._stamps: deque[tuple[int, int]] = deque()
@@ -78,7 +84,7 @@ class Worker:
             await node.wait_for(job.nodes, MEETING_S)
             say(Ready(node.address, job.nodes))
             begin = await hear(Begin)
-            del self.ledger.chapters[:-1]  # how the group was formed
+            self._configurations.clear()  # how the group was formed
             load = asyncio.create_task(self._load(node, group, begin.at_ns))
             await asyncio.wait((load, reading), return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
@@ -86,11 +92,13 @@ class Worker:
             figures, status = await load
             say(Sent(self.sent))
             missing = await self._arrival((await hear(Await)).messages)
-            self.ledger.mark()
+            self.digests.close()
+            self._lives.append(self.digests.take())
             say(
                 WorkerResult(
                     figures=figures,
-                    chapters=self.ledger.chapters,
+                    lives=self._lives,
+                    configurations=self._configurations,
                     missing=missing,
                     status=status,
                 )
@@ -100,30 +108,43 @@ class Worker:
     # --- receiving -----------------------------------------------------------------------------
 
     async def _read(self, group: Group) -> None:
-        me, stamps, took, add = self.job.node, self._stamps, self.latencies.add, self.ledger.add
+        me, stamps, took = self.job.node, self._stamps, self.latencies.add
         async for entry in group.batches():
             if isinstance(entry, Delivery):
                 now = time.monotonic_ns()
                 if now - self._last_ns > self._gap_ns and self._under_load:
                     self._gap_ns = now - self._last_ns
                 self._last_ns = now
-                add(entry)
+                self.digests.add(entry)
+                count = len(entry.payloads)
+                self.delivered += count
+                self.by_sender[entry.sender] += count
                 if entry.sender == me and entry.incarnation == self._life:
                     after = entry.numbers.stop
                     while stamps and stamps[0][0] < after:
                         took(now - stamps.popleft()[1])
             else:
-                self.ledger.install(entry)
+                self._install(entry)
+
+    def _install(self, configuration: ConfigurationChange) -> None:
+        if isinstance(configuration, Rejoined):
+            self.digests.leave_behind()
+            self._lives.append(self.digests.take())
+            self.digests = self._new_digests()
+        self.digests.install(configuration)
+        if configuration.kind is Kind.REGULAR:
+            self._configurations.append(list(configuration.members))
+
+    def _new_digests(self) -> DeliveryDigests:
+        return DeliveryDigests(sample=SAMPLE if self.job.rate is None else 1)
 
     async def _arrival(self, expected: dict[int, int]) -> dict[int, int]:
         """Wait for so many messages of each sender; how many never came."""
         until = time.monotonic() + DRAINING_S
         while True:
-            there = self.ledger.by_sender
+            there = self.by_sender
             missing = {
-                sender: count - there.get(sender, 0)
-                for sender, count in expected.items()
-                if there.get(sender, 0) != count
+                sender: count - there[sender] for sender, count in expected.items() if there[sender] != count
             }
             if not missing or time.monotonic() > until:
                 return missing
@@ -134,7 +155,7 @@ class Worker:
     async def _load(self, node: Node, group: Group, begin_ns: int) -> tuple[Figures, dict[str, object]]:
         job = self.job
         await asyncio.sleep((begin_ns - time.monotonic_ns()) / 1e9)
-        before = (time.monotonic_ns(), time.process_time(), self.ledger.count, _memory_mb())
+        before = (time.monotonic_ns(), time.process_time(), self.delivered, _memory_mb())
         self._last_ns, self._under_load = before[0], True
         end_ns = begin_ns + int(job.seconds * 1e9)
         sending = asyncio.create_task(
@@ -143,7 +164,7 @@ class Worker:
             else self._send_paced(node, group, begin_ns, end_ns)
         )
         await asyncio.sleep((end_ns - time.monotonic_ns()) / 1e9)
-        now, cpu_s, count, memory = time.monotonic_ns(), time.process_time(), self.ledger.count, _memory_mb()
+        now, cpu_s, count, memory = time.monotonic_ns(), time.process_time(), self.delivered, _memory_mb()
         self._under_load = False
         gap_ns = max(self._gap_ns, now - self._last_ns) if job.rate != 0 else 0
         sent, status = self.sent, node.status()
