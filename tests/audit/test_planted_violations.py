@@ -512,6 +512,14 @@ def changed() -> Story:
     return story
 
 
+def changed_wrongly(config_seq: int, **fields: int) -> Story:
+    """The same, but both say something else of the change to that configuration."""
+    story = changed()
+    for node in (1, 2):
+        story.edit(story.install(node, config_seq), **fields)
+    return story
+
+
 def test_a_change_names_what_it_ends_and_where() -> None:
     story = changed()
     assert story.rows[story.install(2, 11)][20:] == (8, 1, 3)
@@ -528,34 +536,22 @@ def ends_a_configuration_it_was_not_in() -> Story:
 
 @breaks("config-ends")
 def ends_the_regular_one_twice() -> Story:
-    story = changed()
-    for node in (1, 2):
-        story.edit(story.install(node, 12), ended_config_seq=8)
-    return story
+    return changed_wrongly(12, ended_config_seq=8)
 
 
 @breaks("config-ends")
 def ends_before_its_last_message() -> Story:
-    story = changed()
-    for node in (1, 2):
-        story.edit(story.install(node, 11), ended_place=2)
-    return story
+    return changed_wrongly(11, ended_place=2)
 
 
 @breaks("config-ends")
 def ends_behind_its_last_message() -> Story:
-    story = changed()
-    for node in (1, 2):
-        story.edit(story.install(node, 12), ended_place=6)
-    return story
+    return changed_wrongly(12, ended_place=6)
 
 
 @breaks("config-ends")
 def ends_beyond_what_follows() -> Story:
-    story = changed()
-    for node in (1, 2):
-        story.edit(story.install(node, 11), ended_place=4)
-    return story
+    return changed_wrongly(11, ended_place=4)
 
 
 @breaks("config-ends")

@@ -150,11 +150,9 @@ def test_what_is_final_at_the_end_is_written(tmp_path: Path) -> None:
     assert head(tmp_path) == "3.1/1/0"
 
 
-def test_a_slow_disk_brakes_the_node_until_it_has_caught_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = store(tmp_path)
-    go = threading.Event()
+def slow_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Store, threading.Event]:
+    """A log that is written only once the event is set."""
+    log, go = store(tmp_path), threading.Event()
     append = log.append
 
     def slow(entries: Any) -> None:
@@ -163,14 +161,25 @@ def test_a_slow_disk_brakes_the_node_until_it_has_caught_up(
 
     monkeypatch.setattr(log, "append", slow)
     monkeypatch.setattr(feeding, "WAITING_BYTES", 10_000)
+    return log, go
+
+
+async def deliver_until_it_brakes(one: Fed) -> None:
+    one.feed.install(configuration("3.1", 1))
+    one.final = (ConfigurationId(3, 1), 10_000)
+    for seq in range(1, 40):
+        one.feed.deliver(delivered(seq, "x" * 1000).batch)
+        await asyncio.sleep(feeding.TICK_S / 10)
+    await until(lambda: one.brakes == [True])
+
+
+def test_a_slow_disk_brakes_the_node_until_it_has_caught_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, go = slow_store(tmp_path, monkeypatch)
 
     async def test(one: Fed) -> None:
-        one.feed.install(configuration("3.1", 1))
-        one.final = (ConfigurationId(3, 1), 10_000)
-        for seq in range(1, 40):
-            one.feed.deliver(delivered(seq, "x" * 1000).batch)
-            await asyncio.sleep(feeding.TICK_S / 10)
-        await until(lambda: one.brakes == [True])
+        await deliver_until_it_brakes(one)
         go.set()
         await one.feed.kept()
         await until(lambda: one.brakes == [True, False])
@@ -182,24 +191,10 @@ def test_a_slow_disk_brakes_the_node_until_it_has_caught_up(
 def test_a_disk_that_takes_nothing_ends_the_node_so_that_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = store(tmp_path)
-    go = threading.Event()
-    append = log.append
-
-    def slow(entries: Any) -> None:
-        go.wait(SAFETY_NET_S)
-        append(entries)
-
-    monkeypatch.setattr(log, "append", slow)
-    monkeypatch.setattr(feeding, "WAITING_BYTES", 10_000)
+    log, go = slow_store(tmp_path, monkeypatch)
 
     async def test(one: Fed) -> None:
-        one.feed.install(configuration("3.1", 1))
-        one.final = (ConfigurationId(3, 1), 10_000)
-        for seq in range(1, 40):
-            one.feed.deliver(delivered(seq, "x" * 1000).batch)
-            await asyncio.sleep(feeding.TICK_S / 10)
-        await until(lambda: one.brakes == [True])
+        await deliver_until_it_brakes(one)
         for _ in range(2):
             one.feed.look(feeding.STALL_S - 1)
             assert one.failures == [] or "has taken nothing for 30 s" in str(one.failures[0])

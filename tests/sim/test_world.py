@@ -548,11 +548,19 @@ def test_sending_takes_time_and_packets_leave_one_after_another() -> None:
     assert group.seen(2, Packet) == [(110, Packet(b"a", 1)), (210, Packet(b"b", 1)), (310, Packet(b"c", 1))]
 
 
-def test_a_pause_while_busy_keeps_the_packet_in_hand() -> None:
-    network = Lan(base_us=10, tail_us=0, receive_us=100)
-    group = Group({1: on_start(Multicast(b"a"), Multicast(b"b")), 2: quiet}, network)
+def busy_receiver() -> Group:
+    """At 50 µs node 2 is at work on the first of two packets of node 1, which takes it until 110 µs."""
+    group = Group(
+        {1: on_start(Multicast(b"a"), Multicast(b"b")), 2: quiet},
+        Lan(base_us=10, tail_us=0, receive_us=100),
+    )
     group.world.start()
     group.world.run_until(50)
+    return group
+
+
+def test_a_pause_while_busy_keeps_the_packet_in_hand() -> None:
+    group = busy_receiver()
     group.world.pause(2)
     group.world.run_until(500)
     assert group.seen(2, Packet) == []
@@ -562,10 +570,7 @@ def test_a_pause_while_busy_keeps_the_packet_in_hand() -> None:
 
 
 def test_a_short_pause_while_busy_changes_nothing() -> None:
-    network = Lan(base_us=10, tail_us=0, receive_us=100)
-    group = Group({1: on_start(Multicast(b"a"), Multicast(b"b")), 2: quiet}, network)
-    group.world.start()
-    group.world.run_until(50)
+    group = busy_receiver()
     group.world.pause(2)
     group.world.run_until(60)
     group.world.resume(2)
@@ -604,10 +609,7 @@ def test_a_brake_reaches_a_node_that_runs() -> None:
 
 
 def test_a_crash_while_busy_drops_the_packet_in_hand() -> None:
-    network = Lan(base_us=10, tail_us=0, receive_us=100)
-    group = Group({1: on_start(Multicast(b"a"), Multicast(b"b")), 2: quiet}, network)
-    group.world.start()
-    group.world.run_until(50)
+    group = busy_receiver()
     group.world.crash(2)
     group.world.restart(2)
     group.world.run_until(1_000)

@@ -145,6 +145,15 @@ class Host:
         del self.net.hosts[self.address]
 
 
+def linked(sealed: bool = False) -> tuple[Net, Host, Host]:
+    """A network with nodes 1 and 2 at the ports 100 and 200, which are linked."""
+    net = Net()
+    one = Host(net, 1, 100, sealed=sealed)
+    two = Host(net, 2, 200, [100], sealed=sealed)
+    net.run()
+    return net, one, two
+
+
 def at(port: int) -> Address:
     return ("10.0.0.1", port)
 
@@ -293,10 +302,7 @@ def test_with_a_list_nothing_is_discovered() -> None:
 
 @SEALED
 def test_a_restart_at_the_same_address(sealed: bool) -> None:
-    net = Net()
-    one = Host(net, 1, 100, sealed=sealed)
-    two = Host(net, 2, 200, [100], sealed=sealed)
-    net.run()
+    net, one, two = linked(sealed)
     two.die()
     again = Host(net, 2, 200, [100], sealed=sealed, incarnation=1)
     net.run()
@@ -307,10 +313,7 @@ def test_a_restart_at_the_same_address(sealed: bool) -> None:
 
 
 def test_a_restart_at_another_address_waits_until_the_earlier_life_is_surely_over() -> None:
-    net = Net()
-    one = Host(net, 1, 100)
-    two = Host(net, 2, 200, [100])
-    net.run()
+    net, one, two = linked()
     two.die()
     again = Host(net, 2, 400, [100], incarnation=1)
     net.run()
@@ -322,10 +325,7 @@ def test_a_restart_at_another_address_waits_until_the_earlier_life_is_surely_ove
 
 
 def test_another_node_at_the_address_of_one_that_is_gone() -> None:
-    net = Net()
-    one = Host(net, 1, 100)
-    two = Host(net, 2, 200, [100])
-    net.run()
+    net, one, two = linked()
     two.die()
     three = Host(net, 3, 200, [100])
     net.run()
@@ -363,10 +363,7 @@ def test_an_earlier_life_makes_no_link() -> None:
 
 
 def test_silence_and_return() -> None:
-    net = Net()
-    one = Host(net, 1, 100)
-    two = Host(net, 2, 200, [100])
-    net.run()
+    net, one, two = linked()
     two.die()
     net.pass_time(SILENT_S + 1)
     assert one.fell_silent == [2]
@@ -379,10 +376,7 @@ def test_silence_and_return() -> None:
 
 @SEALED
 def test_data_of_a_silent_peer_makes_the_link_again_if_nobody_else_can_have_sent_it(sealed: bool) -> None:
-    net = Net()
-    one = Host(net, 1, 100, sealed=sealed)
-    two = Host(net, 2, 200, [100], sealed=sealed)
-    net.run()
+    net, one, two = linked(sealed)
     two.die()
     net.pass_time(SILENT_S + 1)
     assert one.targets == []
@@ -394,10 +388,7 @@ def test_data_of_a_silent_peer_makes_the_link_again_if_nobody_else_can_have_sent
 
 
 def test_who_is_silent_for_long_is_forgotten_but_a_seed_is_tried_on() -> None:
-    net = Net()
-    one = Host(net, 1, 100)
-    two = Host(net, 2, 200, [100])
-    net.run()
+    net, one, two = linked()
     one.die()
     net.pass_time(FORGET_S + 10)
     assert two.links.peers == {}
@@ -408,10 +399,7 @@ def test_who_is_silent_for_long_is_forgotten_but_a_seed_is_tried_on() -> None:
 
 
 def test_a_process_that_ended_is_parted_with_and_may_come_back() -> None:
-    net = Net()
-    one = Host(net, 1, 100)
-    two = Host(net, 2, 200, [100])
-    net.run()
+    net, one, two = linked()
     one.links.part_with(one.links.peers[2])
     assert one.targets == []
     assert one.links.peer_at(at(200)) is None
@@ -554,10 +542,7 @@ def other(address: Address) -> Address:
 
 
 def test_a_node_heard_from_two_addresses_stays_at_the_first() -> None:
-    net = Net()
-    one = Host(net, 1, 100)
-    two = Host(net, 2, 200, [100])
-    net.run()
+    net, one, two = linked()
     peer = one.links.peers[2]
     for number in range(50, 60):
         one.links.on_greeting(
@@ -580,10 +565,7 @@ def test_a_node_heard_from_two_addresses_stays_at_the_first() -> None:
 
 
 def test_it_moves_when_it_is_silent_where_it_was() -> None:
-    net = Net()
-    one = Host(net, 1, 100)
-    two = Host(net, 2, 200, [100])
-    net.run()
+    net, one, two = linked()
     two.die()
     net.pass_time(SILENT_S + 1)
     one.links.on_greeting(
@@ -597,10 +579,7 @@ def test_it_moves_when_it_is_silent_where_it_was() -> None:
 
 
 def test_the_addresses_of_a_node_are_bounded() -> None:
-    net = Net()
-    one = Host(net, 1, 100)
-    two = Host(net, 2, 200, [100])
-    net.run()
+    _, one, two = linked()
     for number in range(10, 200):
         one.links.on_greeting(
             greeting_of(
@@ -620,10 +599,7 @@ def test_the_addresses_of_a_node_are_bounded() -> None:
 
 @SEALED
 def test_a_recorded_greeting_from_elsewhere_is_only_challenged(sealed: bool) -> None:
-    net = Net()
-    one = Host(net, 1, 100, sealed=sealed)
-    Host(net, 2, 200, [100], sealed=sealed)
-    net.run()
+    net, one, _ = linked(sealed)
     net.pass_time(2)
     recorded = [data for data, _, to in net.seen if to == one.address and data[3] == GREETING]
     peer = one.links.peers[2]
@@ -639,10 +615,7 @@ def test_a_recorded_greeting_from_elsewhere_is_only_challenged(sealed: bool) -> 
 
 @SEALED
 def test_answers_to_strangers_are_limited_and_spend_nothing(sealed: bool) -> None:
-    net = Net()
-    one = Host(net, 1, 100, sealed=sealed)
-    Host(net, 2, 200, [100], sealed=sealed)
-    net.run()
+    net, one, _ = linked(sealed)
     recorded = [data for data, _, to in net.seen if to == one.address and data[3] == GREETING]
     sent = one.links._greetings
     for _ in range(20_000):
@@ -665,10 +638,7 @@ def test_answers_to_strangers_are_limited_and_spend_nothing(sealed: bool) -> Non
 
 @SEALED
 def test_what_was_recorded_of_a_process_that_ended_makes_no_link_again(sealed: bool) -> None:
-    net = Net()
-    one = Host(net, 1, 100, sealed=sealed)
-    two = Host(net, 2, 200, [100], sealed=sealed)
-    net.run()
+    net, one, two = linked(sealed)
     net.pass_time(3)
     two.die()
     one.links.part_with(one.links.peers[2])
@@ -684,10 +654,7 @@ def test_what_was_recorded_of_a_process_that_ended_makes_no_link_again(sealed: b
 
 @SEALED
 def test_the_owner_at_another_port_wins_over_what_was_recorded_of_its_earlier_life(sealed: bool) -> None:
-    net = Net()
-    one = Host(net, 1, 100, sealed=sealed)
-    two = Host(net, 2, 200, [100], sealed=sealed)
-    net.run()
+    net, one, two = linked(sealed)
     net.pass_time(3)
     recorded = [(data, source) for data, source, to in net.seen if to == one.address]
     two.die()
@@ -756,10 +723,7 @@ def test_a_seed_that_seemed_to_be_the_own_address_is_tried_again() -> None:
 
 
 def test_a_session_that_comes_back_does_not_open_what_it_has_opened() -> None:
-    net = Net()
-    one = Host(net, 1, 100, sealed=True)
-    two = Host(net, 2, 200, [100], sealed=True)
-    net.run()
+    net, one, two = linked(sealed=True)
     assert two.links._seal is not None
     packet = two.links._seal.seal(Port.DATA, b"hello")
     opener = one.links.peers[2].opener
@@ -776,10 +740,7 @@ def test_a_session_that_comes_back_does_not_open_what_it_has_opened() -> None:
 
 def test_a_second_node_does_not_get_an_identifier_while_its_owner_answers() -> None:
     """Nor when the owner's own greetings are lost: it is asked."""
-    net = Net()
-    one = Host(net, 1, 100)
-    two = Host(net, 2, 200, [100])
-    net.run()
+    net, one, two = linked()
     second = Host(net, 2, 400, [100])
     for _ in range(20):
         net.now += 0.5
