@@ -428,6 +428,15 @@ def test_each_round_has_longer_than_the_one_before_up_to_a_bound() -> None:
     assert given[-1] == CONFIG.aggressive_us + LONGEST_ROUND * CONFIG.round_us
 
 
+def test_rounds_of_others_do_not_make_it_longer() -> None:
+    """Somebody may tell of many that there never were."""
+    part = Part(2)
+    part.begins()
+    for attempt in range(2, 20):
+        part.hears(1, Collect(0, round_(attempt, 1)))
+    assert part.change._deadline_us == part.now_us + CONFIG.aggressive_us + CONFIG.round_us
+
+
 def test_what_was_proposed_is_sent_again() -> None:
     part = coordinator()
     part.answers_to(MINE, 2, 3)

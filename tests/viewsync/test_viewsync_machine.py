@@ -166,7 +166,7 @@ def test_an_order_that_does_not_get_on_although_all_live_leads_to_another_view()
     """Somebody may have told of a place that nobody knows: all wait for it, and all are heard."""
     node = member(2)
     step_us = node.config.aggressive_us // 2
-    steps = max(node.config.conservative_us, 16 * node.config.retry_us) // step_us
+    steps = max(2 * node.config.aggressive_us, 16 * node.config.retry_us) // step_us
     node.orderer.waiting_for = 3
     for node.orderer.progress in (1, 2, 3):
         for _ in range(steps):
@@ -484,6 +484,14 @@ def test_what_is_asked_for_during_a_change_is_answered() -> None:
 
 def test_in_no_view_nobody_can_be_reminded() -> None:
     assert drops(started(2).hears(1, summary(), view_id=FIRST)) == ["other view"]
+
+
+def test_who_was_let_in_may_be_the_only_one_who_knows_the_next_view() -> None:
+    """All who agreed on it are gone, but for this one, which did not hear of it."""
+    node = member(2, (1, 2))
+    made = decision((1, 2, 3, 4), SECOND)
+    assert installs(decides(node, made, sender=5)) == [], "which has nothing to do with it"
+    assert installs(decides(node, made, sender=3)) == [SECOND]
 
 
 # --- excluded ----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from ordercast.transport.known_lives import within_reach
 
 LOG = logging.getLogger("ordercast")
 
-REVIVE_S, MOST_REVIVE_S = 0.1, 2.0
+REVIVE_S, MOST_REVIVE_S = 0.1, 1.0
 """How long after a life has ended a node begins another; twice as long from one such life to the next, where
 they are short, up to a bound."""
 LASTING_S = 30.0

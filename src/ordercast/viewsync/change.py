@@ -95,7 +95,8 @@ class ViewChange(Participant):
         self._coordinator: NodeId = 0
         """Who is expected to coordinate."""
         self._deadline_us = 0
-        self._rounds = 0
+        self._given_up = 0
+        """Coordinators that this participant did not wait for any longer."""
         self._has_all: NodeId = 0
         """Who should hold everything that was decided; 0 where nobody is known to."""
         self._sought: Sequence[Range] = ()
@@ -309,11 +310,14 @@ class ViewChange(Participant):
         self._await(now_us, self._round.coordinator)
 
     def _await(self, now_us: int, coordinator: NodeId) -> None:
-        """Give a coordinator its time; each one more than the last, so that one is enough at some point."""
+        """Give a coordinator its time: more than the last that was given up, so that one is enough some time.
+
+        Rounds that others begin do not make it longer: who tells of many that there never were would make
+        the next real one late.
+        """
         self._coordinator = coordinator
-        self._rounds += 1
-        timeout_us = self._config.round_us * min(self._rounds, LONGEST_ROUND)
-        self._deadline_us = now_us + self._config.aggressive_us + timeout_us
+        round_us = self._config.round_us * min(1 + self._given_up, LONGEST_ROUND)
+        self._deadline_us = now_us + self._config.aggressive_us + round_us
 
     def _rotate(self, now_us: int, effects: list[Effect]) -> None:
         """Go on to the next coordinator, if it is time to."""
@@ -321,6 +325,8 @@ class ViewChange(Participant):
         current = self._coordinator
         if current and now_us < self._deadline_us and current not in suspected:
             return
+        if current:
+            self._given_up += 1
         following = after(self.view.members, current, suspected)
         if following != self._me:
             self._await(now_us, following)

@@ -6,6 +6,8 @@ Who is not in it halts (program-controlled crash, §4.3.4) and may come back as 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ordercast.core.contract import (
     Drop,
     Effect,
@@ -82,11 +84,16 @@ class Membership:
         change.begin(now_us, because != "others change", effects)
         self._end_change(now_us, effects)
 
-    def _changing(self, now_us: int, head: Header, turn: int, effects: list[Effect]) -> ViewChange | None:
-        """The change that a packet belongs to, begun because of it if need be; else it is answered."""
+    def _changing(
+        self, now_us: int, head: Header, turn: int, effects: list[Effect], let_in: Collection[NodeId] = ()
+    ) -> ViewChange | None:
+        """The change that a packet belongs to, begun because of it if need be; else it is answered.
+
+        Only members of the view that ends take part; who was `let_in` into the next one may tell of it.
+        """
         life = self._life
         view = life.known_view
-        if view is None or head.sender not in view.members:
+        if view is None or (head.sender not in view.members and head.sender not in let_in):
             self._remind(head, turn, effects)
             return None
         if head.view == view.id and turn > view.turn and life.view is None:
@@ -288,7 +295,10 @@ class Membership:
         if current is None or (head.view, packet.turn) != (current.id, current.turn):
             effects.append(Drop("other view"))  # and no answer: it is one itself
             return
-        change = self._changing(now_us, head, packet.turn, effects)
+        # Those who agreed on the next view may all be gone, but for one that has not heard of it: whoever
+        # was let in knows.
+        let_in = [member.node for member in decision.members]
+        change = self._changing(now_us, head, packet.turn, effects, let_in)
         if change is None:
             return
         if not change.follows(now_us, decision, life.i_views):

@@ -10,6 +10,8 @@ from ordercast.viewsync.contract import Orderer
 
 STALLED = 16
 """Times of a retry without which the order counts as stalled: longer than the longest pause between two."""
+AWAITED = 2
+"""And times of the silence after which a member that is waited for is suspected: only who lives can stall."""
 PASSED_BY = 3
 """The same of a single message that others pass by, in times of that: it may only be unlucky."""
 
@@ -18,7 +20,7 @@ class Stalls:
     """Watches how an orderer gets on."""
 
     def __init__(self, config: GroupConfig) -> None:
-        self._limit_us = max(config.conservative_us, STALLED * config.retry_us)
+        self._limit_us = max(AWAITED * config.aggressive_us, STALLED * config.retry_us)
         self._progress: Hashable = None
         self._progress_us = 0
         """How far the order was, and since when, while somebody has been waited for."""
