@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -89,19 +88,20 @@ class LogScrubber:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        check_at = mark_at = time.monotonic()
+        clock = asyncio.get_running_loop().time
+        check_at = mark_at = clock()
         again_s, met = AGAIN_S, 0
         while True:
             problems, self._store.problems = self._store.problems, []
             for problem in problems:
                 LOG.error("the log is damaged: %s", problem)
-            now = time.monotonic()
+            now = clock()
             if problems or self._met() != met:
                 check_at = now
             met = self._met()
             if now >= check_at:
                 whole = await self._check()
-                check_at = time.monotonic() + (CHECK_S if whole else again_s)
+                check_at = clock() + (CHECK_S if whole else again_s)
                 again_s = AGAIN_S if whole else min(2 * again_s, MOST_AGAIN_S)
             if now >= mark_at:
                 mark_at = now + MARK_S
