@@ -12,7 +12,7 @@ from group_nodes import make_node, payloads, ring, run, together
 
 from ordercast import Node
 from ordercast.errors import ConfigProblem
-from ordercast.groups.founders import is_own, with_founders
+from ordercast.groups.founders import is_own, who_begins, with_founders
 from ordercast.groups.member import Member
 from ordercast.protocols import PROTOCOLS
 from ordercast.runtime.config import NodeConfig
@@ -73,6 +73,22 @@ def test_what_the_user_says_counts_and_other_protocols_know_no_such_thing() -> N
     assert founders(told) == 4
     plain = NodeConfig(protocol="totem")
     assert with_founders(plain, PROTOCOLS["totem"], {}, OWN) is plain
+
+
+@pytest.mark.parametrize(
+    ("founders", "seeds", "sentence"),
+    [
+        (2, ("10.0.0.1:4801", "10.0.0.2:4801", "10.0.0.3:4801"), "2 nodes have to be up to begin a group"),
+        (1, (), "others of its last group have to be up"),
+        (0, (), "others of its last group have to be up"),
+        (0, ("10.0.0.2:4801",), "it waits to be let in by the group of 10.0.0.2:4801"),
+    ],
+)
+def test_a_node_that_is_in_no_group_says_what_it_waits_for(
+    founders: int, seeds: tuple[str, ...], sentence: str
+) -> None:
+    config = NodeConfig(protocol="total", seeds=seeds, protocol_settings={"founders": founders})
+    assert who_begins(config).startswith(sentence)
 
 
 def test_a_name_for_several_nodes_leaves_it_open_so_the_user_is_asked() -> None:

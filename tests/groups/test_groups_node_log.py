@@ -37,7 +37,7 @@ class Opened:
         self.log.begin(lambda: self.final, lambda: None, lambda problem: None)
 
     async def serve(self, *hosts: str) -> None:
-        producing: Any = SimpleNamespace(serve=None, commit=None, remember=lambda notes, note: None)
+        producing: Any = SimpleNamespace(serve=None, commit=None, use_log=lambda notes, note, kept: None)
         await self.log.serve(lambda: None, producing, Connections(), lambda: hosts)
 
     def deliver(self, seq: int) -> None:

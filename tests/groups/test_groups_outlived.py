@@ -16,7 +16,9 @@ from group_nodes import make_node, payloads, run, together, udp, until
 
 from ordercast import Group, Node
 from ordercast.audit.files import audit_trace
+from ordercast.groups.next_life import NextLife
 from ordercast.runtime import incarnations
+from ordercast.runtime.storage import Memory
 from ordercast.transport import known_lives as lives
 
 HOURS_BACK = 7_200
@@ -157,3 +159,24 @@ def test_what_the_others_know_survives_them(tmp_path: Path, clock: SimpleNamespa
 
     run(main)
     check(tmp_path)
+
+
+def test_forged_lives_are_dropped_and_of_several_the_latest_counts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Before the first life has begun: nothing is to be ended then."""
+    drops: list[str] = []
+    driver: Any = SimpleNamespace(live=False, drops=SimpleNamespace(drop=drops.append))
+    parts: Any = SimpleNamespace()
+    storage = Memory(1, new=True)
+    storage.incarnation = 5
+    next_life = NextLife(storage, driver, lambda: parts, parts, sealed=True)
+    next_life.outlived(4)
+    next_life.outlived(2**40)
+    assert drops == ["greeting: life out of reach"] * 2
+    assert next_life.outlived_by is None
+    for life in (7, 9, 8):
+        next_life.outlived(life)
+    assert next_life.outlived_by == 9
+    (told,) = caplog.messages
+    assert "the others know life 7 of this node" in told

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import count
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.groups.envelope import tag
-from ordercast.groups.notes import Ask, Clock, Commit, Fence, Job, Progress, job_of, written
+from ordercast.groups.notes import Ask, Clock, Commit, Fence, Job, Known, Progress, job_of, written
 from ordercast.groups.producer_table import DONE_US, KEPT_US, Answer, Outcome
 from ordercast.groups.producers import FRONT_SIZE, Producers, concern, row_fronts
 
@@ -329,6 +330,96 @@ def test_nothing_is_taken_before_all_have_said_what_they_know() -> None:
     _, answer = group.fence_unasked(attempt=1)
     assert answer.outcome is Outcome.UNSETTLED
     assert group.at(1) == [row(0)]
+
+
+def test_a_commit_too_is_taken_only_when_all_have_said_what_they_know() -> None:
+    group = a_group()
+    group.fence()
+    group.install(1, 2, 3)
+    one = group.members[1]
+    one.answers[b"12345678"] = None
+    group.order(written(Commit(job_of(TASK), 0, False, b"12345678", 1)))
+    assert one.answers[b"12345678"] == Answer(Outcome.UNSETTLED)
+
+
+def asked(producers: Producers, ring: ConfigurationId) -> list[bytes]:
+    """What a member has to say when it is asked what it knows."""
+    producers.admit(Batch(ring, 1, 0, 1, 0, 1, Guarantee.SAFE, [written(Ask())]))
+    said, producers.to_send = producers.to_send, []
+    return said
+
+
+def test_a_member_says_once_in_a_configuration_what_it_knows() -> None:
+    ring = ConfigurationId(4, 1)
+    one = Producers()
+    assert asked(one, ring) == [], "it is in no configuration yet"
+    one.install(Configuration(ring, Kind.REGULAR, (1, 2)))
+    assert len(asked(one, ring)) == 1
+    assert asked(one, ring) == [], "it has said so, and the other one has not yet"
+
+
+def test_a_part_of_what_a_member_knows_counts_once_and_only_if_there_is_such_a_part() -> None:
+    group = a_group(1, 2)
+    one = group.members[1]
+    known = Known(group.ring, 0, 2, 5, {}, {})
+    other = Known(group.ring, 1, 2, 5, {}, {})
+    beyond = Known(group.ring, 2, 2, 5, {}, {})
+    for told in (known, known, beyond):
+        group.order(written(told), origin=1)
+    group.order(written(Known(group.ring, 0, 1, 5, {}, {})), origin=2)
+    assert not one.settled
+    group.order(written(other), origin=1)
+    assert one.settled
+
+
+def test_progress_in_a_batch_that_others_know_to_be_done_is_forgotten() -> None:
+    """The member that was apart knows of rows in batch 0, the others that the batch is done."""
+    group = a_group(1, 2)
+    knows, job = group.members[1].table, job_of(TASK)
+    knows.jobs[job], knows.progress[TASK] = Job(0, 1), Progress(0, 3, 99, b"", 0, 1)
+    group.members[2].table.jobs[job] = Job(2, 1)
+    group.order(written(Ask()))
+    for producers in group.members.values():
+        assert producers.table.jobs == {job: Job(2, 1)}
+        assert producers.table.progress == {}
+
+
+def test_who_is_young_enough_is_kept_where_others_are_too_old() -> None:
+    table = Producers().table
+    table.jobs = {b"old": Job(1, 0), b"young": Job(1, KEPT_US), b"old and done": Job(1, KEPT_US, done=True)}
+    table.progress[b"old"] = Progress(1, 2, 3, b"", 0, 0)
+    table.expire(KEPT_US + DONE_US + 1)
+    assert table.jobs.keys() == {b"young"}
+    assert not table.progress
+
+
+def test_a_task_that_is_in_a_later_batch_already_is_not_released_with_the_batches_before() -> None:
+    table = Producers().table
+    early, late = a_task(1, 1), a_task(1, 2)
+    table.fence(Fence(early, 0, b"", 0, bytes(8), GROUP, 1), 0)
+    table.fence(Fence(late, 1, b"", 0, bytes(8), GROUP, 2, anew=True), 0)
+    table.fence(Fence(early, 1, b"", 0, bytes(8), GROUP, 3), 0)
+    table.commit(Commit(job_of(early), 0, False, bytes(8), 4), 0)
+    assert table.progress.keys() == {early, late}
+    table.commit(Commit(job_of(early), 1, False, bytes(8), 5), 0)
+    assert table.progress == {}
+
+
+def test_more_than_can_be_told_is_not_kept_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ordercast.groups.producer_table.MOST_KNOWN", 3)
+    table = Producers().table
+    table.merge([{b"%d" % age: Job(1, age)} for age in (5, 1, 3, 4, 2)], [])
+    assert table.jobs.keys() == {b"3", b"4", b"5"}
+    assert table.take_unsaved()[b"j" + b"1"] is None, "another life does not know it either"
+
+
+def test_a_commit_of_a_new_job_is_refused_when_the_table_is_full() -> None:
+    group = a_group()
+    small(group, 2)
+    group.fence(task=a_task(1))
+    assert group.commit(task=a_task(2)).outcome is Outcome.FULL
+    assert group.commit(task=a_task(1)).outcome is Outcome.TAKEN
+    group.same()
 
 
 def test_what_a_member_said_of_an_earlier_configuration_does_not_count() -> None:

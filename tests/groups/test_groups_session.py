@@ -18,6 +18,7 @@ from ordercast import (
     Delivery,
     Ended,
     Evicted,
+    Excluded,
     Kind,
     Message,
     MessageId,
@@ -298,6 +299,30 @@ def test_receipts_are_for_own_messages_of_this_life() -> None:
         session.deliver(batch(payloads, seq=9, slot=4))
         assert receipts[1].result() == Message(b"3", 1, "g", False, MessageId(1, 0, 3), RING, 9, 6)
         assert not receipts[2].done()
+
+    run(main)
+
+
+def test_a_receipt_that_was_given_up_changes_nothing_when_a_life_ends() -> None:
+    async def main() -> None:
+        session, _ = a_session()
+        given_up, waited_for = session.expect(1), session.expect(2)
+        given_up.cancel()
+        session.life_over(Excluded("the group went on without this node"))
+        assert given_up.cancelled()
+        with pytest.raises(Excluded, match="went on without"):
+            await waited_for
+
+    run(main)
+
+
+def test_a_receipt_whose_message_was_skipped_says_that_another_one_was_delivered_in_its_place() -> None:
+    async def main() -> None:
+        session, _ = a_session()
+        receipt = session.expect(1)
+        session.deliver(batch([tag("g") + b"5"], number=5))
+        with pytest.raises(Excluded, match="message 1 of this node was not delivered here, but a later one"):
+            await receipt
 
     run(main)
 
