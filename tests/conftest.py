@@ -1,24 +1,58 @@
-"""What tests of several packages share: one Spark session for all that run on Spark."""
+"""What tests of several packages share: a Spark session, their order, which of them are traced."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+TESTS = Path(__file__).parent
+WAITING = ("cli", "faults", "groups", "log", "measure", "runtime", "streaming", "transport")
+"""Tests in these directories have real nodes or processes, for which they wait."""
+TRACED = (
+    "core",
+    "groups",
+    "log/test_log_nodes.py",
+    "log/test_log_scrubber.py",
+    "sequencers",
+    "totem",
+    "viewsync",
+)
+"""Tests of the parts that order messages, whose branches are counted: the tracer is slow."""
+
+# How long an example takes is for the machine to say, not for a test.
+hypothesis.settings.register_profile(
+    "ordercast", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("ordercast")
+
 # What tests do in a JVM is over before its second compiler pays off, a third of the processor time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
+def _is_in(item: pytest.Item, places: tuple[str, ...]) -> bool:
+    """Whether a test is in one of these directories or files below `tests/`."""
+    return any(item.path.is_relative_to(TESTS / place) for place in places)
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session that tries a task again when it fails, as a cluster does."""
     from ordercast.spark.session import spark_session
+
+    if getattr(request.config.option, "loadgroup", False):  # `--dist loadgroup`, in one of its processes
+        mine = tmp_path_factory.getbasetemp().parent / "spark-session"
+        assert not mine.exists(), (
+            "another process of this run has a session: tests were not shared out by group"
+        )
+        mine.touch()
 
     settings = {"spark.sql.shuffle.partitions": 2, "spark.driver.memory": "2g"}
     with spark_session("tests", "local[2,4]", settings) as session:
@@ -27,9 +61,28 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on Spark are run by one process: a session is a JVM, and they share it."""
+    """Tests on Spark are run by one process: a session is a JVM, and they share it.
+
+    They come first, as the largest group. The other processes begin with tests that wait, and end with those
+    that compute, so that there is work for all processors to the end.
+    """
+    items.sort(key=lambda item: not _is_in(item, WAITING))
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Where branches are counted, other tests than those of the parts in question run at full speed."""
+    plugin = item.config.pluginmanager.getplugin("_cov")
+    tracing = None if plugin is None else plugin.cov_controller
+    if tracing is None or _is_in(item, TRACED):
+        return (yield)
+    tracing.pause()
+    try:
+        return (yield)
+    finally:
+        tracing.resume()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import random
 import socket
 import threading
 import time
@@ -233,8 +233,9 @@ def greeted(address: str) -> socket.socket:
     [
         (b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", "not a client of the log"),
         (b"OC", "not a client of the log"),
-        (os.urandom(300), "not a client of the log"),
+        (random.Random(1).randbytes(300), "not a client of the log"),
     ],
+    ids=["another protocol", "too short", "chance"],
 )
 def test_garbage_in_the_place_of_a_greeting_is_counted(log: Store, garbage: bytes, reason: str) -> None:
     with served(log.path) as service:
