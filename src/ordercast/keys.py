@@ -43,7 +43,7 @@ _PREAMBLE = """\
 
 
 def generate() -> bytes:
-    """A new key."""
+    """A new random key."""
     return secrets.token_bytes(KEY_SIZE)
 
 

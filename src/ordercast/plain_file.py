@@ -14,7 +14,7 @@ _AT_A_TIME = 65_536
 
 
 class NotPlain(Exception):
-    """It is nothing that could be read as a small file. ``str(error)`` says what it is."""
+    """A path that cannot be read as a small file. ``str(error)`` says what it is."""
 
 
 def read_plain(path: Path, most: int) -> bytes:
@@ -30,7 +30,7 @@ def read_plain(path: Path, most: int) -> bytes:
 
 
 def read_open(fd: int, most: int) -> bytes:
-    """The same of what is open, without blocking."""
+    """Read a file that is open, without blocking."""
     mode = os.fstat(fd).st_mode
     if stat.S_ISDIR(mode):
         raise NotPlain("it is a directory")

@@ -55,7 +55,7 @@ class RowDigest:
 
     @property
     def sha256(self) -> str:
-        """Of all rows so far, in the order in which they came."""
+        """SHA-256 of all rows so far, in the order in which they came."""
         return self._sum.hexdigest()
 
 

@@ -255,7 +255,7 @@ class Node:
 
     @property
     def members(self) -> tuple[NodeId, ...]:
-        """Who is in it."""
+        """The members of the configuration installed last."""
         return self._node.members
 
     def wait_for(self, members: int | Collection[NodeId], timeout: float | None = None) -> Configuration:

@@ -311,7 +311,7 @@ def _first_safe(stay: Stay, source: ConfigurationId | None) -> Row | None:
 
 
 def _missing(numbers: Iterable[int], stays: Iterable[Stay]) -> list[int]:
-    """Those that were delivered in none of the stays."""
+    """The numbers of messages that were delivered in none of the stays."""
     missing = list(numbers)
     for stay in stays:
         delivered = stay.delivered if isinstance(stay.delivered, range) else set(stay.delivered)

@@ -85,7 +85,7 @@ def deliver_originated(history: History) -> list[Violation]:
 
 
 def _deliverers(history: History, numbers: set[int]) -> dict[int, list[NodeId]]:
-    """Who delivered those messages."""
+    """By message number, the nodes that delivered the message."""
     nodes: dict[int, list[NodeId]] = {}
     for stay in history.all_stays() if numbers else ():
         for number in numbers.intersection(stay.delivered):

@@ -34,7 +34,7 @@ class Violation:
         return f"{self.property}: {self.sentence}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """The violation or report as a dictionary for JSON."""
         found: dict[str, Any] = {
             "property": self.property,
             "nodes": list(self.nodes),
@@ -83,7 +83,7 @@ class Report:
         return not any(self.properties.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """The violation or report as a dictionary for JSON."""
         return {
             "promises": ", ".join(self.promises),
             "events": self.events,
@@ -164,7 +164,7 @@ def delivered_by_one(one: Stay, other: Stay, message: Callable[[int], Message]) 
 
 
 def members(nodes: Iterable[NodeId]) -> str:
-    """``{1, 2, 3}``."""
+    """Nodes as text: ``{1, 2, 3}``."""
     return f"{{{', '.join(map(str, sorted(nodes)))}}}"
 
 

@@ -24,7 +24,7 @@ _BY_TIME = itemgetter(TIME_US, NODE, STEP)
 
 @dataclass(frozen=True)
 class Findings:
-    """One run, judged."""
+    """The report on one run, with the rows that its page shows."""
 
     run: str
     report: Report

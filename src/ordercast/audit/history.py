@@ -67,7 +67,7 @@ class Message(NamedTuple):
 
     @property
     def id(self) -> MessageId:
-        """Who originated it, in which life, its how-manyth."""
+        """The message's identifier: who originated it, in which life, and its number in that life."""
         return MessageId(self.origin, self.incarnation, self.number)
 
     @property
@@ -77,7 +77,7 @@ class Message(NamedTuple):
 
     @property
     def position(self) -> tuple[int | None, int | None]:
-        """Its place in that configuration's order."""
+        """The message's place in the order of its configuration."""
         return (self.seq, self.slot)
 
 
@@ -133,7 +133,7 @@ class Stay:
 
     @property
     def tidy(self) -> bool:
-        """Whether it is regular and delivers exactly the beginning of its configuration's order."""
+        """Whether the stay is regular and delivers exactly the beginning of its configuration's order."""
         return isinstance(self.delivered, range)
 
     @property
@@ -186,7 +186,7 @@ class Odd(NamedTuple):
 
 @dataclass(frozen=True)
 class Expectation:
-    """What whoever made the run knows, and no trace tells: how it has to look in the end."""
+    """What only the one who made the run knows, and no trace tells: how the run has to end."""
 
     components: Sequence[Set[NodeId]]
     """Nodes that are up at the end, by who reaches whom: each must end as one regular configuration."""

@@ -152,7 +152,7 @@ def audit(
 
 
 def unjudged(checks: Mapping[str, Check]) -> tuple[str, ...]:
-    """Those of the properties that no trace tells about by itself."""
+    """The properties that cannot be judged by a trace alone."""
     return tuple(code for code in _NEED_EXPECTATION if code in checks)
 
 

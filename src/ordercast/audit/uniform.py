@@ -57,7 +57,7 @@ def _alike(stays: list[Stay], debtors: list[Stay]) -> bool:
 
 
 def _due(views: Views, view: ConfigurationId, stays: list[Stay]) -> dict[int, Stay]:
-    """The view's messages that somebody delivered in it, and that are not excused; with one who did."""
+    """The view's messages that a node delivered in it, and that are not excused, each with one such node."""
     due: dict[int, Stay] = {}
     excused: dict[str, bool] = {}
     for stay in stays:

@@ -151,7 +151,7 @@ class Views(History):
 
     @cached_property
     def departures(self) -> dict[ConfigurationId, list[list[Stay]]]:
-        """For each view that somebody left: the stays by where they led, the most trodden way first."""
+        """For each view that a node left: the stays by the view that followed, the most frequent first."""
         departures = {}
         for view, stays in self.installs.items():
             ways: dict[ConfigurationId, list[Stay]] = {}

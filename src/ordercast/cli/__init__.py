@@ -24,7 +24,7 @@ class Commands(TyperGroup):
     modules: ClassVar[dict[str, str]]
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All of them, then groups of further ones."""
+        """The names of all commands, then those of groups of commands."""
         return [*self.modules, *(name for name in self.commands if name not in self.modules)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

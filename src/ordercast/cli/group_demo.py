@@ -188,12 +188,12 @@ class Stage:
             self._live.stop()
 
     def begins(self, act: Act) -> None:
-        """Its caption."""
+        """Print the act's caption."""
         self._acts += 1
         self._say(f"\n[bold cyan]{self._acts}[/]  [bold]{escape(act.caption)}[/]")
 
     def ends(self, act: Act) -> None:
-        """What came of it."""
+        """Print what came of the act."""
         pause = f"; longest pause {written(act.gap_s)}" if act.gap_s else ""
         self._say(f"[green]✓[/] {escape(act.outcome)}[bright_black]{pause}[/]", indent=3)
         if self._live is None and self._play is not None:

@@ -173,7 +173,7 @@ def _not_reached(config: NodeConfig, node: Node, timeout: float) -> NotReached:
 
 
 def live(main: Coroutine[Any, Any, None], log: str = "error") -> None:
-    """Run until it is done; or until a signal, for which it has time to leave the group with a word.
+    """Run until done, or until a signal: then there is time to leave the group and tell the others.
 
     What is at least as bad as ``log`` is told on stderr meanwhile.
     """

@@ -72,7 +72,7 @@ def some_of(text: str, there: Collection[int], what: str) -> tuple[int, ...]:
 
 
 def fields(pairs: Iterable[str]) -> dict[str, object]:
-    """``key=value`` each."""
+    """Fields given as ``key=value`` each: ``true`` and ``false`` as truth values, other values as text."""
     found: dict[str, object] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

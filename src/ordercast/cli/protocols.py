@@ -28,7 +28,7 @@ def protocols(json: Json = False) -> None:
 
 
 def _ordering() -> Table:
-    """Who orders, and when to choose it."""
+    """How the protocol orders messages, and when to choose it."""
     table = Table(box=None, pad_edge=False, header_style="bright_black")
     table.add_column("protocol", style="bold", no_wrap=True)
     for name in ("ordered by", "hops to delivery", "choose it for"):

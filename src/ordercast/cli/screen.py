@@ -21,7 +21,7 @@ ASIDE = Console(stderr=True, highlight=False)
 
 
 class Code(IntEnum):
-    """Exit codes."""
+    """The exit codes of all commands."""
 
     OK = 0
     FAILED = 1

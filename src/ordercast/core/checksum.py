@@ -7,7 +7,7 @@ from zlib import crc32
 
 
 def checksum(rows: Iterable[bytes], so_far: int = 0) -> int:
-    """Of rows behind those of which it is known; where a row ends counts, too."""
+    """Extend the checksum `so_far` by these rows; where a row ends counts, too."""
     for row in rows:
         so_far = crc32(row, (so_far + 1) & 0xFFFFFFFF)
     return so_far

@@ -83,7 +83,7 @@ class Guarantee(StrEnum):
 
     @classmethod
     def of(cls, level: int) -> Guarantee:
-        """That level of resilience."""
+        """The guarantee that is this level of resilience."""
         if not 1 <= level <= HIGHEST_LEVEL:
             raise ValueError(f"no level of resilience {level}: choose 1 to {HIGHEST_LEVEL}, or ask for safe")
         return cls(f"k={level}")
@@ -98,7 +98,7 @@ class Guarantee(StrEnum):
 
 
 class MessageId(NamedTuple):
-    """Who originated a message, in which of its lives, and its how-manyth it was."""
+    """A message's identifier: who originated it, in which of its lives, and its number in that life."""
 
     origin: NodeId
     incarnation: int

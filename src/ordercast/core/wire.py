@@ -133,7 +133,7 @@ class Reader:
         return values
 
     def u8(self) -> int:
-        """An unsigned byte."""
+        """Read an unsigned byte."""
         return self._take(_U8)[0]
 
     def u16(self) -> int:
@@ -149,11 +149,11 @@ class Reader:
         return check_count(self._take(_I64)[0])
 
     def node(self) -> NodeId:
-        """A node identifier."""
+        """Read a node identifier."""
         return check_node(self._take(_U32)[0])
 
     def ring(self) -> ConfigurationId:
-        """A ring identifier."""
+        """Read a ring identifier."""
         seq, rep = self._take(_RING)
         return ConfigurationId(check_count(seq), check_node(rep))
 
@@ -179,7 +179,7 @@ class Reader:
         return rest
 
     def end(self) -> None:
-        """There must be nothing left."""
+        """Raise `Malformed` if anything is left to be read."""
         if self._at != len(self._data):
             raise Malformed("trailing bytes")
 

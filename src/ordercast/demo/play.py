@@ -42,12 +42,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def killed(self) -> NodeId:
-        """Who is killed: the last."""
+        """The node that is killed: the last one."""
         return self.nodes
 
     @property
     def stopped(self) -> NodeId:
-        """Who is stopped: one in the middle."""
+        """The node that is stopped: the one in the middle."""
         return (self.nodes + 1) // 2
 
 
@@ -64,13 +64,13 @@ class Act(msgspec.Struct):
 
 
 class Audience(Protocol):
-    """Who watches."""
+    """Who is shown what happens during the demo."""
 
     def begins(self, act: Act) -> None:
-        """An act."""
+        """An act begins."""
 
     def ends(self, act: Act) -> None:
-        """Its outcome is known."""
+        """An act ends: its outcome is known."""
 
     def look(self, play: Play) -> None:
         """Something may have changed on the stage."""
@@ -130,7 +130,7 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 class Play:
-    """A performance."""
+    """One run of the demo."""
 
     def __init__(self, plan: Plan, directory: Path, audience: Audience) -> None:
         self.plan = plan
@@ -146,7 +146,7 @@ class Play:
         self._addresses: dict[NodeId, str] = {}
 
     def perform(self) -> None:
-        """All of it. No process is left when it returns, or raises."""
+        """Perform all acts. No process is left when this returns, or raises."""
         try:
             self._prepare()
             self._form()

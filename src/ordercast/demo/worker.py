@@ -172,7 +172,7 @@ class Worker:
 
 
 def say(report: Report) -> None:
-    """To the director."""
+    """Write a report to stdout, for the process that runs the demo."""
     sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
     sys.stdout.buffer.flush()
 
@@ -185,7 +185,7 @@ def listen(told: BinaryIO, loop: asyncio.AbstractEventLoop, words: asyncio.Queue
 
 
 async def live(told: BinaryIO) -> None:
-    """One node's life."""
+    """Read the job, and be a node until told to leave."""
     job = msgspec.json.decode(told.readline(), type=Job)
     words: asyncio.Queue[Word] = asyncio.Queue()
     loop = asyncio.get_running_loop()

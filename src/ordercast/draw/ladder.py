@@ -84,7 +84,7 @@ def draw(
 
 
 class _Sheet:
-    """One drawing."""
+    """A drawing in the making: what is to be drawn, and which places of labels are taken."""
 
     def __init__(
         self,

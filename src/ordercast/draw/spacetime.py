@@ -88,14 +88,14 @@ class Lane:
     lives: tuple[Life, ...]
 
     def segments(self) -> Iterator[Segment]:
-        """Of all lives, in order."""
+        """The segments of all lives, in order."""
         for life in self.lives:
             yield from life.segments
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A whole run."""
+    """What happened at every node of a run, over its time."""
 
     lanes: tuple[Lane, ...]
     """By ascending node."""
@@ -237,7 +237,7 @@ def _ended(row: Row) -> Ended | None:
 
 
 class What(StrEnum):
-    """The things a moment can be."""
+    """What can happen at a moment."""
 
     RESTART = "restart"
     INSTALL = "install"

@@ -318,7 +318,7 @@ class Node:
 
     @property
     def members(self) -> tuple[NodeId, ...]:
-        """Who is in it."""
+        """The members of the configuration installed last."""
         return self.configuration.members
 
     async def wait_for(

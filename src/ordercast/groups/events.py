@@ -52,7 +52,7 @@ class Message(NamedTuple):
     safe: bool
     """Every member of the configuration is known to have it."""
     id: MessageId
-    """Who sent it, in which of its lives, and its how-manyth it was."""
+    """Who sent the message, in which of its lives, and its number in that life."""
     configuration: ConfigurationId
     """The configuration it was ordered in. Within one, (`seq`, `slot`) is the order."""
     seq: int
@@ -95,7 +95,7 @@ class Delivery(NamedTuple):
         )
 
     def messages(self) -> Iterator[Message]:
-        """One by one."""
+        """The messages one by one."""
         for payload, number, slot in zip(self.payloads, self.numbers, self.slots, strict=True):
             message_id = MessageId(self.sender, self.incarnation, number)
             yield Message(

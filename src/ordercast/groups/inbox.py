@@ -74,13 +74,13 @@ class Inbox:
 
     @property
     def slows(self) -> bool:
-        """Whether its group is to be slowed down because of it."""
+        """Whether senders to the group wait for this inbox: it is full, and its reader is not given up."""
         return self.full and not self.given_up
 
     # --- what comes -----------------------------------------------------------------------------
 
     def put(self, entry: Delivery | ConfigurationChange, size: int) -> None:
-        """One more to be read."""
+        """Append an entry of `size` bytes, and wake the reader."""
         self.entries.append((entry, size))
         self.unread += size
         if self.unread > self.limit and not self.full:

@@ -275,7 +275,7 @@ class Deliveries:
         self._installed = installed
 
     def deliver(self, batch: Batch) -> None:
-        """Messages, in order."""
+        """Hand messages to groups and log, in order."""
         feed = self._log.feed
         if batch.guarantee is not GUARANTEE:
             self._session.deliver(batch)

@@ -22,7 +22,7 @@ class WaitingSenders:
         self._error: BaseException | None = None
 
     def __bool__(self) -> bool:
-        """Whether somebody is to be served first."""
+        """Whether a sender waits that is to be served first."""
         return bool(self.waiting) and not self._floor
 
     async def wait(self, there_is_room: Callable[[], bool]) -> None:
@@ -61,7 +61,7 @@ class WaitingSenders:
                 return
 
     def end(self, error: BaseException) -> None:
-        """There will be no room any more."""
+        """Let all that wait raise this error: there will be no room any more."""
         self._error = error.with_traceback(None)
         for future in self.waiting:
             if not future.done():

@@ -97,7 +97,7 @@ class Mean:
         self._squares = 0.0
 
     def add(self, value: float) -> None:
-        """One more value."""
+        """Add a value."""
         self.count += 1
         delta = value - self.mean
         self.mean += delta / self.count
@@ -189,7 +189,7 @@ class Meter:
             del self._flights[message_of(row)]
 
     def figures(self) -> dict[str, float]:
-        """All of it, by name."""
+        """All figures by name; times are microseconds and end in ``_us``."""
         length_us = self.window.length_us
         per_s = 1_000_000 / length_us if length_us else 0.0
         figures = {

@@ -124,7 +124,7 @@ _DECIDES = frozenset(
 
 
 class Store:
-    """One experiment's directory."""
+    """The directory of one experiment: its manifest, results and traces."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -185,7 +185,7 @@ class Store:
         return found
 
     def clear(self) -> None:
-        """Forget all results."""
+        """Delete all results."""
         for path in self.results.glob("*.p*"):
             path.unlink()
 

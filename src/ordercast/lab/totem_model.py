@@ -181,7 +181,7 @@ class Density:
 
     @property
     def mean_us(self) -> float:
-        """The mean."""
+        """The mean in microseconds."""
         return float((self.times_us + self.step_us / 2) @ self.probabilities)
 
     def above(self, time_us: float) -> float:
@@ -197,7 +197,7 @@ class Density:
         return np.diff(self._below(np.arange(count + 1, dtype=np.float64) * width_us))
 
     def _below(self, times_us: Vector) -> Vector:
-        """The distribution function."""
+        """The distribution function at each of these times."""
         ends = np.arange(len(self.probabilities) + 1) * self.step_us
         reached = np.concatenate([[0.0], np.cumsum(self.probabilities)])
         return np.asarray(np.interp(times_us, ends, reached), dtype=np.float64)

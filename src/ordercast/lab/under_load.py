@@ -140,7 +140,7 @@ class _Bench:
         return marked
 
     def _running(self, window_us: float) -> dict[str, float]:
-        """Of what the world and the machines count all the time, the part of the measurement."""
+        """What the world and the machines counted during the measurement alone."""
         if len(self._marks) < 2 or not window_us:
             return {}
         first, last = self._marks[:2]

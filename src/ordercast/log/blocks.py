@@ -156,7 +156,7 @@ class Messages:
     def of(
         cls, configuration: ConfigurationId, runs: Sequence[MessageRun], payloads: pa.BinaryArray
     ) -> Messages:
-        """These messages, in order; the payloads without the tags of their groups."""
+        """A block of these messages, in order; the payloads come without the tags of their groups."""
         names: dict[str, int] = {}
         columns: tuple[list[int], ...] = ([], [], [], [], [], [], [])
         end = 0
@@ -269,7 +269,7 @@ class Messages:
     # --- reading --------------------------------------------------------------------------------
 
     def batch(self, begin: int = 0, end: int | None = None, group: str | None = None) -> pa.RecordBatch:
-        """Its messages as Arrow has them: those of some rows, and of one group."""
+        """The block's messages as an Arrow batch: those of some rows, and of one group."""
         rows = len(self.payloads)
         runs = self.runs
         slots = pc.add(_counting()[:rows], self._repeated(runs["bias"]))
@@ -403,5 +403,5 @@ def _counting() -> pa.Array:
 
 @lru_cache(maxsize=16)
 def _constant(value: int | str, kind: str) -> pa.Array:
-    """The same value in every row."""
+    """A column with the same value in every row."""
     return pa.repeat(pa.scalar(value, getattr(pa, kind)()), MOST_ROWS)

@@ -28,7 +28,7 @@ class Change:
         """So many of the last blocks that are committed are replaced by pending ones."""
 
     def put(self, data: bytes, gap: bool = False) -> None:
-        """Add a block."""
+        """Add an encoded block behind all others; `gap`: entries before it are missing."""
         head = head_of(data)
         before = self.meta.head
         assert before is None or head.first > before, f"{head.first} does not follow {before}"

@@ -28,7 +28,7 @@ _SENSELESS = (LookupError, TypeError, ValueError, OverflowError, struct.error, p
 
 
 class Connection:
-    """A line to a node's log service. For one thread at a time."""
+    """A connection to a node's log service. For one thread at a time."""
 
     def __init__(self, where: str, keyring: Keyring | None, timeout: float) -> None:
         """Connect and greet. `timeout`: how long the node may take for that, and for each answer."""
@@ -104,7 +104,7 @@ class Connection:
         return data
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
-        """Say something."""
+        """Send a frame: a header, and a body behind it."""
         with self._told():
             self._socket.sendall(self._frames.made(header, body))
 
@@ -154,7 +154,7 @@ class Connection:
                 raise Malformed("malformed answer") from error
 
     def close(self) -> None:
-        """Go."""
+        """Close the socket."""
         with contextlib.suppress(AttributeError):  # it never came to be
             self._socket.close()
 

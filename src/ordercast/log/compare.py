@@ -18,7 +18,7 @@ _SAME = [name for name in LOG_SCHEMA.names if name != "time_us"]
 
 
 class Compared(NamedTuple):
-    """What came of it."""
+    """Whether two replicas hold the same, and how far they were compared."""
 
     equal: bool
     entries: int
@@ -30,7 +30,7 @@ class Compared(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """The result in a sentence."""
         if self.equal:
             return f"{self.entries:,} entries after {self.begin}, up to {self.end}, are the same at both"
         return f"the replicas differ behind {self.differs_after}, {self.entries:,} entries after {self.begin}"

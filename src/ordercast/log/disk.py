@@ -101,7 +101,7 @@ def read_head(directory: Path) -> tuple[Slot | None, str | None]:
 
 
 def _is_first(slot: Slot, data: bytes) -> bool:
-    """There was one commit only, so that the other slot is empty still."""
+    """Whether there was one commit only, so that the other slot is still empty."""
     return slot.meta.commit <= 1 and not any(data[slot_place(slot.meta.commit + 1) :][:SLOT_SIZE])
 
 
@@ -218,7 +218,7 @@ def _torn(segment: Segment, slot: Slot) -> bool:
 
 
 def _limit(found: Found, path: Path, id: int) -> int | None:
-    """Up to where a file may be read: what is not committed, while somebody is writing it, is not told."""
+    """Up to where a file may be read: what another process is writing and has not committed is left out."""
     slot = found.slot
     if slot is None or path.suffix != GROWING or id < slot.summary.id:
         return None

@@ -164,7 +164,7 @@ class Files:
         return Change(self), [] if problem is None else [problem]
 
     def _changed_by_others(self) -> str | None:
-        """What somebody else has done to the file that is being written."""
+        """A sentence on what another process has done to the file that is being written."""
         path = growing_path(self._path, self.tail.id)
         here = os.fstat(self._fd)
         try:
@@ -204,7 +204,7 @@ class Files:
         self._delete_trimmed()
 
     def _tell(self, slot: Slot) -> None:
-        """Write the head; make it anew where somebody has taken it away."""
+        """Write the head file, or make it anew where it was removed."""
         path = self._path / HEAD
         here = os.fstat(self._head_fd)
         with contextlib.suppress(FileNotFoundError):

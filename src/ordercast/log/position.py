@@ -60,5 +60,5 @@ class Position(NamedTuple):
 
     @classmethod
     def unpacked(cls, data: bytes) -> Position:
-        """What was `packed`."""
+        """The position that was `packed`."""
         return cls(*_PACKED.unpack(data))

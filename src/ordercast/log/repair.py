@@ -36,7 +36,7 @@ class Mended(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """In words."""
+        """What became of the segment, in a sentence."""
         where = "; ".join(spelled(hole) for hole in self.missing) or "in the list of its blocks only"
         if self.source is not None:
             return f"segment {self.segment} of the log was damaged, {where}: repaired from {self.source}"

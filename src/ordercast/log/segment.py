@@ -94,12 +94,12 @@ class Block(msgspec.Struct, array_like=True):
 
     @property
     def first(self) -> Position:
-        """Its first entry."""
+        """The position of the first entry."""
         return self.head.first
 
     @property
     def last(self) -> Position:
-        """Its last entry."""
+        """The position of the last entry."""
         return self.head.last
 
 

@@ -90,7 +90,7 @@ class Line:
             self._connections.give(self.connection, size)
 
     async def send(self, header: dict[str, Any], body: bytes = b"") -> None:
-        """Tell it something."""
+        """Send the client a frame: a header, and a body behind it."""
         await self.write(*self.frames.parts(header, body))
 
     async def write(self, *parts: bytes) -> None:
@@ -175,13 +175,13 @@ class Service:
         return 0 if self._view is None else self._view.damage_met
 
     async def start(self, host: str, port: int) -> None:
-        """Listen."""
+        """Listen at this address; port 0 is any that is free."""
         listening = await bound(host, port, "the log", "choose another address for log_listen")
         self._listener = Listener(listening, self._connections, self._serve)
         self.address = address_text(self._listener.address)
 
     async def close(self) -> None:
-        """Serve no more."""
+        """End all connections and listen no more."""
         listener, self._listener = self._listener, None
         if listener is None:
             return
@@ -283,7 +283,7 @@ class Service:
         await line.send({"start": await asyncio.to_thread(view.before, asked.end, asked.rows)})
 
     async def _read(self, line: Line, wish: dict[str, Any]) -> None:
-        """One block after the other, and a word at the end."""
+        """Send one block after the other, and then a frame that says that this was all."""
         asked = msgspec.convert(wish, Read)
         view = await self._opened()
         pieces = await asyncio.to_thread(view.pieces, asked.start, asked.end, asked.group)

@@ -189,7 +189,7 @@ class Store:
 
     @property
     def head(self) -> Position | None:
-        """The last entry."""
+        """The position of the last entry; None if there is none."""
         return self.meta.head
 
     # --- appending ------------------------------------------------------------------------------

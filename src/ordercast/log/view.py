@@ -64,7 +64,7 @@ class View:
             self._look(anew=True)
 
     def close(self) -> None:
-        """Read no more."""
+        """Close all files."""
         self._closed = True
 
     # --- looking at the files -------------------------------------------------------------------

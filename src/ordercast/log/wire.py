@@ -70,7 +70,7 @@ def read_greeting(data: bytes) -> tuple[bool, bytes, int]:
 
 
 def read_key_ids(data: bytes) -> list[int]:
-    """Names of keys."""
+    """The identifiers of keys that a client has."""
     return [number for (number,) in _KEY_ID.iter_unpack(data)]
 
 
@@ -114,7 +114,7 @@ class Frames:
         return b"".join(self.parts(header, body))
 
     def parts(self, header: dict[str, Any], body: bytes) -> tuple[bytes, bytes]:
-        """The same, a large body not copied more often than it must be."""
+        """A frame as two parts to be sent one behind the other: so a large body is copied once at most."""
         packed = msgspec.msgpack.encode(header)
         front = LENGTH.pack(len(packed)) + packed
         front += bytes(-len(front) % _ALIGNED)

@@ -142,7 +142,7 @@ class OrderComparison:
         return [each for each in found if each is not None and each.messages]
 
     def agreement(self) -> Agreement:
-        """All configurations together."""
+        """The result over all configurations."""
         found = self.configurations()
         return Agreement(
             all(each.same for each in found),

@@ -95,7 +95,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What was measured."""
+    """The figures of all nodes, and whether they delivered the same order."""
 
     plan: Plan
     loop: str
@@ -292,10 +292,10 @@ class Worker:
         return msgspec.json.decode(line, type=kind)
 
     def dismiss(self) -> None:
-        """It may leave."""
+        """Let the process leave the group and end."""
         self._dismissed = True
         self.process.dismiss()
 
     def end(self) -> None:
-        """It is given a moment if it was dismissed, and else ended at once."""
+        """End the process: within `LEAVING_S` seconds if it was dismissed, else at once."""
         self.process.end(LEAVING_S if self._dismissed else 0.0)

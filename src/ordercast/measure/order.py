@@ -114,7 +114,7 @@ class DeliveryDigests:
         self._regular = True
 
     def add(self, delivery: Delivery) -> None:
-        """The next messages."""
+        """Add the messages that were delivered next."""
         payloads, sender, _, _, incarnation, numbers, _, seq, slots = delivery
         number = block_of(seq)
         if number != self._block:

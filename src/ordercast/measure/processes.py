@@ -86,7 +86,7 @@ class JsonProcess(Generic[Problem]):
         return self._popen.wait()
 
     def end(self, grace_s: float = 0.0) -> None:
-        """It is gone when this returns, whatever state it was in: killed after so many seconds."""
+        """Wait `grace_s` seconds for the process to end, then kill it. It has ended when this returns."""
         try:
             self._popen.wait(grace_s)
         except subprocess.TimeoutExpired:

@@ -63,7 +63,7 @@ class Worker:
         self._under_load = False
 
     async def run(self) -> None:
-        """All of it, from the first word to the last."""
+        """Start the node, put load on the group, and tell what was measured."""
         job = self.job
         node = Node(
             id=job.node,
@@ -230,7 +230,7 @@ def _memory_mb() -> float:
 
 
 def say(what: msgspec.Struct) -> None:
-    """To the coordinator."""
+    """Write an object to stdout, for the coordinator."""
     sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
     sys.stdout.buffer.flush()
 

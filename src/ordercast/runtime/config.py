@@ -157,7 +157,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     `ordercast status` tells how much it granted."""
 
     def with_changes(self, **fields: Any) -> NodeConfig:
-        """The same, but for these fields; all is checked again."""
+        """A copy in which these fields have other values; all is checked again."""
         check_names(fields)
         return msgspec.structs.replace(self, **fields)
 

@@ -167,7 +167,7 @@ class Connections:
         return None if longest is None or self._clock() - longest.touched < SPARED_S else longest
 
     def prove(self, connection: Connection) -> bool:
-        """Its client may be here; False if so many are that there is no place for it."""
+        """Record that a connection's client has a right to be served; False if there is no place for it."""
         if not connection.proven:
             if self._proven >= self.most_proven:
                 idle = self._longest_idle()
@@ -181,11 +181,11 @@ class Connections:
         return True
 
     def touch(self, connection: Connection) -> None:
-        """It said or took something."""
+        """Record that the client of a connection sent or received something just now."""
         connection.touched = self._clock()
 
     def closed(self, connection: Connection) -> None:
-        """Its descriptor was given back."""
+        """Forget a connection whose descriptor is closed."""
         if connection in self._open:
             del self._open[connection]
             self._proven -= connection.proven

@@ -404,7 +404,7 @@ class Driver:
         self._owner.failed(event, error)
 
     def crash(self, because: str) -> None:
-        """End the machine's life without a word to the others; whoever does so begins the next one."""
+        """End the machine's life without telling the others; the caller begins the next one."""
         if self._recorder is not None:
             self._recorder.crash(self.now_us())
         self._end_life("crashed", because)

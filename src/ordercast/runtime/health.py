@@ -24,7 +24,7 @@ class Lag:
         """How often the process was found to have been stopped."""
 
     def note(self, late_us: int) -> None:
-        """This node ran so much later than it should have."""
+        """Record that this node ran `late_us` microseconds later than it should have."""
         if late_us > STOPPED_US:
             self.stops += 1
         elif late_us > USUAL_US:

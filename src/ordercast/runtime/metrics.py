@@ -60,7 +60,7 @@ class Metrics:
         self.address = format_address(host, self._listener.address[1])
 
     async def close(self) -> None:
-        """Serve no more."""
+        """End all connections and listen no more."""
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
@@ -123,11 +123,11 @@ class Reading:
         self._status, self._statistics = status, statistics
 
     def describe(self) -> list[Metric]:
-        """Nothing beforehand."""
+        """No metrics are described before they are collected."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics."""
+        """All metrics of this status."""
         yield GaugeMetricFamily("ordercast_up", "Whether the node answers.", 1.0)
         yield from families(self._status, self._statistics)
 

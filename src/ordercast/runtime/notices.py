@@ -65,7 +65,7 @@ class Notices:
 
 
 class _Lasting:
-    """Tells of what lasts, when it has lasted for a while, and when it is over."""
+    """Tells of a state that one node at a time can be in: when it has lasted, and when it is over."""
 
     def __init__(self) -> None:
         self._node: int | None = None
@@ -73,7 +73,7 @@ class _Lasting:
         self._told: int | None = None
 
     def changes(self, now: float, node: int | None) -> Iterator[tuple[str, int]]:
-        """Of which node it is so now."""
+        """Tell once `node` (None: no node) is in that state for `SLOW_FOR_S` seconds, and when no longer."""
         if node != self._node:
             self._node, self._since = node, now
         if self._node == self._told or now - self._since < SLOW_FOR_S:

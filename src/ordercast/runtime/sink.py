@@ -9,10 +9,10 @@ from ordercast.core.identity import Batch, Configuration, Ended
 
 
 class Sink(Protocol):
-    """Who is given what the machine delivers."""
+    """Receives what the machine delivers."""
 
     def deliver(self, batch: Batch) -> None:
-        """Messages, in order."""
+        """Take messages that were delivered, in order."""
 
     def install(self, configuration: Configuration, ended: Ended | None) -> None:
         """A configuration, in its place among the messages, and what it ends."""
@@ -22,7 +22,7 @@ class Sink(Protocol):
 
 
 class Owner(Protocol):
-    """Who is told of the lives that the machine has, and decides what follows."""
+    """Is told when a life of the machine ends, and decides whether another one begins."""
 
     def entered(self, state: str) -> None:
         """The machine is in another state."""

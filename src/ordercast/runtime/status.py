@@ -22,7 +22,7 @@ class Counted(Protocol):
 
     @property
     def delivered_bytes(self) -> int:
-        """So far."""
+        """Bytes of all messages delivered so far."""
 
     @property
     def unread(self) -> int:
@@ -43,7 +43,7 @@ class Living(Protocol):
 
     @property
     def session(self) -> Counted:
-        """The groups."""
+        """Where the deliveries of all groups are counted."""
 
     @property
     def rates(self) -> Rates:
@@ -63,7 +63,7 @@ class Living(Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether it is in a configuration in which messages are ordered."""
+        """Whether the node is in a configuration in which messages are ordered."""
 
 
 class Rates:

@@ -60,7 +60,7 @@ class Storage(Protocol):
 
     @property
     def id(self) -> NodeId:
-        """Who the node is, in all its lives."""
+        """The node's identifier, the same in all its lives."""
 
     @property
     def incarnation(self) -> int:
@@ -72,7 +72,7 @@ class Storage(Protocol):
 
     @property
     def crashed(self) -> bool:
-        """Whether the life before this one is known, and ended without a word."""
+        """Whether the life before this one is known, and did not end in order."""
 
     def persist(self, data: bytes) -> None:
         """Replace what is stored; durable when it returns. Raises `StorageProblem`: then stop the node."""

@@ -27,7 +27,7 @@ class Timers:
         return len(self._deadlines)
 
     def set(self, now_us: int, name: str, delay_us: int) -> None:
-        """(Re)start a timer."""
+        """Start a timer, or start it again."""
         deadline = now_us + delay_us + self._lag.stretch_us
         self._deadlines[name] = deadline
         if self._alarm is None or deadline < self._alarm_us:

@@ -15,7 +15,7 @@ from ordercast.sequencers.order import Order
 
 
 def ring_successor(order: Order, member: NodeId) -> NodeId:
-    """Who comes behind a member in the token list."""
+    """The member behind this one in the token list."""
     return order.core[(order.core.index(member) + 1) % len(order.core)]
 
 

@@ -164,13 +164,13 @@ class Member(ABC):
 
     @property
     def next_holder(self) -> NodeId:
-        """Who comes behind that one in the token list."""
+        """The member behind this one in the token list."""
         core = self.order.core if self.order is not None else ()
         return core[(core.index(self.holder) + 1) % len(core)] if self.holder in core else NOBODY
 
     @property
     def waiting_for(self) -> NodeId | None:
-        """Who keeps this member from going on."""
+        """The members that this one waits for."""
         return None if self.order is None or self._told is not None else self._awaited(self.order)
 
     @property
@@ -212,7 +212,7 @@ class Member(ABC):
 
     @property
     def stats(self) -> Mapping[str, float]:
-        """Running figures."""
+        """Running figures, by name."""
         if self.order is not None:
             self._stats["stable_lag"] = self.order.hgsn - self.order.stable
         return self._stats
@@ -253,7 +253,7 @@ class Member(ABC):
 
     @abstractmethod
     def _awaited(self, order: Order) -> NodeId | None:
-        """Who keeps this member from going on."""
+        """The members that this one waits for."""
 
     # --- sending --------------------------------------------------------------------------------
 

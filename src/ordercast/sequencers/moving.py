@@ -108,7 +108,7 @@ class MovingSequencer(Member):
 
     @abstractmethod
     def _next(self, order: Order) -> NodeId:
-        """Who gets the token from this member."""
+        """The member that gets the token from this one."""
 
     # --- views ----------------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class MovingSequencer(Member):
         return "duplicate"
 
     def _answer_old_message(self, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> None:
-        """Its source has not heard that it has a place (004 Fig. 14)."""
+        """Tell the source of a message its place, of which it has not heard (004 Fig. 14)."""
         place = order.place_of.get(msg.key)
         if place is not None:
             self._copy(order, sender, [place], effects)

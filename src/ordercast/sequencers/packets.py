@@ -109,12 +109,12 @@ class Msg(NamedTuple):
 
     @property
     def key(self) -> MessageKey:
-        """Its name."""
+        """The message's key: its sender, and its number there."""
         return (self.origin, self.lsn)
 
     @property
     def body(self) -> bytes:
-        """What it is, whoever transmits it."""
+        """The part of the message that is the same whichever member transmits it."""
         return self.raw[self.at :]
 
 
@@ -312,19 +312,19 @@ def _flat(rows: Iterable[Sequence[int]]) -> list[int]:
 
 
 def encode_ack(head: bytes, ack: Ack) -> bytes:
-    """For the wire."""
+    """The packet as bytes."""
     keys = ack.keys
     return head + _ACK.pack(*ack[:4], len(keys)) + _many("iq", len(keys)).pack(*_flat(keys))
 
 
 def encode_req(head: bytes, req: Req) -> bytes:
-    """For the wire."""
+    """The packet as bytes."""
     lists = _many("iq", len(req.keys)).pack(*_flat(req.keys)) + _numbers(req.places)
     return head + _REQ.pack(req.hgsn, req.asked, len(req.keys), len(req.places)) + lists
 
 
 def encode_copy(head: bytes, copy: Copy) -> bytes:
-    """For the wire."""
+    """The packet as bytes."""
     rows = _flat((place, *placed) for place, placed in copy.places)
     return (
         head + _COPY.pack(copy.turn, copy.hop, len(copy.places)) + _many("qiqi", len(copy.places)).pack(*rows)
@@ -337,7 +337,7 @@ def encode_numbers(head: bytes, *numbers: int) -> bytes:
 
 
 def encode_resend(head: bytes, seqs: Sequence[int]) -> bytes:
-    """For the wire."""
+    """The packet as bytes."""
     return head + _COUNT.pack(len(seqs)) + _numbers(seqs)
 
 

@@ -34,7 +34,7 @@ class RetryTimer:
         """How often it was tried again for this mark."""
 
     def watch(self, mark: Hashable, effects: list[Effect]) -> None:
-        """This is waited for now; None: nothing is."""
+        """Wait for what `mark` names; None: for nothing."""
         if mark is None or (self._running and (not self.attempts or mark == self._mark)):
             return
         self._mark = mark
@@ -43,7 +43,7 @@ class RetryTimer:
         effects.append(SetTimer(self.name, min(self._first_us, self._pause_us)))
 
     def due(self, mark: Hashable, effects: list[Effect]) -> bool:
-        """The timer ran out, and this is waited for: whether it is what was waited for when it was set."""
+        """The timer ran out while `mark` is waited for: whether that was so when it was set, too."""
         self._running = False
         if mark is None or mark != self._mark:
             self.watch(mark, effects)
@@ -59,7 +59,7 @@ class RetryTimer:
         return self._lossy_retry_us if self._loss.recent else self._retry_us
 
     def forget(self, effects: list[Effect]) -> None:
-        """A new view: nothing is waited for."""
+        """Cancel the timer, and wait for nothing: a new view begins."""
         if self._running:
             effects.append(CancelTimer(self.name))
         self._mark = None

@@ -25,7 +25,7 @@ _PLACED = struct.Struct("<iqi")
 
 
 def unsettled(order: Order) -> Unsettled:
-    """What somebody may lack of a view's order."""
+    """What a member may lack of a view's order."""
     items: dict[Stream, dict[int, bytes]] = {}
     if order.places:
         items[ORDER] = {place: _PLACED.pack(*placed) for place, placed in sorted(order.places.items())}
@@ -85,7 +85,7 @@ def _places(items: Items) -> dict[int, Placed]:
 
 
 def _messages(order: Order, items: Items) -> dict[MessageKey, Msg]:
-    """The messages that somebody told of. What cannot be read is left out, by everyone alike."""
+    """The messages that members told of. What cannot be read is left out, at all members alike."""
     messages: dict[MessageKey, Msg] = {}
     for stream, packets in items.items():
         if stream.kind == MESSAGES and order.incarnations.get(stream.node) == stream.incarnation:

@@ -273,7 +273,7 @@ class Total(Member):
     # --- acknowledging --------------------------------------------------------------------------
 
     def _acknowledge(self, order: Order, effects: list[Effect]) -> None:
-        """Tell all what is here: every few packets, or in a moment."""
+        """Tell all members what is here: every few packets, or after a short time."""
         if self.sequencing:
             self._acknowledged = order.hgsn  # its broadcasts have said so
         elif order.hgsn - self._acknowledged >= self._ack_every:

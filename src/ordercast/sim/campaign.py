@@ -23,7 +23,7 @@ Find = Callable[[str], LabProtocol]
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """What is fuzzed."""
+    """Which seeds of which protocol are fuzzed, with how many nodes."""
 
     protocol: str
     nodes: tuple[int, int]
@@ -43,7 +43,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeedResult(msgspec.Struct, frozen=True):
-    """One seed, done."""
+    """What came of one seed, and how long it took."""
 
     result: Result
     cpu_s: float
@@ -79,7 +79,7 @@ class Totals(msgspec.Struct, kw_only=True):
     coverage: Counter[str] = msgspec.field(default_factory=Counter)
 
     def add(self, done: SeedResult) -> None:
-        """Count one run."""
+        """Add what came of one seed."""
         result = done.result
         self.runs += 1
         self.violations += bool(result.violations)

@@ -258,7 +258,7 @@ class Outcome(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """It came true."""
+        """Whether the expectation came true."""
         return not self.problems
 
     def __str__(self) -> str:

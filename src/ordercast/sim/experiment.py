@@ -40,7 +40,7 @@ SLICES = 200
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run."""
+    """A group, its network and load, and the faults, for `conduct`."""
 
     nodes: int
     seconds: float
@@ -110,7 +110,7 @@ class Figures(msgspec.Struct, kw_only=True):
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """The figures as a dictionary for JSON."""
         metrics, seconds = self.metrics, self.experiment.seconds
         wall_s = self.simulating_s + self.auditing_s
         return {

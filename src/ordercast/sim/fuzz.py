@@ -147,7 +147,7 @@ def plan(protocol: LabProtocol, seed: int, nodes: tuple[int, int], cuts: Cuts | 
 
 
 def cut(case: Case, cuts: Cuts) -> Case:
-    """A smaller case."""
+    """The case without what the cuts leave out."""
     members = cuts.members if cuts.members is not None else case.nodes
     until_us = case.duration_us if cuts.duration_us is None else cuts.duration_us
     if until_us > case.duration_us:

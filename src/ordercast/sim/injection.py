@@ -318,7 +318,7 @@ class Subject:
         self._timers: dict[str, int] = {}
 
     def copied(self) -> Subject:
-        """The same, to be thrown away."""
+        """A copy of the machine that a wrong packet can be tried on."""
         other = Subject(self._siege, deepcopy(self.machine), self.node)
         other.incarnation, other.stored = self.incarnation, self.stored
         other._installed, other._timers = self._installed, dict(self._timers)

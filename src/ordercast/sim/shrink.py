@@ -82,7 +82,7 @@ def _all(case: Case) -> Cuts:
 
 
 def _plain(case: Case, cuts: Cuts) -> Cuts:
-    """The same cuts, silent about what they leave whole."""
+    """The cuts without the fields that cut nothing."""
     whole = _all(case)
     return Cuts(
         members=None if cuts.members == whole.members else cuts.members,

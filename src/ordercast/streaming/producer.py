@@ -40,7 +40,7 @@ class Refused(OrdercastError):
 
 
 class Task(NamedTuple):
-    """Who writes what."""
+    """The task of a Spark job that writes rows."""
 
     group: str
     producer: bytes
@@ -54,16 +54,16 @@ class Task(NamedTuple):
 
 
 class Connection(Protocol):
-    """A line to a node's log service."""
+    """A connection to a node's log service."""
 
     def send(self, header: dict[str, Any], body: bytes = b"") -> None:
-        """Say something."""
+        """Send a frame: a header, and a body behind it."""
 
     def receive(self, timeout: float) -> dict[str, Any] | None:
         """What the node says next; None if it says nothing for so long."""
 
     def close(self) -> None:
-        """Go."""
+        """Close the socket."""
 
 
 class Producer:

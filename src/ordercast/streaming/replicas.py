@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, offset: dict[str, str]) -> Place:
-        """What `offset` wrote."""
+        """The place that `offset` wrote."""
         if "after" in offset:
             return cls.after(Position.parse(offset["after"]))
         return cls(Position.parse(offset["from"]) if offset.get("from") else None)
@@ -275,7 +275,7 @@ class Replicas:
     def read(
         self, start: Place, end: Position, group: str | None, fail_on_loss: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        """The rows from `start` to `end`, whoever has them."""
+        """The rows from `start` to `end`, from any replica that has them."""
         at = start
         until = time.monotonic() + REPLICA_TIMEOUT_S
         while at.included or at.position != end:

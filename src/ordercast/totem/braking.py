@@ -18,7 +18,7 @@ class Braking:
         """Who brakes, by the token that came last."""
 
     def concerns(self, token: Token) -> bool:
-        """Whether anybody brakes, or did so when the token came last."""
+        """Whether a member brakes, or did so when the token came last."""
         return self.mine or token.brake != NOBODY or self.by != NOBODY
 
     def mark(self, ring: Ring, token: Token) -> None:

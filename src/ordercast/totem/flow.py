@@ -66,7 +66,7 @@ class FlowControl:
         )
 
     def _share(self, token: Token, tbl: int) -> int:
-        """This node's share of the window."""
+        """Packets of the window that this node may send: its share by demand."""
         demand = max(tbl, token.backlog + tbl - self._pbl)
         if demand <= self.window:
             return tbl

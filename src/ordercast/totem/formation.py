@@ -238,7 +238,7 @@ class Formation:
                 effects.append(Drop("join of a failed node"))
 
     def _agree(self, now_us: int, effects: list[Effect]) -> None:
-        """One more node is committed to my sets. If all are, the ring can be formed (§6.2.2)."""
+        """Record that `node` agrees to the sets of this node. If all do, the ring can be formed (§6.2.2)."""
         if self.gathering.agreed:
             if self.gathering.proposal[0] == self.me:
                 self._propose(now_us, effects)

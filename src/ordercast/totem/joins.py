@@ -34,7 +34,7 @@ class Join(NamedTuple):
     """32 bits that the sender drew at its start: they tell its lives apart."""
 
     def encode(self) -> bytes:
-        """For the wire."""
+        """The packet as bytes."""
         flags = _MERGE * self.merge | _LEAVE * self.leave
         head = _JOIN_HEAD.pack(self.sender, self.life, self.ring_seq, flags)
         return prefix(JOIN) + head + pack_nodes(self.proc_set) + pack_nodes(self.fail_set)
@@ -51,7 +51,7 @@ class Announce(NamedTuple):
     """As in a `Join`."""
 
     def encode(self) -> bytes:
-        """For the wire."""
+        """The packet as bytes."""
         head = prefix(ANNOUNCE) + struct.pack("<II", self.sender, self.life) + pack_ring(self.ring)
         return head + pack_nodes(self.members) + pack_nodes(self.heard)
 

@@ -99,7 +99,7 @@ class TotemMachine:
     # --- the contract ---------------------------------------------------------------------------
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """Take one event."""
+        """Take one event; the effects that follow from it, to be carried out in this order."""
         if type(event) is Packet:
             return self._on_packet(now_us, event)
         assert not self.halted, f"node {self.me} has halted; make a new machine and start it"
@@ -159,7 +159,7 @@ class TotemMachine:
 
     @property
     def laggard(self) -> NodeId | None:
-        """Who brakes; or else who holds `aru` back, if so far that this node had to stop sending."""
+        """The node that brakes; or else that holds `aru` back so far that this node had to stop sending."""
         return (
             (self._braking.by or self._laggard or None) if self.formation.state is State.OPERATIONAL else None
         )
@@ -178,7 +178,7 @@ class TotemMachine:
         self.formation.start(now_us, start, effects)
 
     def _leave_if_done(self, effects: list[Effect]) -> None:
-        """Go, once everything that was accepted is broadcast and everyone has it.
+        """End this life, once everything that was accepted is broadcast and everyone has it.
 
         While somebody brakes, what waits cannot be broadcast; so a node that has something to send stays
         until the brake is let go.
@@ -237,7 +237,7 @@ class TotemMachine:
             self._passing.ask_to_hurry(self.formation.ring, effects)
 
     def _heed_brake(self, token: Token) -> None:
-        """See whether somebody brakes: then nothing new goes out."""
+        """Send nothing new while a member brakes."""
         self._braking.mark(self.formation.ring, token)
         self._braking.by = token.brake
         self.outbox.closed = token.brake != NOBODY
@@ -279,7 +279,7 @@ class TotemMachine:
         return effects
 
     def _on_part(self, now_us: int, part: Part, sender: NodeId) -> Sequence[Effect]:
-        """A part of a packet that somebody lacked: the packet is handled once all of it is here."""
+        """Keep a part of a packet that was sent again; the packet is handled once all parts are here."""
         ring = self.formation.ring if self.formation.exchange is None else self.formation.exchange.ring
         if (part.ring_seq, part.ring_rep) != ring.id:
             return (Drop("other ring"),)

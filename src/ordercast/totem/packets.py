@@ -138,7 +138,7 @@ class Part(NamedTuple):
         return -(-self.size // self.part_size)
 
     def encode(self) -> bytes:
-        """For the wire."""
+        """The packet as bytes."""
         head = (prefix(PART), self.ring_seq, self.ring_rep, self.seq, self.size, self.part_size, self.place)
         return _PART.pack(*head) + self.data
 
@@ -210,7 +210,7 @@ class Token:
         Empty where it waited nowhere; a list that does not fit the ring says nothing."""
 
     def encode(self) -> bytes:
-        """For the wire."""
+        """The packet as bytes."""
         rtr, merge, holds = self.rtr, self.merge, self.holds
         ring_seq, ring_rep = self.ring
         head = _TOKEN.pack(
@@ -269,7 +269,7 @@ class Commit(NamedTuple):
     """Of each member the life (`Join.life`) that agreed to the ring; all 0 if nothing is said."""
 
     def encode(self) -> bytes:
-        """For the wire."""
+        """The packet as bytes."""
         size = len(self.members)
         head = struct.pack(f"<{size}I", *(self.lives or (0,) * size))
         head += _COMMIT_HEAD.pack(self.memb_index, len(self.entries))
@@ -286,7 +286,7 @@ class Hurry(NamedTuple):
     ring: ConfigurationId
 
     def encode(self) -> bytes:
-        """For the wire."""
+        """The packet as bytes."""
         return prefix(HURRY) + pack_ring(self.ring)
 
 

@@ -78,7 +78,7 @@ class Exchange:
         return encode_recovered(ring.id, seq, ring.me, self._queue.pop(old_seq))
 
     def receive(self, packet: Recovered) -> None:
-        """Somebody retransmitted an old-ring message: keep it if it is from my old ring (Fig. 6)."""
+        """Keep an old-ring message that a member retransmitted, if it is from my old ring (Fig. 6)."""
         data = packet.old
         if (data.ring_seq, data.ring_rep) == self._old.id and self._old.admits(data):
             self._old.window.add(data.seq, data)

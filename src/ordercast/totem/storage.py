@@ -10,7 +10,7 @@ _STORED = struct.Struct("<2sBq")
 
 
 def store(ring_seq: int) -> bytes:
-    """The stored state."""
+    """The state that has to be durable, encoded."""
     return _STORED.pack(b"OC", 1, ring_seq)
 
 

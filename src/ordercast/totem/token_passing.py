@@ -184,7 +184,7 @@ class TokenPassing:
         return token
 
     def ask_to_hurry(self, ring: Ring, effects: list[Effect]) -> None:
-        """This node has something to send, and the token may be held: once is enough."""
+        """Ask the representative, once, not to hold the token: this node has something to send."""
         if self._will_be_held and ring.me != ring.representative:
             self._will_be_held = False
             effects.append(Unicast(ring.representative, Hurry(ring.id).encode()))
@@ -211,15 +211,15 @@ class _SignTime:
         self._since_us: int | None = None
 
     def begin(self, now_us: int, held: bool) -> None:
-        """A token leaves now; perhaps to be held on its way."""
+        """A token is sent now. If it is to be `held` on its way, the time until a sign is not measured."""
         self._since_us = None if held else now_us
 
     def ambiguous(self) -> None:
-        """It was sent again."""
+        """The token was sent again: the next sign may be of either copy, and tells no time."""
         self._since_us = None
 
     def came(self, now_us: int) -> None:
-        """A sign."""
+        """There is a sign that the token went on: adapt the timeout to the time that it took."""
         if self._since_us is None:
             return
         took_us, self._since_us = now_us - self._since_us, None

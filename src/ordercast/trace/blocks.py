@@ -71,7 +71,7 @@ def open_journal(path: Path) -> Iterator[Opened]:
 
 
 def read_blocks(file: BinaryIO, path: Path) -> Opened:
-    """The same of a file that is open; `path` is what it is called if something is wrong with it."""
+    """Read the blocks of a file that is open; `path` names it in errors."""
     blocks = _contents(file, path)
     try:
         begin = next(blocks, None)

@@ -132,7 +132,7 @@ def _from(its: list[Row], bound: int) -> list[Row]:
 
 
 def _first_positions(by_node: dict[NodeId, list[Row]], amid: set[NodeId]) -> dict[_Ring, _Position]:
-    """For each configuration that somebody is found amid, the first position that all have whole."""
+    """For each configuration in which a node's rows begin, the first position that all nodes have whole."""
     rings = {configuration_of(by_node[node][0]) for node in amid}
     first: dict[_Ring, _Position] = dict.fromkeys(rings, (-1, -1))
     if not rings:
@@ -157,7 +157,7 @@ def _first_positions(by_node: dict[NodeId, list[Row]], amid: set[NodeId]) -> dic
 def _left_out(
     by_node: dict[NodeId, list[Row]], first: dict[_Ring, _Position]
 ) -> set[tuple[int | None, int | None, int | None]]:
-    """The messages that anybody placed before the first position of their configuration."""
+    """The messages that a node placed before the first position of their configuration."""
     if not first:
         return set()
     return {

@@ -62,7 +62,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_literal(host: str) -> bool:
-    """Whether it is an IP address, and no name."""
+    """Whether a host is an IP address, and no name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -71,7 +71,7 @@ def is_literal(host: str) -> bool:
 
 
 def source_of(address: Any) -> str:
-    """Who is counted together: an IPv4 host, the /64 network of an IPv6 host, or this machine's own user."""
+    """Whose connections count together: an IPv4 host, the /64 of an IPv6 host, or this machine's user."""
     if not isinstance(address, tuple):
         return "local"
     found = ipaddress.ip_address(address[0].partition("%")[0])

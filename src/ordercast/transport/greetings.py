@@ -105,7 +105,7 @@ class Challenges:
         return self._at(address, self._period())
 
     def fresh(self, echo: bytes, address: Address) -> bool:
-        """Whether this was a challenge for that address a moment ago."""
+        """Whether this was the challenge for that address within the last seconds."""
         period = self._period()
         return any(secrets.compare_digest(echo, self._at(address, known)) for known in (period, period - 1))
 
@@ -129,7 +129,7 @@ class Rates:
         self._left: OrderedDict[object, tuple[float, float]] = OrderedDict()
 
     def allow(self, name: object) -> bool:
-        """Whether it may be done once more, which counts."""
+        """Whether `name` may do it once more now; if so, that is counted."""
         now = self._clock()
         left, since = self._left.pop(name, (float(self._at_once), now))
         left = min(self._at_once, left + (now - since) * self._per_s)

@@ -230,7 +230,7 @@ class Links:
         return [(peer.node, peer.token[0], peer.token[1]) for peer in told]
 
     def on_greeting(self, data: bytes, source: Address) -> None:
-        """A datagram that begins like a greeting or a challenge, from anybody."""
+        """Handle a datagram that begins like a greeting or a challenge, from any address."""
         if len(data) < HEADER.size:
             self._listener.drop("greeting: malformed")
             return
@@ -359,7 +359,7 @@ class Links:
         return ""
 
     def _turn_away(self, greeting: Greeting, source: Address) -> None:
-        """It runs another protocol. Whoever was here before the other refuses it."""
+        """Refuse a node that runs another protocol, if this node was in the group before it."""
         self._listener.drop("greeting: another protocol")
         earlier = greeting.session < self.session
         said = _OTHER_PROTOCOL.format(theirs=self._protocol, yours=greeting.protocol)
@@ -396,7 +396,7 @@ class Links:
         return peer
 
     def _also_at(self, peer: Peer, source: Address) -> None:
-        """It was heard from another of its addresses. It is still sent to where it was first met."""
+        """Record another address of a peer. Packets are still sent to the address where it was first met."""
         for address in (source, (source[0], peer.data[1], *source[2:])):
             if address not in self._by_address and len(peer.addresses) < MOST_ALIASES:
                 peer.addresses.append(address)
@@ -407,7 +407,7 @@ class Links:
         return peer.linked and self._clock() - peer.proved < ALIVE_S
 
     def part_with(self, peer: Peer) -> None:
-        """Its process has ended: nothing more is sent to it. A new life of the node greets anew."""
+        """Forget the link to a peer whose process has ended. A new life of the node greets anew."""
         self._forget(peer)
         self._retarget()
         self._known.setdefault(peer.token, self._clock() + FORGET_S)

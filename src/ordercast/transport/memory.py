@@ -219,7 +219,7 @@ class MemoryTransport:
         raise ConfigProblem("a group in memory has no key")
 
     def say_goodbye(self) -> None:
-        """Others notice anyway."""
+        """Tell nobody: others notice anyway."""
 
     def close(self) -> None:
         """Leave the network."""
@@ -296,11 +296,11 @@ class MemoryTransport:
         return 2 * self._network.delay_us[1]
 
     def hosts(self) -> Sequence[str]:
-        """There are none."""
+        """No hosts: peers are in this process."""
         return ()
 
     def take_refusal(self) -> OrdercastError | None:
-        """Nobody refuses anybody."""
+        """None: no node refuses another one."""
         return None
 
     def lost(self) -> Mapping[str, int]:
@@ -308,7 +308,7 @@ class MemoryTransport:
         return self.lost_packets
 
     def status(self) -> dict[str, Any]:
-        """Who is reachable."""
+        """Which nodes are reachable, as a document for `status`."""
         trip_us = self.round_trip_us
         return {
             "address": self.address,

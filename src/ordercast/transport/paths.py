@@ -77,7 +77,7 @@ class _Path:
             del self._asked[next(iter(self._asked))]
 
     def answered(self, asked_us: int, size: int) -> bool:
-        """Whether it was asked that, and this is the first answer: one that is repeated tells no time."""
+        """Whether this is the first answer to a question: one that is repeated tells no time."""
         if (asked_us, size) not in self._asked:
             return False
         del self._asked[asked_us, size]

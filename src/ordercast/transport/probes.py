@@ -1,10 +1,11 @@
 """Is a process still there? The kernel of its machine knows, and tells.
 
-Every node has a *door*: a TCP port, with the number of the one for tokens, at which nobody is ever served.
-While a process lives, its kernel completes connections to the door; when it has ended, however it ended, its
-kernel refuses them at once. So when the token has been away for longer than usual, every peer's door is
-tried, and a killed process is missed without waiting for a timeout. A machine that died, or a firewall, says
-nothing: there, the protocol's own timeouts have the last word, and can be generous to the slow.
+Every node has a *liveness port*: a TCP port, with the number of the UDP port for tokens, at which nobody is
+ever served. While a process lives, its kernel completes connections to it; when it has ended, however it
+ended, its kernel refuses them at once. So when the token has been away for longer than usual, a connection to
+every peer's liveness port is tried, and a killed process is missed without waiting for a timeout. A machine
+that died, or a firewall, says nothing: there, the protocol's own timeouts have the last word, and can be
+generous to the slow.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LOOKS = 10
 
 
 class LivenessPort:
-    """Shows that this process is there: lets everybody in, and out again."""
+    """Shows that this process runs: accepts every connection, and closes it at once."""
 
     def __init__(self, address: Address) -> None:
         family = socket.AF_INET6 if len(address) == 4 else socket.AF_INET
@@ -43,7 +44,7 @@ class LivenessPort:
         self._pause: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        """From now on, on the running event loop."""
+        """Accept connections from now on, on the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket.fileno(), self._let_in)
 
@@ -59,7 +60,7 @@ class LivenessPort:
             self._pause = self._loop.call_later(PAUSE_S, self.open)
 
     def close(self) -> None:
-        """This process is about to go."""
+        """Close the port: peers' connections to it are refused from now on."""
         if self._pause is not None:
             self._pause.cancel()
         if self._loop is not None and self._socket.fileno() >= 0:
@@ -68,7 +69,7 @@ class LivenessPort:
 
 
 class _Probe:
-    """Tries one door."""
+    """Connects to the liveness port of one peer."""
 
     def __init__(self, address: Address) -> None:
         self._address = address

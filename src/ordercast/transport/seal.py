@@ -160,7 +160,7 @@ class Seal:
         return header + self._encrypt[port](header, body, to)
 
     def greeting(self, body: bytes, about: bytes = b"") -> bytes:
-        """A greeting for whoever has the group key; `about` travels in the open, and is authentic with it."""
+        """Seal a greeting for all who have the group key; `about` is authenticated and not encrypted."""
         key_id = _KEY_ID.pack(self._key_id)
         nonce = os.urandom(_NONCE_SIZE)
         return key_id + nonce + self._greet(nonce, body, key_id + about)

@@ -59,7 +59,7 @@ class Segmenter:
         self._number = 0
 
     def resized(self, datagram: int) -> Segmenter:
-        """The same, which goes on with segments of another size."""
+        """A segmenter that goes on with the same packet numbers and segments of another size."""
         other = Segmenter(datagram, self._checked)
         other._number = self._number
         return other

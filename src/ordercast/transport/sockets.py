@@ -123,7 +123,7 @@ def _two_ports(place: Place, host: Address, buffer: int) -> NodeSockets:
         opened: list[UdpSocket | LivenessPort] = []
         try:
             # first: it cannot be shared, so that nobody else is there
-            opened.append(door := LivenessPort(tokens))
+            opened.append(liveness := LivenessPort(tokens))
             opened.append(token := UdpSocket(tokens, buffer=buffer, timed=True, parted=True))
             greetings = [UdpSocket(tokens, buffer=GREETINGS_BUFFER, parted=True)]
             opened += greetings
@@ -131,10 +131,10 @@ def _two_ports(place: Place, host: Address, buffer: int) -> NodeSockets:
             opened.append(greetings[1])
             opened.append(channel := UdpSocket(data, buffer=buffer))
             if part(token.socket, (), GREETING_MAGIC):
-                return NodeSockets(token, channel, door, greetings)
+                return NodeSockets(token, channel, liveness, greetings)
             for lane in greetings:
                 lane.close()
-            return NodeSockets(token, channel, door)
+            return NodeSockets(token, channel, liveness)
         except AddressProblem:
             for one in opened:
                 one.close()

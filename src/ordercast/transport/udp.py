@@ -68,7 +68,7 @@ class UdpSettings(NamedTuple):
 
 
 def udp_capacity(datagram: int, buffer: int) -> Capacity:
-    """Of datagrams of so many bytes, and a receive buffer that was granted.
+    """What fits datagrams of `datagram` bytes and a receive buffer of so many bytes.
 
     Packets fill whole datagrams and fit the buffer.
     """
@@ -269,7 +269,7 @@ class UdpTransport:
         self.sender.unicast(to, packet, behind)
 
     def _expect_tokens(self) -> None:
-        """Whoever sends tokens gets some."""
+        """Tell the services that this node has sent a token, so that one is expected."""
         self._tokens = True
         self.sockets.expect_tokens()
         if self._started is not None:
@@ -298,12 +298,12 @@ class UdpTransport:
 
     @property
     def capacity(self) -> Capacity:
-        """Of whole datagrams, and what the kernel granted."""
+        """How large packets may be, by the datagrams and the receive buffer that the kernel granted."""
         return udp_capacity(self._settings.datagram, self.sockets.data.granted)
 
     @property
     def reachable(self) -> Sequence[NodeId]:
-        """Linked peers."""
+        """The nodes to which there is a link."""
         return [peer.node for peer in self.links.targets]
 
     @property
@@ -413,7 +413,7 @@ class _Started:
         self._monitor = PeerMonitor(links, receiver.guard, self._activity, self._on_gone, transport.paths)
 
     def expect_tokens(self) -> None:
-        """This node has sent a token."""
+        """Record that this node has sent a token: activity is expected from now on."""
         self._activity.expect_tokens()
         self.reader.expect_tokens()
 
@@ -427,7 +427,7 @@ class _Started:
         return False
 
     def _on_gone(self, peer: Peer) -> None:
-        """Its process has ended."""
+        """Act on a peer's process having ended: log it, drop the link, tell the driver."""
         tell_of(peer, "is gone: nobody listens there any more")
         self._links.part_with(peer)
         self.receiver.on_gone(peer.node)
@@ -441,6 +441,6 @@ class _Started:
 
 
 def tell_of(peer: Peer, what: str) -> None:
-    """Log what became of a peer; who has left with a word is no cause for concern."""
+    """Log what became of a peer: as information if it said that it leaves, as a warning otherwise."""
     level = logging.INFO if peer.leaving else logging.WARNING
     LOG.log(level, "node %d at %s %s", peer.node, address_text(peer.token), what)

@@ -70,7 +70,7 @@ class UdpReader:
         self._wake_policy.expect_tokens()
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._closed = True
         self._wake_policy.close()
 
@@ -189,7 +189,7 @@ class UdpReader:
     def _opened(
         self, peer: Peer, joiner: Reassembler, packets: list[bytes], port: Port, to: bytes | None
     ) -> list[bytes]:
-        """Those packets that are authentic, where that can be known; what was joined badly is counted."""
+        """The packets that are authentic, where there is a key; segments that were bad are counted."""
         if joiner.bad or joiner.given_up:
             self._drops.drop("malformed segment", joiner.bad)
             self._drops.drop("incomplete packet", joiner.given_up)
@@ -208,7 +208,7 @@ class UdpReader:
         return packets
 
     def _is_probe(self, peer: Peer, packet: bytes) -> bool:
-        """Whether it was a question or an answer about the path, and none of the machine's."""
+        """Handle a packet that asks or tells about the path; False if it is one for the machine."""
         if not packet.startswith(PATH_MAGIC):
             return False
         if problem := self._paths.on_packet(peer, packet):

@@ -36,7 +36,7 @@ REST_S = 0.005
 
 
 class RateLimitedReader:
-    """Reads a socket that anybody can fill, a bounded number of datagrams a second; others are lost."""
+    """Reads a bounded number of datagrams a second from a socket that is open to all; others are lost."""
 
     def __init__(self, fd: int, read: Callable[[], bool]) -> None:
         """`read` reads one datagram, and says whether there was any."""
@@ -59,7 +59,7 @@ class RateLimitedReader:
         self._resting = self._loop.call_later(REST_S, self._listen)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop waking for anything."""
         self._closed = True
         if self._resting is not None:
             self._resting.cancel()

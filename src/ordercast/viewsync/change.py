@@ -62,7 +62,7 @@ class Surroundings(Outside, Protocol):
         """Whom to suspect; those who are awaited after the aggressive timeout."""
 
     def joiners(self, now_us: int) -> Mapping[NodeId, Joiner]:
-        """Who asks to be let in."""
+        """The nodes that ask to be let in."""
 
     def note(self, because: str, effects: list[Effect]) -> None:
         """Something worth telling happened in the change."""
@@ -117,7 +117,7 @@ class ViewChange(Participant):
         return self.decision is not None or bool(self.exchange.missing(self._sought, 1))
 
     def follows(self, now_us: int, decision: Decision, light: bool) -> bool:
-        """Whether a decision that somebody tells of can be about what comes after this view.
+        """Whether a decision that another node tells of can be about what comes after this view.
 
         A light one, where there are such, is the same view with the next token list. Any other is a later
         view of the same group, or the end of this one; and what it settles is of this view.
@@ -176,12 +176,12 @@ class ViewChange(Participant):
         self._propose(now_us, effects)
 
     def on_fetch(self, sender: NodeId, packet: Fetch, effects: list[Effect]) -> None:
-        """Somebody lacks something."""
+        """Answer a member that lacks packets of the old view."""
         for stream, number, data in self.exchange.answer(packet.ranges):
             self._outside.tell(Item(self.turn, stream, number, data), effects, to=sender)
 
     def on_item(self, now_us: int, packet: Item, effects: list[Effect]) -> None:
-        """Something that was lacking here."""
+        """Take a packet of the old view that this member had asked for."""
         if self.exchange.took(packet.stream, packet.number, packet.data):
             self._propose(now_us, effects)
             self._adopt(now_us, effects)
@@ -320,7 +320,7 @@ class ViewChange(Participant):
         self._deadline_us = now_us + self._config.aggressive_us + round_us
 
     def _rotate(self, now_us: int, effects: list[Effect]) -> None:
-        """Go on to the next coordinator, if it is time to."""
+        """Go on to the next coordinator, if the round's time is over or the present one is suspected."""
         suspected = self._around.suspects(now_us, self.view.members)
         current = self._coordinator
         if current and now_us < self._deadline_us and current not in suspected:
@@ -351,7 +351,7 @@ class ViewChange(Participant):
     # --- the end --------------------------------------------------------------------------------
 
     def on_decided(self, value: bytes, source: NodeId) -> None:
-        """Somebody knows the decision, and most likely holds what it names."""
+        """Take a decision that another member tells of; that member most likely holds what it names."""
         self.decision, self._has_all = value, source
 
     def settled(self, decision: Decision, effects: list[Effect]) -> Settled | None:

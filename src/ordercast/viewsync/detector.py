@@ -31,36 +31,36 @@ class Detector:
         self._elsewhere.clear()
 
     def heard(self, now_us: int, node: NodeId) -> None:
-        """A sign of life."""
+        """Record that `node` was heard at `now_us`."""
         if node in self._heard:
             self._heard[node] = now_us
             self._gone.discard(node)
 
     def gone(self, node: NodeId) -> None:
-        """There is reason to believe that this one has ended: it is suspected until it is heard again."""
+        """Suspect `node` until it is heard again: there is reason to believe that its process has ended."""
         if node in self._heard:
             self._gone.add(node)
 
     def elsewhere(self, now_us: int, node: NodeId) -> None:
-        """It was heard in another group, or with a vote in a later view of this one."""
+        """Record that `node` was heard in another group, or with a vote in a later view of this one."""
         if node in self._heard:
             self._elsewhere[node] = now_us
 
     def away(self, now_us: int) -> list[NodeId]:
-        """Who was heard there lately."""
+        """The nodes that were heard in another group, or voting in a later view, lately."""
         since_us = now_us - self._conservative_us
         return [node for node, heard_us in self._elsewhere.items() if heard_us >= since_us]
 
     def silent_us(self, now_us: int, node: NodeId) -> int:
-        """For how long it has not been heard."""
+        """Microseconds for which `node` has not been heard."""
         return now_us - self._heard.get(node, now_us)
 
     def active(self, now_us: int, waited_for: Collection[NodeId]) -> list[NodeId]:
-        """Whom to suspect among those that are being waited for."""
+        """The suspected nodes among those `waited_for`: silent for the aggressive timeout, or gone."""
         return self._silent(now_us, self._aggressive_us, waited_for)
 
     def passive(self, now_us: int) -> list[NodeId]:
-        """Whom to suspect in any case."""
+        """The nodes that are suspected in any case: silent for the conservative timeout, or gone."""
         return self._silent(now_us, self._conservative_us, self._heard)
 
     def _silent(self, now_us: int, limit_us: int, nodes: Collection[NodeId]) -> list[NodeId]:

@@ -54,7 +54,7 @@ class Exchange:
         return list(islice(absent, most))
 
     def lost(self, ranges: Iterable[Range]) -> frozenset[tuple[Stream, int]]:
-        """What of this is neither here nor with anybody who told what it holds."""
+        """What of this is neither here nor with a member that told what it holds."""
         return frozenset(
             name
             for name in self.missing(ranges)

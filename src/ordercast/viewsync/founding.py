@@ -53,7 +53,7 @@ class Founding(Participant):
         return True
 
     def founds(self, now_us: int, decision: Decision) -> bool:
-        """Whether a decision that somebody tells of can be on a first view: there is nothing to settle."""
+        """Whether a decision that another node tells of can be on a first view: it settles nothing."""
         return (
             decision.full
             and 0 < len(decision.members) <= self._most

@@ -18,7 +18,7 @@ FIRST_ORDER_KIND = 64
 
 
 class Header(NamedTuple):
-    """A packet's beginning."""
+    """What every packet of the family begins with."""
 
     kind: int
     view: ConfigurationId

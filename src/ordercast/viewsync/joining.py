@@ -128,7 +128,7 @@ class Joining:
     def let_in(
         self, now_us: int, decision: Decision, before: ConfigurationId, packet: Decide, effects: list[Effect]
     ) -> None:
-        """This life is in a view that others decided on."""
+        """Install a view that others decided on, and that this life is in."""
         life = self._life
         self.founding = None
         life.last = Last(before, packet.turn, packet.value, Exchange({}))

@@ -52,7 +52,7 @@ class Last:
 
 
 class Brakes:
-    """Who falls behind, so that nothing new is sent: this node's application, or other members."""
+    """Remembers who falls behind, so that nothing new is sent: this node's application, or other members."""
 
     def __init__(self) -> None:
         self.mine = False
@@ -60,12 +60,12 @@ class Brakes:
 
     @property
     def on(self) -> bool:
-        """Whether anybody falls behind."""
+        """Whether this node or a member falls behind."""
         return self.mine or bool(self.others)
 
 
 class Joiners:
-    """Who asked to be let in, and when."""
+    """Remembers which nodes asked to be let in, and when."""
 
     def __init__(self, config: GroupConfig) -> None:
         self._most = config.max_members
@@ -73,22 +73,22 @@ class Joiners:
         self._all: dict[NodeId, Joiner] = {}
 
     def since(self, now_us: int) -> list[tuple[NodeId, Joiner]]:
-        """Who asked lately, by node."""
+        """The nodes that asked lately, in ascending order, each with what it asked."""
         since_us = now_us - self._remembered_us
         return [(node, joiner) for node, joiner in sorted(self._all.items()) if joiner.heard_us >= since_us]
 
     def add(self, node: NodeId, joiner: Joiner) -> None:
-        """This one asked."""
+        """Record that `node` asked to be let in."""
         self._all[node] = joiner
 
     def make_room(self, node: NodeId, still_asking: Mapping[NodeId, Joiner]) -> bool:
-        """Whether one more can be kept in mind; if not, those are forgotten that gave up asking."""
+        """Whether there is room to remember `node`, after those that gave up asking were forgotten."""
         if len(self._all) >= self._most and node not in self._all:
             self._all = dict(still_asking)
         return len(self._all) < self._most or node in self._all
 
     def forget(self, members: Collection[NodeId]) -> None:
-        """These were let in."""
+        """Forget nodes that were let in."""
         self._all = {node: joiner for node, joiner in self._all.items() if node not in members}
 
 
@@ -213,7 +213,7 @@ class Life:
         return 2 * sum(node not in away for node in view.members) <= len(view.members)
 
     def joiners(self, now_us: int) -> Mapping[NodeId, Joiner]:
-        """Who asked lately to be let in, and is no member."""
+        """The nodes that asked lately to be let in and are no members, each with what it asked."""
         view = self.known_view
         members = dict(zip(view.members, view.incarnations, strict=True)) if view is not None else {}
         return {
@@ -223,19 +223,19 @@ class Life:
         }
 
     def shift(self, because: str, effects: list[Effect]) -> None:
-        """Go to the state that this reason leads to."""
+        """Enter the state that this reason leads to."""
         following = NEXT[self.state].get(because)
         assert following is not None, f"node {self.me} cannot leave {self.state} because of {because!r}"
         self.state = following
         effects.append(Shift(following, because))
 
     def note(self, because: str, effects: list[Effect]) -> None:
-        """Something worth telling happened in a change."""
+        """Record the reason for a step within a change of view."""
         if self.state is State.CHANGING:
             self.shift(because, effects)
 
     def halt(self, reason: str, effects: list[Effect]) -> None:
-        """End this life."""
+        """End this life, for this reason."""
         self.halted = True
         effects.append(Halt(reason))
 
@@ -247,7 +247,7 @@ class Life:
     def install(
         self, now_us: int, decision: Decision, settled: Settled, because: str, effects: list[Effect]
     ) -> None:
-        """Go on in the view that was decided on, with what was settled of the last one."""
+        """Install the view that was decided on; `settled` is what is left to be delivered of the last one."""
         view = view_of(decision)
         self.group = decision.group
         self.view, self.past = view, None
@@ -263,7 +263,7 @@ class Life:
         self._settle_in(now_us, settled, because, effects)
 
     def install_list(self, now_us: int, decision: Decision, settled: Settled, effects: list[Effect]) -> None:
-        """The same view with another token list (004 §4.3.5)."""
+        """Install the same view with another token list (004 §4.3.5)."""
         self.view = view_of(decision)
         self.stats["i_views"] += 1
         self._settle_in(now_us, settled, "token list agreed", effects)
@@ -280,7 +280,7 @@ class Life:
         self.entered = True
 
     def arrived(self, node: NodeId) -> None:
-        """A member is in the view. When all are, nobody needs what was settled before it any more."""
+        """Record that a member has installed the view. When all have, what was settled is forgotten."""
         if self.awaited:
             self.awaited.discard(node)
             if not self.awaited and self.last is not None:

@@ -76,7 +76,7 @@ class GroupMachine:
     # --- the contract ---------------------------------------------------------------------------
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
-        """Take one event."""
+        """Take one event; the effects that follow from it, to be carried out in this order."""
         if type(event) is Packet:
             return self._on_packet(now_us, event)
         assert not self.life.halted, f"node {self.me} has halted; make a new machine and start it"
@@ -149,7 +149,7 @@ class GroupMachine:
 
     @property
     def laggard(self) -> NodeId | None:
-        """Who brakes; or else who is being waited for."""
+        """The node that brakes; or else one that is waited for."""
         if self.life.state is not State.MEMBER:
             return None
         if self.life.brakes.mine:

@@ -26,7 +26,7 @@ class OlderGroups:
             life.send(Knock(life.group, self._asked[1].nonce), NO_VIEW, effects, to=node)
 
     def on_knock(self, head: Header, packet: Knock, effects: list[Effect]) -> None:
-        """Somebody asks whether there is an older group here."""
+        """Answer a node that asks whether there is an older group here."""
         life = self._life
         if life.state is State.MEMBER and life.group < packet.group:
             life.send(Answer(life.group, packet.nonce), NO_VIEW, effects, to=head.sender)

@@ -176,7 +176,7 @@ class Membership:
             self._end_change(now_us, effects)
 
     def on_fetch(self, now_us: int, head: Header, packet: Fetch, effects: list[Effect]) -> None:
-        """Somebody lacks something of a view that ends, or of the one before."""
+        """Answer a member that lacks packets of a view that ends, or of the one before."""
         life = self._life
         last, change = life.last, life.change
         if last is not None and (head.view, packet.turn) == (last.view, last.turn):
@@ -264,7 +264,7 @@ class Membership:
             self._life.send(Decide(last.turn, last.value), last.view, effects, to=node)
 
     def on_decide(self, now_us: int, head: Header, packet: Decide, effects: list[Effect]) -> None:
-        """Somebody tells what follows a view."""
+        """Take a decision on what follows a view, which another node tells of."""
         life = self._life
         decision = decode_decision(packet.value)
         view = life.view
@@ -390,7 +390,7 @@ class Membership:
         life.halt("cut off", effects)
 
     def leave_if_done(self, now_us: int, effects: list[Effect]) -> None:
-        """Go, once everything that was accepted is delivered and everyone has it."""
+        """End this life, once everything that was accepted is delivered and everyone has it."""
         life = self._life
         if not life.leaving or life.halted or not life.orderer.idle or life.state is not State.MEMBER:
             return
@@ -451,7 +451,7 @@ class Membership:
             effects.append(Drop("not for me"))
 
     def heed_brakes(self, now_us: int, effects: list[Effect]) -> None:
-        """Close or open the orderer, as somebody falls behind or nobody does any more."""
+        """Close the orderer while this node or a member falls behind, and open it afterwards."""
         life = self._life
         life.orderer.closed = life.brakes.on
         if life.state is State.MEMBER:

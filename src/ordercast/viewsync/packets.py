@@ -125,14 +125,14 @@ class Summary(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Send me these."""
+    """Asks a member for packets of the old view."""
 
     turn: int
     ranges: tuple[Range, ...]
 
 
 class Item(NamedTuple):
-    """One of them."""
+    """One packet of the old view, for a member that asked for it."""
 
     turn: int
     stream: Stream
@@ -157,7 +157,7 @@ class Estimate(NamedTuple):
 
 
 class Propose(NamedTuple):
-    """The round's proposal."""
+    """What the coordinator of a round proposes."""
 
     turn: int
     round: Round
@@ -172,7 +172,7 @@ class Accepted(NamedTuple):
 
 
 class Decide(NamedTuple):
-    """It is decided."""
+    """What was decided."""
 
     turn: int
     value: bytes
@@ -196,7 +196,7 @@ class Abort(NamedTuple):
 
 
 class Excluded(NamedTuple):
-    """That life is not in the group's view any more."""
+    """Tells a life that it is not in the group's view any more."""
 
     group: Group
     node: NodeId

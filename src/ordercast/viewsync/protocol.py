@@ -71,7 +71,7 @@ class OrdererClass(Shape):
 
     @property
     def KINDS(self) -> Mapping[int, PacketKind]:  # noqa: N802
-        """Its kinds of packets."""
+        """The orderer's kinds of packets."""
 
     @property
     def DROPS(self) -> tuple[DropReason, ...]:  # noqa: N802
@@ -79,10 +79,10 @@ class OrdererClass(Shape):
 
     @property
     def STATISTICS(self) -> tuple[Statistic, ...]:  # noqa: N802
-        """What it counts."""
+        """What the orderer counts."""
 
     def __call__(self, me: NodeId, config: GroupConfig) -> Orderer:
-        """One member's."""
+        """The orderer of one member."""
 
 
 def _fit(config: msgspec.Struct, buffers: Buffers) -> Mapping[str, object]:

@@ -40,7 +40,7 @@ class Reformation(ViewChange):
     """When to become an originator, if nobody else has been one until then."""
 
     def begin(self, now_us: int, detected: bool, effects: list[Effect]) -> None:
-        """Who noticed the failure is the originator; the others wait to be invited."""
+        """Begin as the originator if this member noticed the failure; the others wait to be invited."""
         self.summarize(effects)
         if detected:
             self._originate(now_us, effects)

@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The stored state."""
+    """The state that is durable, decoded."""
 
     last: int = 0
     """The highest number of a view that was installed here."""

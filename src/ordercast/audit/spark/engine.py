@@ -263,5 +263,5 @@ def _by_run(buckets: Iterable[passes.Bucket]) -> dict[str, list[passes.Bucket]]:
 
 
 def _certain(runs: dict[RunKey, Run]) -> Sequence[Run]:
-    """Those about which nothing is in doubt yet."""
+    """The runs about which nothing is in doubt yet."""
     return [run for run in runs.values() if not run.doubts]

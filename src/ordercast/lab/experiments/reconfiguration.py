@@ -152,7 +152,7 @@ class ChangeMeter:
                     self.notice(time_us)
 
     def notice(self, time_us: int) -> None:
-        """Somebody noticed something."""
+        """Record that a node noticed the change."""
         if time_us >= self.fault_us and (self.detected_us is None or time_us < self.detected_us):
             self.detected_us = time_us
 
@@ -247,7 +247,7 @@ class Times:
         return [point for point in self._of if point[0] == about and event in (None, point[2])]
 
     def __call__(self, figure: str, point: tuple[str, str, str, int, int]) -> float:
-        """One mean."""
+        """The mean of one figure."""
         value = float(self._of[point][figure])
         return value / 1000 if figure.endswith("_us") else value
 

@@ -75,7 +75,7 @@ def _pairs(losses: Sequence[float], seeds: Sequence[int]) -> list[tuple[float, i
 
 
 class Case(NamedTuple):
-    """One curve."""
+    """Which distribution a curve shows: arrivals, loss, and what is lost."""
 
     arrivals: Arrivals
     loss: float

@@ -72,7 +72,7 @@ class Throughput:
         return sorted(found[0] & found[1])
 
     def __call__(self, hosts: str, how: str, size: int, figure: str = "ordered_per_s") -> float:
-        """One of them."""
+        """One figure, averaged over its runs."""
         return float(self._of[hosts, how, size][figure])
 
 
