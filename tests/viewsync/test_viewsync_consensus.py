@@ -11,7 +11,7 @@ from viewsync_node import Around, drops, one, receivers, round_, sent, stored_be
 
 from ordercast.core.contract import Effect
 from ordercast.core.identity import NodeId
-from ordercast.viewsync.consensus import Ballot, Participant, Voter, after
+from ordercast.viewsync.consensus import Ballot, Participant, Vote, Voter, after
 from ordercast.viewsync.packets import (
     NO_ROUND,
     Abort,
@@ -19,53 +19,61 @@ from ordercast.viewsync.packets import (
     Collect,
     Decide,
     Estimate,
-    MembershipPacket,
     Propose,
     Refuse,
     Round,
 )
 
 
-class Plain(Participant):
-    """A consensus on bytes, among three."""
+class Plain:
+    """A consensus on bytes, among three, from the side of one of them; and what it is about."""
 
     def __init__(self, me: NodeId, voter: Voter | None = None, quorum: int = 2) -> None:
-        super().__init__(Around(me), 0, voter or Voter(), quorum)
-        self.initial: bytes | None = b"mine"
+        self.mine: bytes | None = b"mine"
         self.holds = True
+        self.part = Participant(Around(me), self, 0, voter or Voter(), quorum)
 
-    def _initial(self, now_us: int, effects: list[Effect]) -> bytes | None:
-        return self.initial
+    @property
+    def voter(self) -> Voter:
+        return self.part.voter
 
-    def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
+    @property
+    def decision(self) -> bytes | None:
+        return self.part.decision
+
+    # --- what it is about
+
+    def initial(self, now_us: int, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+        return self.mine
+
+    def recover(self, now_us: int, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+        return value
+
+    def may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
         return self.holds
+
+    def needed(self, value: bytes, ballot: Ballot) -> Sequence[NodeId]:
+        return ()
+
+    def joined_round(self, now_us: int, round_: Round) -> None:
+        pass
+
+    # --- what happens
 
     def begins(self) -> list[Effect]:
         effects: list[Effect] = []
-        self.coordinate(0, effects)
+        self.part.coordinate(0, effects)
         return effects
 
-    def hears(self, sender: NodeId, *packets: MembershipPacket) -> list[Effect]:
+    def hears(self, sender: NodeId, *packets: Vote) -> list[Effect]:
         effects: list[Effect] = []
         for packet in packets:
-            match packet:
-                case Collect():
-                    self.on_collect(0, sender, packet, effects)
-                case Estimate():
-                    self.on_estimate(0, sender, packet, effects)
-                case Propose():
-                    self.on_propose(0, sender, packet, effects)
-                case Accepted():
-                    self.on_accepted(0, sender, packet, effects)
-                case Refuse():
-                    self.on_refuse(0, sender, packet, effects)
-                case Abort():
-                    self.on_abort(0, sender, packet, effects)
+            self.part.on_vote(0, sender, packet, effects)
         return effects
 
     def again(self) -> list[Effect]:
         effects: list[Effect] = []
-        self.send_again(0, effects)
+        self.part.send_again(0, effects)
         return effects
 
 
@@ -195,11 +203,11 @@ def test_it_proposes_once() -> None:
 
 def test_it_waits_while_it_cannot_say_what_to_propose() -> None:
     node = Plain(1)
-    node.initial = None
+    node.mine = None
     node.begins()
     assert sent(node.hears(2, estimate(round_(1, 1))), Propose) == []
     assert sent(node.again(), Propose) == []
-    node.initial = b"now"
+    node.mine = b"now"
     assert one(node.again(), Propose).value == b"now"
 
 
@@ -234,7 +242,7 @@ def test_alone_it_decides_at_once() -> None:
 @pytest.mark.parametrize(
     "packet", [estimate(round_(1, 1)), estimate(round_(2, 1)), Accepted(0, round_(1, 1))], ids=str
 )
-def test_who_does_not_coordinate_that_round_has_no_use_for_answers(packet: MembershipPacket) -> None:
+def test_who_does_not_coordinate_that_round_has_no_use_for_answers(packet: Vote) -> None:
     assert drops(Plain(1).hears(2, packet)) == ["old round"]
     node = Plain(1, Voter(promised=round_(2, 1)))
     node.begins()
@@ -332,9 +340,9 @@ def test_a_proposal_is_adopted_only_when_all_that_it_names_is_here() -> None:
     assert node.voter.accepted == NO_ROUND
     node.holds = True
     effects: list[Effect] = []
-    node._adopt(0, effects)
+    node.part.adopt(0, effects)
     assert one(effects, Accepted)
-    node._adopt(0, effects)
+    node.part.adopt(0, effects)
     assert len(sent(effects, Accepted)) == 1, "once"
 
 
@@ -345,7 +353,7 @@ def test_a_proposal_that_was_waited_for_too_long_is_not_adopted() -> None:
     node.voter.promise(round_(2, 3))
     node.holds = True
     effects: list[Effect] = []
-    node._adopt(0, effects)
+    node.part.adopt(0, effects)
     assert effects == []
     assert node.voter.accepted == NO_ROUND
 
@@ -354,14 +362,6 @@ def test_nobody_refuses_or_aborts_in_a_consensus() -> None:
     node = Plain(1)
     assert drops(node.hears(2, Refuse(0, round_(1, 1), round_(2, 2)))) == ["no Reformation"]
     assert drops(node.hears(2, Abort(0, round_(1, 2)))) == ["no Reformation"]
-
-
-def test_what_a_consensus_is_about_has_to_be_said() -> None:
-    bare = Participant(Around(1), 0, Voter(), 2)
-    with pytest.raises(NotImplementedError):
-        bare._initial(0, [])
-    with pytest.raises(NotImplementedError):
-        bare._may_adopt(b"", 1, [])
 
 
 # --- again, and the next coordinator -----------------------------------------------------------------------

@@ -48,12 +48,12 @@ class Founder:
         effects: list[Effect] = []
         for node in nodes:
             self.founding.know(node, life)
-            self.founding.on_estimate(self.now_us, node, Estimate(0, MINE, NO_ROUND, b""), effects)
+            self.founding.on_vote(self.now_us, node, Estimate(0, MINE, NO_ROUND, b""), effects)
         return effects
 
     def is_accepted_by(self, node: NodeId) -> list[Effect]:
         effects: list[Effect] = []
-        self.founding.on_accepted(self.now_us, node, Accepted(0, MINE), effects)
+        self.founding.on_vote(self.now_us, node, Accepted(0, MINE), effects)
         return effects
 
 
@@ -127,7 +127,7 @@ def test_a_first_view_is_decided_on_like_every_other() -> None:
     assert stored_before_sent(node.leads(2), Collect)
     node.is_joined_by(2)
     assert one(node.is_accepted_by(2), Decide)
-    assert node.founding.decision is not None
+    assert node.founding.consensus.decision is not None
 
 
 def test_a_round_is_given_its_time_and_meanwhile_sent_again() -> None:
@@ -157,11 +157,11 @@ def test_what_an_earlier_founding_may_have_decided_is_proposed_again() -> None:
     before = Founder(1)
     before.leads(2)
     made = first_view(before.is_joined_by(2))
-    vote = before.founding.voter
+    vote = before.founding.consensus.voter
     again = Founder(1, voter=Voter(vote.promised, vote.accepted, vote.value))
     again.now_us = 90_000
     assert one(again.leads(2, 3), Collect).round == round_(2, 1)
     effects: list[Effect] = []
     again.founding.know(3, 0)
-    again.founding.on_estimate(0, 3, Estimate(0, round_(2, 1), NO_ROUND, b""), effects)
+    again.founding.on_vote(0, 3, Estimate(0, round_(2, 1), NO_ROUND, b""), effects)
     assert first_view(effects) == made

@@ -350,7 +350,7 @@ def test_so_does_what_may_have_been_decided() -> None:
     node.hears(2, summary(later_life=True), incarnation=1)
     node.is_told_gone(3)
     node.timeout("change", after_us=node.config.round_us)
-    mine = node.machine.life.change._round if node.machine.life.change is not None else round_(0, 0)
+    mine = node.machine.life.change.consensus.round if node.machine.life.change is not None else round_(0, 0)
     assert mine.coordinator == 1
     made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(3)]))
     node.hears(2, Estimate(0, mine, round_(1, 2), made), incarnation=1)

@@ -506,18 +506,8 @@ class Part:
         change, now_us = self.change, self.now_us
         for packet in packets:
             match packet:
-                case Collect():
-                    change.on_collect(now_us, sender, packet, effects)
-                case Estimate():
-                    change.on_estimate(now_us, sender, packet, effects)
-                case Propose():
-                    change.on_propose(now_us, sender, packet, effects)
-                case Accepted():
-                    change.on_accepted(now_us, sender, packet, effects)
-                case Refuse():
-                    change.on_refuse(now_us, sender, packet, effects)
-                case Abort():
-                    change.on_abort(now_us, sender, packet, effects)
+                case Collect() | Estimate() | Propose() | Accepted() | Refuse() | Abort():
+                    change.on_vote(now_us, sender, packet, effects)
                 case Fetch():
                     change.on_fetch(sender, packet, effects)
                 case Item():

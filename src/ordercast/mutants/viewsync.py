@@ -41,21 +41,12 @@ _mutant = register(VIEWSYNC_MUTANTS)
 # --- consensus -------------------------------------------------------------------------------------
 
 
-def _deciding(right: Any) -> Any:
-    """A replacement for what a participant does with a proposal: it does not wait for the others' votes."""
-
-    def on_propose(self: Any, now_us: int, sender: NodeId, packet: Propose, effects: list[Effect]) -> None:
-        right(self, now_us, sender, packet, effects)
-        if self.voter.accepted == packet.round and self.decision is None and isinstance(self, ViewChange):
-            self.on_decided(packet.value, sender)
-
-    return on_propose
-
-
 @_mutant("cm", "consensus", Participant, "__init__", "a quorum has one participant too few")
 def _quorum_one_too_small(right: Any) -> Any:
-    def begin(self: Participant, outside: Any, turn: int, voter: Voter, quorum: int, *more: int) -> None:
-        right(self, outside, turn, voter, max(1, quorum - 1), *more)
+    def begin(
+        self: Participant, outside: Any, subject: Any, turn: int, voter: Voter, quorum: int, *more: int
+    ) -> None:
+        right(self, outside, subject, turn, voter, max(1, quorum - 1), *more)
 
     return begin
 
@@ -206,24 +197,25 @@ def _view_numbers_not_drawn(right: Any) -> Any:
     "rbp",
     "reformation",
     Reformation,
-    "on_collect",
+    "on_invitation",
     "the Sequence test is dropped: an older list is joined",
 )
 def _sequence_test_dropped(right: Any) -> Any:
-    def on_collect(
-        self: Reformation, now_us: int, sender: NodeId, packet: Collect, effects: list[Effect]
+    def on_invitation(
+        self: Reformation, now_us: int, sender: NodeId, packet: Collect | Propose, effects: list[Effect]
     ) -> None:
-        if packet.round < max(self._round, self.voter.promised):
-            self._round = self.voter.promised = NO_ROUND
+        consensus = self.consensus
+        if isinstance(packet, Collect) and packet.round < max(consensus.round, consensus.voter.promised):
+            consensus.round = consensus.voter.promised = NO_ROUND
         right(self, now_us, sender, packet, effects)
 
-    return on_collect
+    return on_invitation
 
 
 @_mutant("rbp", "reformation", Reformation, "begin", "the Majority test is dropped: any list will do")
 def _majority_test_dropped(right: Any) -> Any:
     def begin(self: Reformation, now_us: int, detected: bool, effects: list[Effect]) -> None:
-        self._quorum = 1
+        self.consensus.quorum = 1
         right(self, now_us, detected, effects)
 
     return begin

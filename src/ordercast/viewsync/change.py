@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from ordercast.core.contract import Effect
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.viewsync.config import GroupConfig
-from ordercast.viewsync.consensus import Ballot, Outside, Participant, Voter, after
+from ordercast.viewsync.consensus import Ballot, Outside, Participant, Vote, Voter, after
 from ordercast.viewsync.contract import Settled, Unsettled, View
 from ordercast.viewsync.exchange import MOST_FETCHED, Exchange
 from ordercast.viewsync.header import NO_VIEW
@@ -26,6 +26,7 @@ from ordercast.viewsync.packets import (
     Item,
     Member,
     Range,
+    Round,
     Summary,
     decode_decision,
     encode_decision,
@@ -68,7 +69,7 @@ class Surroundings(Outside, Protocol):
         """Something worth telling happened in the change."""
 
 
-class ViewChange(Participant):
+class ViewChange:
     """One change at one participant: a member, or a later life of one, which has a vote and nothing else."""
 
     def __init__(
@@ -81,7 +82,11 @@ class ViewChange(Participant):
         unsettled: Unsettled | None,
         full: bool,
     ) -> None:
-        super().__init__(outside, view.turn, voter, len(view.members) // 2 + 1, len(view.members))
+        quorum = len(view.members) // 2 + 1
+        self.consensus = Participant(outside, self, view.turn, voter, quorum, len(view.members))
+        """On the next view; this change is what it is about."""
+        self.turn = view.turn
+        self._me = outside.me
         self._around = outside
         self.view = view
         self._config = config
@@ -106,6 +111,11 @@ class ViewChange(Participant):
     def later_life(self) -> bool:
         """Whether this participant is a later life of the member it votes for."""
         return self._unsettled is None
+
+    @property
+    def decision(self) -> bytes | None:
+        """What was decided; None before that is known here."""
+        return self.consensus.decision
 
     @property
     def _others(self) -> list[NodeId]:
@@ -155,7 +165,7 @@ class ViewChange(Participant):
         summary = self._summary()
         self.exchange.told(self._me, summary)
         self._lives[self._me] = self._around.incarnation
-        self._outside.tell(summary, effects)
+        self._around.tell(summary, effects)
 
     def _summary(self) -> Summary:
         if self._unsettled is None:
@@ -173,18 +183,22 @@ class ViewChange(Participant):
         if summary.full and not self.full:
             self.full = True
             self.summarize(effects)
-        self._propose(now_us, effects)
+        self.consensus.propose(now_us, effects)
+
+    def on_vote(self, now_us: int, sender: NodeId, packet: Vote, effects: list[Effect]) -> None:
+        """A packet of the consensus."""
+        self.consensus.on_vote(now_us, sender, packet, effects)
 
     def on_fetch(self, sender: NodeId, packet: Fetch, effects: list[Effect]) -> None:
         """Answer a member that lacks packets of the old view."""
         for stream, number, data in self.exchange.answer(packet.ranges):
-            self._outside.tell(Item(self.turn, stream, number, data), effects, to=sender)
+            self._around.tell(Item(self.turn, stream, number, data), effects, to=sender)
 
     def on_item(self, now_us: int, packet: Item, effects: list[Effect]) -> None:
         """Take a packet of the old view that this member had asked for."""
         if self.exchange.took(packet.stream, packet.number, packet.data):
-            self._propose(now_us, effects)
-            self._adopt(now_us, effects)
+            self.consensus.propose(now_us, effects)
+            self.consensus.adopt(now_us, effects)
 
     def _fetch(
         self, decision: Decision, sources: Sequence[NodeId], has_all: NodeId, effects: list[Effect]
@@ -193,23 +207,23 @@ class ViewChange(Participant):
         missing = self.exchange.missing(decision.ranges, MOST_FETCHED)
         if missing:
             for node, ranges in self.exchange.requests(missing, sources, has_all):
-                self._outside.tell(Fetch(self.turn, ranges), effects, to=node)
+                self._around.tell(Fetch(self.turn, ranges), effects, to=node)
         return not missing
 
     # --- the value ------------------------------------------------------------------------------
 
-    def _initial(self, now_us: int, effects: list[Effect]) -> bytes | None:
-        assert self._ballot is not None, "it is the coordinator's to say"
+    def initial(self, now_us: int, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+        """As coordinator: the next view or token list, once all have told what is here, or are suspected."""
         members = self.view.members
         summaries = self.exchange.summaries
-        heard = summaries.keys() & self._ballot.answered
+        heard = summaries.keys() & ballot.answered
         joining = self._around.joiners(now_us)  # their earlier lives have nothing more to tell
         awaited = [node for node in members if node not in heard and node not in joining]
         suspected = self._around.suspects(now_us, awaited)
         if now_us - self._entered_us > self._config.aggressive_us:  # who tells and never answers is deaf
             suspected = [*suspected, *awaited]
         present = [node for node in members if node in summaries and node not in suspected]
-        if any(node not in suspected for node in awaited) or len(present) < self._quorum:
+        if any(node not in suspected for node in awaited) or len(present) < self.consensus.quorum:
             return None
         if not self._agreed(present):
             return None
@@ -257,7 +271,7 @@ class ViewChange(Participant):
 
     def _next_list(self, lives: list[NodeId]) -> bytes | None:
         """The next token list of the same view (Fig. 34)."""
-        if len(lives) < self._quorum:
+        if len(lives) < self.consensus.quorum:
             return None
         summaries = self.exchange.summaries
         upto = max(summaries[node].upto for node in lives)
@@ -270,7 +284,7 @@ class ViewChange(Participant):
             Decision(False, self._around.group, self.view.id, self.turn + 1, members, site, upto, ())
         )
 
-    def _recover(self, now_us: int, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+    def recover(self, now_us: int, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
         """A proposal of an earlier round is made again once all that it names is here.
 
         Those who had adopted it may have lost what it names with the lives that held it. If everybody is
@@ -290,7 +304,7 @@ class ViewChange(Participant):
         kept = without(decision.ranges, lost)
         return encode_decision(decision._replace(ranges=kept)) if not self.exchange.missing(kept, 1) else None
 
-    def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
+    def may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
         """Whether all that a proposal names is here; who proposes it has it, if it is not a later life.
 
         Later lives need none of it: what all who had it have lost holds up nobody.
@@ -305,9 +319,14 @@ class ViewChange(Participant):
 
     # --- rounds ---------------------------------------------------------------------------------
 
-    def _joined_round(self, now_us: int) -> None:
+    def needed(self, value: bytes, ballot: Ballot) -> Sequence[NodeId]:
+        """Who has to adopt a proposal besides a quorum: nobody."""
+        return ()
+
+    def joined_round(self, now_us: int, round_: Round) -> None:
+        """Another round has begun: its coordinator gets its time."""
         self._entered_us = now_us
-        self._await(now_us, self._round.coordinator)
+        self._await(now_us, round_.coordinator)
 
     def _await(self, now_us: int, coordinator: NodeId) -> None:
         """Give a coordinator its time: more than the last that was given up, so that one is enough some time.
@@ -331,11 +350,11 @@ class ViewChange(Participant):
         if following != self._me:
             self._await(now_us, following)
         elif self._hears_enough(suspected):
-            self.coordinate(now_us, effects)
+            self.consensus.coordinate(now_us, effects)
 
     def _hears_enough(self, suspected: Sequence[NodeId]) -> bool:
         """Whether this member may coordinate: if it hears too few, the others would answer in vain."""
-        return len(self.view.members) - len(suspected) >= self._quorum
+        return len(self.view.members) - len(suspected) >= self.consensus.quorum
 
     def on_timer(self, now_us: int, effects: list[Effect]) -> None:
         """Send again what may have been lost, and see whether a coordinator has to be replaced."""
@@ -345,14 +364,14 @@ class ViewChange(Participant):
             return
         self.summarize(effects)
         self._rotate(now_us, effects)
-        self.send_again(now_us, effects)
-        self._adopt(now_us, effects)
+        self.consensus.send_again(now_us, effects)
+        self.consensus.adopt(now_us, effects)
 
     # --- the end --------------------------------------------------------------------------------
 
     def on_decided(self, value: bytes, source: NodeId) -> None:
         """Take a decision that another member tells of; that member most likely holds what it names."""
-        self.decision, self._has_all = value, source
+        self.consensus.decision, self._has_all = value, source
 
     def settled(self, decision: Decision, effects: list[Effect]) -> Settled | None:
         """What was agreed on, once it is all here; who has nothing to settle needs none of it."""

@@ -10,7 +10,7 @@ What a participant promised and adopted is stored before it answers, so that its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from ordercast.core.contract import Drop, Effect
 from ordercast.core.identity import NodeId
@@ -26,6 +26,8 @@ from ordercast.viewsync.packets import (
     Refuse,
     Round,
 )
+
+Vote: TypeAlias = Collect | Estimate | Propose | Accepted | Refuse | Abort
 
 FAR_BEHIND = 64
 """Rounds by which a coordinator is behind a participant's promise before it is told. It counts on by one a
@@ -129,99 +131,117 @@ class Outside(Protocol):
         """Store the voter durably, before whatever is sent next."""
 
 
-class Participant:
-    """One consensus, from the side of one who takes part. What it is about is up to who inherits."""
+class Subject(Protocol):
+    """What a consensus is about: knows what to propose, and what it takes to adopt that."""
 
-    def __init__(self, outside: Outside, turn: int, voter: Voter, quorum: int, voters: int = 0) -> None:
+    def initial(self, now_us: int, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+        """As coordinator: what to propose if nothing was before; None while that cannot be said."""
+
+    def recover(self, now_us: int, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+        """As coordinator: what to propose if this was before; None while what belongs to it is not here."""
+
+    def may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
+        """Whether all that belongs to a proposal is here; if not, ask for it."""
+
+    def needed(self, value: bytes, ballot: Ballot) -> Sequence[NodeId]:
+        """As coordinator: who has to adopt a proposal besides a quorum."""
+
+    def joined_round(self, now_us: int, round_: Round) -> None:
+        """Another round has begun."""
+
+
+class Participant:
+    """One consensus, from the side of one who takes part."""
+
+    def __init__(
+        self, outside: Outside, subject: Subject, turn: int, voter: Voter, quorum: int, voters: int = 0
+    ) -> None:
+        """`quorum` of `voters` decide; 0 voters: it is not known how many there are."""
         self._outside = outside
+        self._subject = subject
         self._me = outside.me
         self.turn = turn
         self.voter = voter
-        self._quorum = quorum
+        self.quorum = quorum
         self._voters = voters
-        self._round = voter.promised
-        self._ballot: Ballot | None = None
-        self._proposal: tuple[Round, bytes] | None = None
+        self.round = voter.promised
+        """The current one, as far as is known here."""
+        self.ballot: Ballot | None = None
+        """As coordinator of the current round: its votes."""
+        self.proposal: tuple[Round, bytes] | None = None
         """What was proposed in the current round and is not adopted here yet."""
         self.decision: bytes | None = None
-
-    # --- what the value is about ----------------------------------------------------------------
-
-    def _initial(self, now_us: int, effects: list[Effect]) -> bytes | None:
-        """As coordinator: what to propose if nothing was before; None while that cannot be said."""
-        raise NotImplementedError
-
-    def _recover(self, now_us: int, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
-        """As coordinator: what to propose if this was before; None while what belongs to it is not here."""
-        return value
-
-    def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
-        """Whether all that belongs to a proposal is here; if not, ask for it."""
-        raise NotImplementedError
-
-    def _needed(self, value: bytes) -> Sequence[NodeId]:
-        """Who has to adopt a proposal besides a quorum."""
-        return ()
-
-    def _joined_round(self, now_us: int) -> None:
-        """Another round has begun."""
 
     # --- coordinating ---------------------------------------------------------------------------
 
     def coordinate(self, now_us: int, effects: list[Effect]) -> None:
         """Begin a round of my own, later than any I know of."""
-        self._enter(now_us, Round(max(self._round.attempt, self.voter.promised.attempt) + 1, self._me))
-        self._ballot = Ballot(self._round, self._quorum, self._voters)
-        self.voter.promise(self._round)
+        self._enter(now_us, Round(max(self.round.attempt, self.voter.promised.attempt) + 1, self._me))
+        self.ballot = Ballot(self.round, self.quorum, self._voters)
+        self.voter.promise(self.round)
         self._outside.keep(effects)
-        self._ballot.estimate(self._me, self.voter.accepted, self.voter.value)
-        self._outside.tell(Collect(self.turn, self._round), effects)
-        self._propose(now_us, effects)
+        self.ballot.estimate(self._me, self.voter.accepted, self.voter.value)
+        self._outside.tell(Collect(self.turn, self.round), effects)
+        self.propose(now_us, effects)
 
     def _enter(self, now_us: int, round_: Round) -> None:
-        self._round = round_
-        self._ballot = self._proposal = None
-        self._joined_round(now_us)
+        self.round = round_
+        self.ballot = self.proposal = None
+        self._subject.joined_round(now_us, round_)
 
-    def _propose(self, now_us: int, effects: list[Effect]) -> None:
-        """Phase 2, once a quorum takes part and there is something to propose."""
-        ballot = self._ballot
+    def propose(self, now_us: int, effects: list[Effect]) -> None:
+        """As coordinator, phase 2, once a quorum takes part and there is something to propose."""
+        ballot = self.ballot
         if ballot is None or ballot.value is not None or not ballot.collected:
             return
         locked = ballot.locked
         if locked is None:
-            value = self._initial(now_us, effects)
+            value = self._subject.initial(now_us, ballot, effects)
         else:
-            value = self._recover(now_us, locked, ballot, effects)
+            value = self._subject.recover(now_us, locked, ballot, effects)
         if value is None:
             return
         ballot.value = value
-        self._outside.tell(Propose(self.turn, self._round, value), effects)
-        self._proposal = (self._round, value)
-        self._adopt(now_us, effects)
+        self._outside.tell(Propose(self.turn, self.round, value), effects)
+        self.proposal = (self.round, value)
+        self.adopt(now_us, effects)
 
     def _count(self, node: NodeId, effects: list[Effect]) -> None:
         """Phase 4, once a quorum has adopted the proposal."""
-        ballot = self._ballot
+        ballot = self.ballot
         assert ballot is not None, "only a coordinator counts"
         assert ballot.value is not None, "what has not been proposed cannot have been adopted"
         ballot.accept(node)
-        if self.decision is None and ballot.decided(self._needed(ballot.value)):
+        if self.decision is None and ballot.decided(self._subject.needed(ballot.value, ballot)):
             self.decision = ballot.value
             self._outside.tell(Decide(self.turn, ballot.value), effects)
 
     # --- taking part ----------------------------------------------------------------------------
 
+    def on_vote(self, now_us: int, sender: NodeId, packet: Vote, effects: list[Effect]) -> None:
+        """A packet of this consensus. Nobody refuses or aborts in one: those are a Reformation's votes."""
+        match packet:
+            case Collect():
+                self.on_collect(now_us, sender, packet, effects)
+            case Estimate():
+                self.on_estimate(now_us, sender, packet, effects)
+            case Propose():
+                self.on_propose(now_us, sender, packet, effects)
+            case Accepted():
+                self.on_accepted(now_us, sender, packet, effects)
+            case Refuse() | Abort():
+                effects.append(Drop("no Reformation"))
+
     def on_collect(self, now_us: int, sender: NodeId, packet: Collect, effects: list[Effect]) -> None:
         """Phase 1: a coordinator asks for estimates."""
         round_ = packet.round
-        if round_.coordinator != sender or round_ < self.voter.promised or round_ < self._round:
+        if round_.coordinator != sender or round_ < self.voter.promised or round_ < self.round:
             effects.append(Drop("old round"))
-            known = max(self.voter.promised, self._round)
+            known = max(self.voter.promised, self.round)
             if known.attempt > round_.attempt + FAR_BEHIND:
                 self._outside.tell(Estimate(self.turn, known, NO_ROUND, b""), effects, to=sender)
             return
-        if round_ > self._round:
+        if round_ > self.round:
             self._enter(now_us, round_)
         if round_ > self.voter.promised:
             self.voter.promise(round_)
@@ -232,35 +252,36 @@ class Participant:
 
     def on_estimate(self, now_us: int, sender: NodeId, packet: Estimate, effects: list[Effect]) -> None:
         """Phase 1, at the coordinator; one of a round far ahead says that this one is in vain."""
-        if self._ballot is None or packet.round != self._ballot.round:
+        if self.ballot is None or packet.round != self.ballot.round:
             effects.append(Drop("old round"))
-            if packet.round.attempt > self._round.attempt + FAR_BEHIND:
+            if packet.round.attempt > self.round.attempt + FAR_BEHIND:
                 self._enter(now_us, packet.round)
             return
-        self._ballot.estimate(sender, packet.accepted, packet.value)
-        self._propose(now_us, effects)
+        self.ballot.estimate(sender, packet.accepted, packet.value)
+        self.propose(now_us, effects)
 
     def on_propose(self, now_us: int, sender: NodeId, packet: Propose, effects: list[Effect]) -> None:
         """Phase 3: a proposal, which is adopted as soon as all that it names is here."""
         round_ = packet.round
-        if round_.coordinator != sender or round_ < self.voter.promised or round_ < self._round:
+        if round_.coordinator != sender or round_ < self.voter.promised or round_ < self.round:
             effects.append(Drop("old round"))
             return
-        if round_ > self._round:
+        if round_ > self.round:
             self._enter(now_us, round_)
         if self.voter.accepted == round_:  # it did not hear so
             self._outside.tell(Accepted(self.turn, round_), effects, to=sender)
             return
-        self._proposal = (round_, packet.value)
-        self._adopt(now_us, effects)
+        self.proposal = (round_, packet.value)
+        self.adopt(now_us, effects)
 
-    def _adopt(self, now_us: int, effects: list[Effect]) -> None:
-        if self._proposal is None:
+    def adopt(self, now_us: int, effects: list[Effect]) -> None:
+        """Phase 3, once all that belongs to the proposal is here."""
+        if self.proposal is None:
             return
-        round_, value = self._proposal
-        if not self._may_adopt(value, round_.coordinator, effects):
+        round_, value = self.proposal
+        if not self._subject.may_adopt(value, round_.coordinator, effects):
             return
-        self._proposal = None
+        self.proposal = None
         if not self.voter.adopt(round_, value):
             return
         self._outside.keep(effects)
@@ -271,34 +292,24 @@ class Participant:
 
     def on_accepted(self, now_us: int, sender: NodeId, packet: Accepted, effects: list[Effect]) -> None:
         """Phase 3, at the coordinator."""
-        ballot = self._ballot
+        ballot = self.ballot
         if ballot is None or packet.round != ballot.round or ballot.value is None:
             effects.append(Drop("old round"))
             return
         self._count(sender, effects)
 
-    # --- a Reformation's votes: nobody refuses or aborts in a consensus --------------------------
-
-    def on_refuse(self, now_us: int, sender: NodeId, packet: Refuse, effects: list[Effect]) -> None:
-        """A vote "No"."""
-        effects.append(Drop("no Reformation"))
-
-    def on_abort(self, now_us: int, sender: NodeId, packet: Abort, effects: list[Effect]) -> None:
-        """The originator gives up."""
-        effects.append(Drop("no Reformation"))
-
     # --- again ----------------------------------------------------------------------------------
 
     def send_again(self, now_us: int, effects: list[Effect]) -> None:
         """What a coordinator sent and too few have answered."""
-        ballot = self._ballot
+        ballot = self.ballot
         if ballot is None or self.decision is not None:
             return
         if ballot.value is None:
-            self._outside.tell(Collect(self.turn, self._round), effects)
-            self._propose(now_us, effects)
+            self._outside.tell(Collect(self.turn, self.round), effects)
+            self.propose(now_us, effects)
         else:
-            self._outside.tell(Propose(self.turn, self._round, ballot.value), effects)
+            self._outside.tell(Propose(self.turn, self.round, ballot.value), effects)
 
 
 def after(members: Sequence[NodeId], node: NodeId, suspected: Sequence[NodeId]) -> NodeId:

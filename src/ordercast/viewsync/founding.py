@@ -8,21 +8,23 @@ longer than the one before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ordercast.core.contract import Effect
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.viewsync.change import LONGEST_ROUND, Joiner, Surroundings
 from ordercast.viewsync.config import GroupConfig
-from ordercast.viewsync.consensus import Participant, Voter
-from ordercast.viewsync.packets import Decision, Group, Member, encode_decision
+from ordercast.viewsync.consensus import Ballot, Participant, Vote, Voter
+from ordercast.viewsync.packets import Decision, Group, Member, Round, encode_decision
 
 
-class Founding(Participant):
+class Founding:
     """One node's part in it."""
 
     def __init__(self, outside: Surroundings, voter: Voter, config: GroupConfig, last: int) -> None:
-        super().__init__(outside, 0, voter, config.founders)
+        self.consensus = Participant(outside, self, 0, voter, config.founders)
+        """On the first view; this is what it is about."""
+        self._me = outside.me
         self._around = outside
         self._round_us = config.round_us
         self._most = config.max_members
@@ -36,14 +38,14 @@ class Founding(Participant):
     def lead(self, now_us: int, others: Mapping[NodeId, Joiner], effects: list[Effect]) -> None:
         """Begin a round, or go on with it, if it is up to this node and there are enough others."""
         self._others = others = {node: other for node, other in others.items() if other.founds}
-        if len(others) + 1 < self._quorum or self._me > min(others, default=self._me):
+        if len(others) + 1 < self.consensus.quorum or self._me > min(others, default=self._me):
             return
-        if self._ballot is not None and now_us < self._deadline_us:
-            self.send_again(now_us, effects)
+        if self.consensus.ballot is not None and now_us < self._deadline_us:
+            self.consensus.send_again(now_us, effects)
             return
         self._rounds += 1
         self._deadline_us = now_us + self._round_us * min(self._rounds, LONGEST_ROUND)
-        self.coordinate(now_us, effects)
+        self.consensus.coordinate(now_us, effects)
 
     def know(self, node: NodeId, incarnation: int) -> bool:
         """Which life of a node takes part; False if there are too many already."""
@@ -61,14 +63,32 @@ class Founding(Participant):
             and self._around.numbers.believes(now_us, decision.view.seq, self._last)
         )
 
-    def _initial(self, now_us: int, effects: list[Effect]) -> bytes | None:
-        assert self._ballot is not None, "it is the coordinator's to say"
-        nodes = [node for node in self._ballot.answered if node in self._lives]
+    def on_vote(self, now_us: int, sender: NodeId, packet: Vote, effects: list[Effect]) -> None:
+        """A packet of the consensus."""
+        self.consensus.on_vote(now_us, sender, packet, effects)
+
+    # --- what the consensus is about ------------------------------------------------------------
+
+    def initial(self, now_us: int, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+        """As coordinator: a view of all who have answered."""
+        nodes = [node for node in ballot.answered if node in self._lives]
         members = tuple(Member(node, self._lives[node], True) for node in nodes)
         last = max([self._last, *(other.last for other in self._others.values())])
         view = ConfigurationId(self._around.numbers.first(last), nodes[0])
         group = Group(max(now_us, 1), self._me, self._around.numbers.mark())
         return encode_decision(Decision(True, group, view, 0, members, nodes[0], 0, ()))
 
-    def _may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
+    def recover(self, now_us: int, value: bytes, ballot: Ballot, effects: list[Effect]) -> bytes | None:
+        """As coordinator: what was proposed before is proposed again; there is nothing that belongs to it."""
+        return value
+
+    def may_adopt(self, value: bytes, source: NodeId, effects: list[Effect]) -> bool:
+        """Nothing belongs to a proposal."""
         return True
+
+    def needed(self, value: bytes, ballot: Ballot) -> Sequence[NodeId]:
+        """Who has to adopt a proposal besides a quorum: nobody."""
+        return ()
+
+    def joined_round(self, now_us: int, round_: Round) -> None:
+        """A coordinator has its time by its own clock: see `lead`."""

@@ -137,7 +137,7 @@ class Joining:
     def end_founding(self, now_us: int, effects: list[Effect]) -> None:
         """If a first view is decided on, be in it; or in a later one of that group, unless that is over."""
         life = self._life
-        value = self.founding.decision if self.founding is not None else None
+        value = self.founding.consensus.decision if self.founding is not None else None
         if value is None:
             return
         decision = decode_decision(value)

@@ -16,7 +16,7 @@ from ordercast.core.contract import (
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import within_reach
 from ordercast.viewsync.change import Joiner, ViewChange
-from ordercast.viewsync.consensus import Voter
+from ordercast.viewsync.consensus import Vote, Voter
 from ordercast.viewsync.contract import View
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.founding import Founding
@@ -26,8 +26,6 @@ from ordercast.viewsync.life import CHANGE_TIMER, HEARTBEAT_TIMER, Last, Life
 from ordercast.viewsync.meeting import OlderGroups
 from ordercast.viewsync.packets import (
     NO_ROUND,
-    Abort,
-    Accepted,
     Collect,
     Decide,
     Decision,
@@ -38,7 +36,6 @@ from ordercast.viewsync.packets import (
     Item,
     Join,
     Propose,
-    Refuse,
     Round,
     Summary,
     decode_decision,
@@ -129,7 +126,7 @@ class Membership:
         self,
         now_us: int,
         head: Header,
-        packet: Collect | Estimate | Propose | Accepted | Refuse | Abort,
+        packet: Vote,
         effects: list[Effect],
     ) -> None:
         """A packet of the consensus: on the next view, or on a first one."""
@@ -156,20 +153,9 @@ class Membership:
         if not follows:
             effects.append(Drop("does not follow this view"))
             return
-        match packet:
-            case Collect():
-                life.stats["rounds"] += 1
-                part.on_collect(now_us, head.sender, packet, effects)
-            case Estimate():
-                part.on_estimate(now_us, head.sender, packet, effects)
-            case Propose():
-                part.on_propose(now_us, head.sender, packet, effects)
-            case Accepted():
-                part.on_accepted(now_us, head.sender, packet, effects)
-            case Refuse():
-                part.on_refuse(now_us, head.sender, packet, effects)
-            case Abort():
-                part.on_abort(now_us, head.sender, packet, effects)
+        if isinstance(packet, Collect):
+            life.stats["rounds"] += 1
+        part.on_vote(now_us, head.sender, packet, effects)
         if part is self._joining.founding:
             self._joining.end_founding(now_us, effects)
         else:

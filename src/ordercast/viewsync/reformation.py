@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from ordercast.core.contract import Drop, Effect
 from ordercast.core.identity import NodeId
 from ordercast.viewsync.change import ViewChange
+from ordercast.viewsync.consensus import Ballot, Vote
 from ordercast.viewsync.packets import (
     NO_ROUND,
     Abort,
@@ -49,8 +50,8 @@ class Reformation(ViewChange):
 
     def _originate(self, now_us: int, effects: list[Effect]) -> None:
         """Phase I: invite all."""
-        self.coordinate(now_us, effects)
-        self._joined = self._round
+        self.consensus.coordinate(now_us, effects)
+        self._joined = self.consensus.round
 
     def _wait(self, now_us: int) -> None:
         """Belong to no list; begin one later. No two members wait equally long.
@@ -59,37 +60,42 @@ class Reformation(ViewChange):
         """
         self._joined = NO_ROUND
         members = self.view.members
-        place = 1 + (members.index(self._me) - self._round.attempt) % len(members)
+        place = 1 + (members.index(self._me) - self.consensus.round.attempt) % len(members)
         self._restart_us = now_us + self._config.aggressive_us + place * self._config.round_us
+
+    def on_vote(self, now_us: int, sender: NodeId, packet: Vote, effects: list[Effect]) -> None:
+        """A packet of the Reformation."""
+        match packet:
+            case Collect() | Propose():
+                self.on_invitation(now_us, sender, packet, effects)
+            case Refuse():
+                self.on_refuse(now_us, sender, packet, effects)
+            case Abort():
+                self.on_abort(now_us, sender, packet, effects)
+            case _:
+                super().on_vote(now_us, sender, packet, effects)
 
     # --- slaves ---------------------------------------------------------------------------------
 
-    def on_collect(self, now_us: int, sender: NodeId, packet: Collect, effects: list[Effect]) -> None:
-        """Phase I: "Reformation Invitation"."""
+    def on_invitation(
+        self, now_us: int, sender: NodeId, packet: Collect | Propose, effects: list[Effect]
+    ) -> None:
+        """Phase I, "Reformation Invitation", or phase II, "New TL"."""
         if self._joined not in (NO_ROUND, packet.round):
             self._refuse(sender, packet.round, effects)
             return
-        super().on_collect(now_us, sender, packet, effects)
-        if self._round == packet.round:
-            self._joined = packet.round
-
-    def on_propose(self, now_us: int, sender: NodeId, packet: Propose, effects: list[Effect]) -> None:
-        """Phase II: "New TL"."""
-        if self._joined not in (NO_ROUND, packet.round):
-            self._refuse(sender, packet.round, effects)
-            return
-        super().on_propose(now_us, sender, packet, effects)
-        if self._round == packet.round:
+        super().on_vote(now_us, sender, packet, effects)
+        if self.consensus.round == packet.round:
             self._joined = packet.round
 
     def _refuse(self, to: NodeId, round_: Round, effects: list[Effect]) -> None:
         self._around.note("several originators", effects)
-        self._outside.tell(Refuse(self.turn, round_, self._joined), effects, to=to)
+        self._around.tell(Refuse(self.turn, round_, self._joined), effects, to=to)
 
     def on_abort(self, now_us: int, sender: NodeId, packet: Abort, effects: list[Effect]) -> None:
         """ "Abort": leave the list."""
         if packet.round == self._joined and sender == packet.round.coordinator:
-            self._proposal = None
+            self.consensus.proposal = None
             self._wait(now_us)
         else:
             effects.append(Drop("old round"))
@@ -98,16 +104,17 @@ class Reformation(ViewChange):
 
     def on_refuse(self, now_us: int, sender: NodeId, packet: Refuse, effects: list[Effect]) -> None:
         """A vote "No": give up, and begin again with a later version."""
-        if self._ballot is None or packet.round != self._ballot.round or self.decision is not None:
+        ballot = self.consensus.ballot
+        if ballot is None or packet.round != ballot.round or self.decision is not None:
             effects.append(Drop("old round"))
             return
         self._give_up(now_us, effects)
-        self._round = max(self._round, Round(packet.joined.attempt, self._me))
+        self.consensus.round = max(self.consensus.round, Round(packet.joined.attempt, self._me))
 
     def _give_up(self, now_us: int, effects: list[Effect]) -> None:
         """ "Reformation Abort"."""
-        self._outside.tell(Abort(self.turn, self._round), effects)
-        self._ballot = self._proposal = None
+        self._around.tell(Abort(self.turn, self.consensus.round), effects)
+        self.consensus.ballot = self.consensus.proposal = None
         self._wait(now_us)
         self._restart_us -= self._config.aggressive_us  # nobody else need be waited for to notice
 
@@ -122,16 +129,15 @@ class Reformation(ViewChange):
         summaries = self.exchange.summaries
         return max(able, key=lambda node: (summaries[node].upto, -node), default=0)
 
-    def _needed(self, value: bytes) -> Sequence[NodeId]:
+    def needed(self, value: bytes, ballot: Ballot) -> Sequence[NodeId]:
         """Phase III: all who are on the new list and were invited have to vote "Yes".
 
         Not so for a list that was announced before: it stands, and who had what belongs to it may be gone.
         """
-        assert self._ballot is not None, "only an originator counts"
-        if self._ballot.locked is not None:
+        if ballot.locked is not None:
             return ()
         listed = {member.node for member in decode_decision(value).members}
-        return [node for node in self._ballot.answered if node in listed]
+        return [node for node in ballot.answered if node in listed]
 
     # --- timeouts -------------------------------------------------------------------------------
 
@@ -145,8 +151,8 @@ class Reformation(ViewChange):
         originator = self._joined.coordinator
         lost = originator != self._me and originator in self._around.suspects(now_us, (originator,))
         if lost or now_us >= self._deadline_us:
-            if self._ballot is not None:
+            if self.consensus.ballot is not None:
                 self._give_up(now_us, effects)
             else:
-                self._proposal = None
+                self.consensus.proposal = None
                 self._wait(now_us)
