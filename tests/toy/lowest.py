@@ -29,7 +29,7 @@ from ordercast.sequencers.packets import (
     encode_req,
     passed_on,
 )
-from ordercast.viewsync.contract import ORDER_TIMER, Settled, View
+from ordercast.viewsync.contract import ORDER_TIMER
 
 TELL = ORDER_TIMER + "tell"
 AGAIN = ORDER_TIMER + "again"
@@ -53,9 +53,6 @@ class Lowest(Member):
         self.holder = min(order.R)
         self._said, self._telling = 0, False
         effects.append(SetTimer(AGAIN, self.config.retry_us))
-
-    def _turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
-        raise NotImplementedError("there is no token list: run it without i-views")
 
     def _may_send(self, order: Order) -> bool:
         return self._unplaced(order) < self.config.window

@@ -125,22 +125,20 @@ class Member(ABC):
         return self._told
 
     def install(self, now_us: int, view: View, settled: Settled, effects: list[Effect]) -> None:
-        """Settle the old view and go on in the new one; or only change the token list."""
+        """Settle the old view and go on in the new one."""
         old = self.order
         if old is not None and old.view.id == view.id:
-            if view.turn <= old.view.turn:
-                return
-            self._turn(old, view, settled, effects)
-        else:
-            if old is not None and not settle(old, settled, effects):
-                self._cut_off = True
-                effects.append(Halt("cut off"))
-            self._queue.rewind()
-            self._heads.clear()
-            ended = None if old is None else Ended(old.view.id, old.last_message)
-            self.order = Order(view, self.me, self.config, self.AT_LEAST_MAJORITY)
-            effects.append(Install(Configuration(view.id, Kind.REGULAR, view.members), ended))
-            self._begin(self.order, effects)
+            assert view.turn <= old.view.turn, f"{self.NAME} has no token list: run it without i-views"
+            return
+        if old is not None and not settle(old, settled, effects):
+            self._cut_off = True
+            effects.append(Halt("cut off"))
+        self._queue.rewind()
+        self._heads.clear()
+        ended = None if old is None else Ended(old.view.id, old.last_message)
+        self.order = Order(view, self.me, self.config, self.AT_LEAST_MAJORITY)
+        effects.append(Install(Configuration(view.id, Kind.REGULAR, view.members), ended))
+        self._begin(self.order, effects)
         self._told = None
         self.proceed(now_us, effects)
 
@@ -222,10 +220,6 @@ class Member(ABC):
     @abstractmethod
     def _begin(self, order: Order, effects: list[Effect]) -> None:
         """A new view begins."""
-
-    @abstractmethod
-    def _turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
-        """The token list changes."""
 
     def _read(self, order: Order, kind: int, data: bytes) -> AnyPacket:
         """What is in a packet, or `Malformed`."""

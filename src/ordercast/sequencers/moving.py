@@ -126,6 +126,16 @@ class MovingSequencer(Member):
         for retry in (self._msg_retry, self._ack_retry, self._req_retry):
             retry.forget(effects)
 
+    def install(self, now_us: int, view: View, settled: Settled, effects: list[Effect]) -> None:
+        """Settle the old view and go on in the new one; or only change the token list."""
+        order = self.order
+        if order is None or order.view.id != view.id:
+            super().install(now_us, view, settled, effects)
+        elif view.turn > order.view.turn:
+            self._turn(order, view, settled, effects)
+            self._told = None
+            self.proceed(now_us, effects)
+
     def _turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
         """An intermediate view (004 §4.4.4): the token begins anew with the first of the new list.
 

@@ -51,7 +51,7 @@ from ordercast.sequencers.packets import (
 )
 from ordercast.sequencers.retry_timer import RetryTimer
 from ordercast.viewsync.config import GroupConfig
-from ordercast.viewsync.contract import ORDER_TIMER, Settled, View
+from ordercast.viewsync.contract import ORDER_TIMER
 
 FIRST = 1
 """The sequence id of a view's first broadcast. It could be any (003, "View Changes"); everybody knows it, so
@@ -118,9 +118,6 @@ class Total(Member):
 
     def _announce_view(self, order: Order, effects: list[Effect]) -> None:
         self._multicast(order, encode_numbers(self._head(order, TOTAL_NEW_VIEW), FIRST), effects)
-
-    def _turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
-        raise NotImplementedError("TOTAL has no token list: run it inside ordinary views")
 
     # --- packets --------------------------------------------------------------------------------
 
