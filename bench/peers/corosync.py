@@ -7,7 +7,6 @@ Prints one JSON object. Windows are wider than corosync's defaults, for throughp
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ordercast.measure.netns import Namespaces
-from peers.figures import PeerMissing, Row, summed_up
+from peers.figures import PeerMissing, Row, arguments, summed_up
 
 CLIENT = Path(__file__).with_name("cpg_bench.c")
 INSTALL = "apt-get install corosync libcpg-dev gcc iproute2"
@@ -183,11 +182,7 @@ def _answer(client: subprocess.Popen[str], seconds: float) -> str:
 
 def main() -> None:
     """One run, as JSON."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--size", type=int, default=100, help="bytes a message")
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--rate", type=float, default=0, help="messages/s a node; 0: flat out")
+    parser = arguments(__doc__)
     parser.add_argument("--transport", default="best", choices=["udp", "udpu", "knet", "best"])
     parser.add_argument("--token", type=int, default=1000, help="token timeout, ms")
     parser.add_argument("--kill-one", action="store_true", help="kill -9 the last node halfway")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -38,3 +39,13 @@ def median_row(rows: Iterable[Row]) -> Row:
     }
     low, high = (f(row["delivered_per_s"] for row in rows) for f in (min, max))
     return middle | {"repeats": len(rows), "delivered_per_s_range": [low, high]}
+
+
+def arguments(about: str | None) -> argparse.ArgumentParser:
+    """The options of one run that all systems have."""
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--size", type=int, default=100, help="bytes a message")
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rate", type=float, default=0, help="messages/s a node; 0: flat out")
+    return parser

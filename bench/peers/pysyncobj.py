@@ -10,6 +10,7 @@ many messages under way.
 from __future__ import annotations
 
 import argparse
+import collections
 import importlib
 import importlib.util
 import json
@@ -20,8 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ordercast.core.percentiles import percentile
 from ordercast.measure.netns import Namespaces
-from peers.figures import PeerMissing, Row, summed_up
+from peers.figures import PeerMissing, Row, arguments, summed_up
 
 INSTALL = "pip install 'ordercast[bench]'"
 UNDER_WAY = 2000
@@ -126,13 +128,13 @@ def work(job: dict[str, Any]) -> dict[str, float]:
     until = time.monotonic() + 1.0
     while time.monotonic() < until:  # the others may still need this one
         counter.doTick(0.01)
-    latencies.sort()
+    took_us = collections.Counter(round(latency_s * 1e6) for latency_s in latencies)
     return {
         "node": job["node"],
         "sent_per_s": sent / elapsed,
         "delivered_per_s": delivered / elapsed,
-        "p50_us": _quantile(latencies, 0.5) * 1e6,
-        "p99_us": _quantile(latencies, 0.99) * 1e6,
+        "p50_us": percentile(took_us, 50) or 0,
+        "p99_us": percentile(took_us, 99) or 0,
         "longest_gap_ms": counter.longest_gap * 1e3,
     }
 
@@ -149,17 +151,9 @@ def _meet(counter: Any, members: int) -> None:
             raise SystemExit(f"only {counter.present} of {members} processes met")
 
 
-def _quantile(ordered: list[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
-
-
 def main() -> None:
     """One run, as JSON."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--size", type=int, default=100, help="bytes a message")
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--rate", type=float, default=0, help="messages/s a node; 0: flat out")
+    parser = arguments(__doc__)
     parser.add_argument("--under-way", type=int, default=UNDER_WAY, help="messages not yet applied, a node")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     asked = parser.parse_args()

@@ -35,6 +35,15 @@ async def slow_at(nodes: list[Node], group: str, holder: Node) -> None:
     await until(lambda: all(node.status()["slow_groups"].get(group) == [holder.id] for node in nodes))
 
 
+async def fill(nodes: list[Node], reader: Node) -> tuple[Group, asyncio.Task[None]]:
+    """Have the first node send more to group ``g`` than `reader` has room for; its group, and the sending."""
+    its = await reader.join("g")
+    group = await nodes[0].join("g", receive=False)
+    sending = asyncio.create_task(group.send_many([REQUEST] * MANY))
+    await slow_at(nodes, "g", reader)
+    return its, sending
+
+
 async def answer(group: Group, safe: bool, most: int) -> int:
     """What an application does: answer requests as they are read. How many there were."""
     answered = 0
@@ -135,11 +144,7 @@ async def one_by_one_in_tasks(group: Group) -> AsyncIterator[bytes]:
 def test_however_it_reads_and_sends(way: Any, sent: str) -> None:
     async def main() -> None:
         async with ring(2, **WAITING) as nodes:
-            its = await nodes[1].join("g")
-            sending = asyncio.create_task(
-                (await nodes[0].join("g", receive=False)).send_many([REQUEST] * MANY)
-            )
-            await slow_at(nodes, "g", nodes[1])
+            its, sending = await fill(nodes, nodes[1])
             answered = 0
             async for payload in way(its):
                 if payload == REQUEST:
@@ -280,11 +285,7 @@ def test_of_two_readers_of_a_group_the_one_that_stands_still_is_dropped(quick: N
 def test_a_reader_that_is_cancelled_and_taken_up_again_is_not_dropped(quick: None) -> None:
     async def main() -> None:
         async with ring(2, evict_after=1.0, **SMALL) as nodes:
-            its = await nodes[1].join("g")
-            sending = asyncio.create_task(
-                (await nodes[0].join("g", receive=False)).send_many([REQUEST] * MANY)
-            )
-            await slow_at(nodes, "g", nodes[1])
+            its, sending = await fill(nodes, nodes[1])
             found: list[object] = []
             while len(found) < MANY + 1:
                 reading = asyncio.create_task(collect(its, found))
@@ -298,10 +299,7 @@ def test_a_reader_that_is_cancelled_and_taken_up_again_is_not_dropped(quick: Non
 def test_leaving_with_unread_messages_lets_others_go_on() -> None:
     async def main() -> None:
         async with ring(2, **SMALL) as nodes:
-            its = await nodes[1].join("g")
-            group = await nodes[0].join("g", receive=False)
-            sending = asyncio.create_task(group.send_many([REQUEST] * MANY))
-            await slow_at(nodes, "g", nodes[1])
+            its, sending = await fill(nodes, nodes[1])
             await its.leave()
             await sending
             assert nodes[1].status()["unread_by_group"] == {}
@@ -312,10 +310,7 @@ def test_leaving_with_unread_messages_lets_others_go_on() -> None:
 def test_a_member_that_is_slow_and_goes_slows_nobody() -> None:
     async def main() -> None:
         async with ring(3, **SMALL) as nodes:
-            its = await nodes[2].join("g")
-            group = await nodes[0].join("g", receive=False)
-            sending = asyncio.create_task(group.send_many([REQUEST] * MANY))
-            await slow_at(nodes, "g", nodes[2])
+            its, sending = await fill(nodes, nodes[2])
             await nodes[2].stop()
             await sending
             assert nodes[0].status()["slow_groups"] == {}
@@ -328,10 +323,7 @@ def test_a_member_that_is_slow_and_goes_slows_nobody() -> None:
 def test_who_comes_later_hears_of_slow_groups() -> None:
     async def main() -> None:
         async with ring(2, **SMALL) as nodes:
-            its = await nodes[1].join("g")
-            group = await nodes[0].join("g", receive=False)
-            sending = asyncio.create_task(group.send_many([REQUEST] * MANY))
-            await slow_at(nodes, "g", nodes[1])
+            its, sending = await fill(nodes, nodes[1])
             late = Node(listen="127.0.0.1:0", seeds=[nodes[0].address], **SMALL)
             async with late:
                 await slow_at([*nodes, late], "g", nodes[1])
@@ -347,10 +339,7 @@ def test_who_comes_later_hears_of_slow_groups() -> None:
 def test_stopping_ends_sends_that_wait_for_a_slow_reader() -> None:
     async def main() -> None:
         async with ring(2, **SMALL) as nodes:
-            its = await nodes[1].join("g")
-            group = await nodes[0].join("g", receive=False)
-            sending = asyncio.create_task(group.send_many([REQUEST] * MANY))
-            await slow_at(nodes, "g", nodes[1])
+            its, sending = await fill(nodes, nodes[1])
             await asyncio.sleep(0)
             await nodes[0].stop()
             with pytest.raises(NodeClosed):

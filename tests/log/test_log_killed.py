@@ -112,6 +112,13 @@ def test_another_process_reads_while_the_log_grows_and_is_trimmed(tmp_path: Path
         killed(process)
 
 
+def ran(script: str, log: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process of its own; the log's directory is its argument."""
+    command = [sys.executable, "-c", script, str(log)]
+    here = Path(__file__).parent
+    return subprocess.run(command, capture_output=True, text=True, cwd=here, timeout=LONG_S, check=False)
+
+
 def test_a_full_disk_stops_the_node_in_words_and_what_was_there_stays(tmp_path: Path) -> None:
     """Files of this process are kept from growing, as a full disk keeps them."""
     script = """
@@ -131,13 +138,7 @@ try:
 except StorageProblem as error:
     print(seq - 1, error)
 """
-    said = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "log")],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-        timeout=LONG_S,
-    )
+    said = ran(script, tmp_path / "log")
     assert said.returncode == 0, said.stderr
     last, _, sentence = said.stdout.partition(" ")
     assert "The node stops, because its log would have a hole" in sentence
@@ -171,11 +172,5 @@ assert view.after(at("4.1/3/1"), 5) == at("4.1/5/0")
 assert sum(piece.end - piece.begin for piece in view.pieces(at("4.1/3/1"), at("4.1/20/0"), "other"))
 print("pandas" in sys.modules)
 """
-    said = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "log")],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-        timeout=LONG_S,
-    )
+    said = ran(script, tmp_path / "log")
     assert said.stdout == "False\n", said

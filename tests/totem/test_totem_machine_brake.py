@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from totem_node import FIRST, Node, entry, one, operational, receivers, sent, started, timers
+from totem_node import FIRST, Node, entry, one, operational, receivers, sent, started
 from totem_parts import data, delivered
 
+from effects import timers
 from ordercast.core.contract import Halt, Start
 from ordercast.core.identity import ConfigurationId
 from ordercast.totem.packets import NOBODY, Data, Hurry, Recovered, Token

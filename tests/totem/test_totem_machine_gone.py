@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from totem_node import FIRST, Node, entry, form, one, operational, order, sent, shifts, started, timers
+from totem_node import FIRST, Node, entry, form, one, operational, order, sent, started
 from totem_parts import data, delivered
 
+from effects import shifts, timers
 from ordercast.core.contract import Halt, Install
 from ordercast.core.identity import ConfigurationId, Kind
 from ordercast.totem.packets import Join, Token

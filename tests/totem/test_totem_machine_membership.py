@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from totem_node import (
-    FIRST,
-    Node,
-    drops,
-    entry,
-    form,
-    one,
-    operational,
-    order,
-    receivers,
-    sent,
-    shifts,
-    started,
-    timers,
-)
+from totem_node import FIRST, Node, entry, form, one, operational, order, receivers, sent, started
 from totem_parts import data, delivered
 
+from effects import drops, shifts, timers
 from ordercast.core.contract import Install, Multicast, Persist, Shift, Unicast
 from ordercast.core.identity import ConfigurationId, Kind
 from ordercast.totem.packets import Announce, Commit, Join, Token

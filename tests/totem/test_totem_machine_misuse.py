@@ -7,22 +7,10 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from totem_node import (
-    FIRST,
-    Node,
-    drops,
-    entry,
-    one,
-    operational,
-    order,
-    raw,
-    receivers,
-    sent,
-    started,
-    timers,
-)
+from totem_node import FIRST, Node, entry, one, operational, order, raw, receivers, sent, started
 from totem_parts import data, delivered, examples
 
+from effects import drops, timers
 from ordercast.core.contract import Accept, Drop, Halt, Multicast, Packet, QueueFull, Start, Timer
 from ordercast.core.identity import ConfigurationId
 from ordercast.totem.packets import (

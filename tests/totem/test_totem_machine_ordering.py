@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from totem_node import FIRST, Node, drops, one, operational, order, receivers, sent, shifts, started, timers
+from totem_node import FIRST, Node, one, operational, order, receivers, sent, started
 from totem_parts import data, delivered
 
+from effects import drops, shifts, timers
 from ordercast.core.contract import (
     Accept,
     CancelTimer,

@@ -9,22 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from totem_node import (
-    FIRST,
-    LIMITS,
-    Node,
-    drops,
-    entry,
-    one,
-    operational,
-    order,
-    receivers,
-    sent,
-    shifts,
-    timers,
-)
+from totem_node import FIRST, LIMITS, Node, entry, one, operational, order, receivers, sent
 from totem_parts import data, delivered, story
 
+from effects import drops, shifts, timers
 from ordercast.core.contract import Deliver, Effect, Install, Originate, Shift
 from ordercast.core.identity import Configuration, ConfigurationId, Kind, NodeId
 from ordercast.totem.packets import Commit, Data, Entry, Join, Recovered, Token, encode_recovered

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from totem_node import Node, drops, entry, operational, shifts, started
+from totem_node import Node, entry, operational, started
 
+from effects import drops, shifts
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.core.wire import FORGED_SENDER
 from ordercast.totem.packets import Announce, Commit, Join, encode_data

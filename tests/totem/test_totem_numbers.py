@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from totem_node import Node, drops, entry, one, operational, shifts, started
+from totem_node import Node, entry, one, operational, started
 
+from effects import drops, shifts
 from ordercast.core.contract import Persist
 from ordercast.core.identity import ConfigurationId
 from ordercast.core.randomness import RandomStream

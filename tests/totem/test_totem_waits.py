@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from totem_node import FIRST, Node, entry, operational, started, timers
+from totem_node import FIRST, Node, entry, operational, started
 from totem_parts import CONFIG, ring, token
 
+from effects import timers
 from ordercast.core.contract import Effect, SetTimer
 from ordercast.totem.packets import LONGEST_HOLD_US
 from ordercast.totem.token_passing import TOKEN_LOSS, TokenPassing

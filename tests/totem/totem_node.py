@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ordercast.core.contract import (
     Brake,
-    CancelTimer,
-    Drop,
     Effect,
     Event,
     Gone,
     Multicast,
     Packet,
-    SetTimer,
-    Shift,
     Start,
     Stop,
     Submit,
@@ -201,31 +197,9 @@ class Node:
         exchange = self.machine.formation.exchange
         return self.machine.ring.members if exchange is None else exchange.ring.members
 
-    def visited(
-        self,
-        *,
-        seq: int | None = None,
-        aru: int | None = None,
-        aru_id: NodeId | None = None,
-        rtr: Iterable[int] = (),
-        retrans_flg: bool | None = None,
-        idle: bool = False,
-        brake: NodeId | None = None,
-        holds: Iterable[int] | None = None,
-        waited_us: int = 0,
-    ) -> list[Effect]:
-        """The token visits; it lay in this node's buffers for ``waited_us``."""
-        token = self.next_token(
-            seq=seq,
-            aru=aru,
-            aru_id=aru_id,
-            rtr=rtr,
-            retrans_flg=retrans_flg,
-            idle=idle,
-            brake=brake,
-            holds=holds,
-        )
-        return self.hears(token, waited_us=waited_us)
+    def visited(self, *, waited_us: int = 0, **changed: Any) -> list[Effect]:
+        """The token visits, `changed` as for `next_token`; it lay in this node's buffers for `waited_us`."""
+        return self.hears(self.next_token(**changed), waited_us=waited_us)
 
     # --- how a ring is formed ---------------------------------------------------------------------
 
@@ -329,27 +303,6 @@ def one(effects: Iterable[Effect], kind: type[P]) -> P:
 def receivers(effects: Iterable[Effect]) -> list[NodeId]:
     """Whom something was sent to, and to nobody else."""
     return [effect.to for effect in effects if isinstance(effect, Unicast)]
-
-
-def shifts(effects: Iterable[Effect]) -> list[tuple[str, str]]:
-    """The states entered, and why."""
-    return [(effect.state, effect.because) for effect in effects if isinstance(effect, Shift)]
-
-
-def timers(effects: Iterable[Effect]) -> dict[str, int | None]:
-    """The timers touched: what each was set to last, None if it was cancelled."""
-    last: dict[str, int | None] = {}
-    for effect in effects:
-        if isinstance(effect, SetTimer):
-            last[effect.name] = effect.delay_us
-        elif isinstance(effect, CancelTimer):
-            last[effect.name] = None
-    return last
-
-
-def drops(effects: Iterable[Effect]) -> list[str]:
-    """Why packets were not used."""
-    return [effect.reason for effect in effects if isinstance(effect, Drop)]
 
 
 def order(effects: Iterable[Effect], *kinds: type[Effect]) -> list[type[Effect]]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from viewsync_node import Around, drops, one, receivers, round_, sent, stored_before_sent
+from viewsync_node import Around, one, receivers, round_, sent, stored_before_sent
 
+from effects import drops
 from ordercast.core.contract import Effect
 from ordercast.core.identity import NodeId
 from ordercast.viewsync.consensus import Ballot, Participant, Vote, Voter, after

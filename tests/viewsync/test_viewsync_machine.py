@@ -13,7 +13,6 @@ from viewsync_node import (
     YOUNGER,
     Node,
     decision,
-    drops,
     halts,
     installs,
     item,
@@ -23,13 +22,12 @@ from viewsync_node import (
     receivers,
     round_,
     sent,
-    shifts,
     span,
     started,
     summary,
-    timers,
 )
 
+from effects import drops, shifts, timers
 from ordercast.core.contract import Drop, Effect, Packet
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.viewsync.contract import Settled, Unsettled

@@ -8,7 +8,6 @@ from viewsync_node import (
     SECOND,
     Node,
     decision,
-    drops,
     halts,
     installs,
     member,
@@ -16,10 +15,10 @@ from viewsync_node import (
     receivers,
     round_,
     sent,
-    shifts,
     summary,
 )
 
+from effects import drops, shifts
 from ordercast.core.contract import Effect
 from ordercast.core.identity import NodeId
 from ordercast.viewsync.contract import Settled, Unsettled

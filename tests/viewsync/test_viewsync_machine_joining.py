@@ -11,7 +11,6 @@ from viewsync_node import (
     YOUNGER,
     Node,
     decision,
-    drops,
     halts,
     installs,
     member,
@@ -19,13 +18,12 @@ from viewsync_node import (
     receivers,
     round_,
     sent,
-    shifts,
     started,
     stored_before_sent,
     summary,
-    timers,
 )
 
+from effects import drops, shifts, timers
 from ordercast.core.contract import Accept, Drop, Persist
 from ordercast.core.identity import ConfigurationId
 from ordercast.viewsync.contract import NOTHING

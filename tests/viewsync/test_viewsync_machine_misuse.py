@@ -8,20 +8,9 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from viewsync_node import (
-    FIRST,
-    OURS,
-    SECOND,
-    Node,
-    decision,
-    drops,
-    member,
-    packet_from,
-    round_,
-    started,
-    summary,
-)
+from viewsync_node import FIRST, OURS, SECOND, Node, decision, member, packet_from, round_, started, summary
 
+from effects import drops
 from ordercast.core.contract import Drop, Event, Packet, Start
 from ordercast.core.wire import FORGED_SENDER, Malformed
 from ordercast.viewsync.declared import KINDS

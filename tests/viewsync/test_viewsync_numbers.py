@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from viewsync_node import OURS, Node, decision, drops, installs, member, started
+from viewsync_node import OURS, Node, decision, installs, member, started
 
+from effects import drops
 from ordercast.catalogue import lab_protocol
 from ordercast.core.randomness import RandomStream
 from ordercast.core.wire import MAX_COUNT

@@ -7,8 +7,9 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from viewsync_node import FIRST, OURS, drops, member, packet_from
+from viewsync_node import FIRST, OURS, member, packet_from
 
+from effects import drops
 from ordercast.core.contract import Multicast, Packet
 from ordercast.core.wire import FORGED_SENDER, MAX_PACKET, Malformed
 from ordercast.viewsync.header import HEADER_SIZE, header

@@ -8,7 +8,6 @@ from viewsync_node import (
     SECOND,
     Part,
     decision,
-    drops,
     item,
     one,
     proposal,
@@ -21,6 +20,7 @@ from viewsync_node import (
     view,
 )
 
+from effects import drops
 from ordercast.core.contract import Effect
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.viewsync.consensus import Voter

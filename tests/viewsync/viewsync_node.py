@@ -8,8 +8,6 @@ from typing import TypeVar
 from ordercast.core.contract import (
     Accept,
     Brake,
-    CancelTimer,
-    Drop,
     Effect,
     Event,
     Gone,
@@ -18,8 +16,6 @@ from ordercast.core.contract import (
     Multicast,
     Packet,
     Persist,
-    SetTimer,
-    Shift,
     Start,
     Stop,
     Submit,
@@ -411,16 +407,6 @@ def receivers(effects: Iterable[Effect], kind: type[P]) -> list[NodeId | None]:
     ]
 
 
-def shifts(effects: Iterable[Effect]) -> list[tuple[str, str]]:
-    """The states entered, and why."""
-    return [(effect.state, effect.because) for effect in effects if isinstance(effect, Shift)]
-
-
-def drops(effects: Iterable[Effect]) -> list[str]:
-    """Why packets were not used."""
-    return [effect.reason for effect in effects if isinstance(effect, Drop)]
-
-
 def halts(effects: Iterable[Effect]) -> list[str]:
     """Why the life ended."""
     return [effect.reason for effect in effects if isinstance(effect, Halt)]
@@ -429,17 +415,6 @@ def halts(effects: Iterable[Effect]) -> list[str]:
 def installs(effects: Iterable[Effect]) -> list[ConfigurationId]:
     """The views that the application was told of."""
     return [effect.configuration.id for effect in effects if isinstance(effect, Install)]
-
-
-def timers(effects: Iterable[Effect]) -> dict[str, int | None]:
-    """The timers touched: what each was set to last, None if it was cancelled."""
-    last: dict[str, int | None] = {}
-    for effect in effects:
-        if isinstance(effect, SetTimer):
-            last[effect.name] = effect.delay_us
-        elif isinstance(effect, CancelTimer):
-            last[effect.name] = None
-    return last
 
 
 def stored_before_sent(effects: Sequence[Effect], kind: type[P]) -> bool:

@@ -192,3 +192,19 @@ def pack_ring(ring: ConfigurationId) -> bytes:
 def pack_nodes(nodes: Sequence[NodeId]) -> bytes:
     """A counted list of nodes in ascending order for the wire."""
     return struct.pack(f"<H{len(nodes)}I", len(nodes), *sorted(nodes))
+
+
+# --- packets in parts ------------------------------------------------------------------------------
+
+
+def parts_of(size: int, part_size: int) -> int:
+    """In how many parts a packet of `size` bytes is sent, if every part but the last has `part_size`."""
+    return -(-size // part_size)
+
+
+def check_part(size: int, part_size: int, place: int, data: bytes) -> None:
+    """Raise `Malformed` unless `data` can be the part at that place, from 0, of such a packet."""
+    if not 0 < part_size < size or not 0 <= place < parts_of(size, part_size):
+        raise Malformed("bad part")
+    if len(data) != min(part_size, size - place * part_size):
+        raise Malformed("bad part")

@@ -29,9 +29,11 @@ from ordercast.core.wire import (
     Reader,
     check_count,
     check_node,
+    check_part,
     kind_of,
     pack_nodes,
     pack_ring,
+    parts_of,
     prefix,
 )
 from ordercast.totem.joins import ANNOUNCE as ANNOUNCE
@@ -134,8 +136,8 @@ class Part(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """How many there are."""
-        return -(-self.size // self.part_size)
+        """How many parts the packet has."""
+        return parts_of(self.size, self.part_size)
 
     def encode(self) -> bytes:
         """The packet as bytes."""
@@ -419,9 +421,8 @@ def _decode_part(data: bytes) -> Part:
     check_count(ring_seq)
     check_count(seq, lowest=1)
     part = Part(ring_seq, check_node(ring_rep), seq, size, part_size, place, data[PART_HEADER:])
-    if not 0 < part_size < size or part.parts > MOST_PARTS or place >= part.parts:
-        raise Malformed("bad part")
-    if len(part.data) != min(part_size, size - place * part_size):
+    check_part(size, part_size, place, part.data)
+    if part.parts > MOST_PARTS:
         raise Malformed("bad part")
     return part
 

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from ordercast.core.contract import Effect, Multicast, Unicast
 from ordercast.core.identity import NodeId
-from ordercast.core.wire import MAX_PACKET, PREFIX_SIZE, Malformed, prefix
+from ordercast.core.wire import MAX_PACKET, PREFIX_SIZE, Malformed, check_part, parts_of, prefix
 from ordercast.viewsync.header import HEADER_SIZE
 
 PART = 16
@@ -48,7 +48,7 @@ class Part(NamedTuple):
     @property
     def parts(self) -> int:
         """How many parts the packet has."""
-        return -(-self.size // self.part_size)
+        return parts_of(self.size, self.part_size)
 
     def encode(self, head: bytes) -> bytes:
         """For the wire, behind a header."""
@@ -78,9 +78,8 @@ def decode_part(data: bytes) -> Part:
         raise Malformed("truncated")
     check, size, part_size, place = _PART.unpack_from(data, HEADER_SIZE)
     part = Part(check, size, part_size, place, data[OVERHEAD:])
-    if not HEADER_SIZE <= part.part_size < part.size <= MAX_PACKET or part.place >= part.parts:
-        raise Malformed("bad part")
-    if len(part.data) != min(part.part_size, part.size - part.place * part.part_size):
+    check_part(size, part_size, place, part.data)
+    if part_size < HEADER_SIZE or size > MAX_PACKET:
         raise Malformed("bad part")
     return part
 
