@@ -112,7 +112,7 @@ def test_a_seed_is_replayed_by_one_command(cuts: Cuts | None, options: str) -> N
     assert CAMPAIGN.replay(7, cuts) == command + options
 
 
-# --- the crew -----------------------------------------------------------------------------------
+# --- processes -----------------------------------------------------------------------------------
 
 
 def _square(number: int) -> int:

@@ -41,7 +41,7 @@ class DropReason(NamedTuple):
     help: str
     """What has happened, in a sentence."""
     everyday: bool = False
-    """It belongs to the life of a healthy group, too: it is counted, and no warning is logged."""
+    """Whether healthy groups have such drops, too: they are counted, and no warning is logged."""
 
 
 class Sort(StrEnum):

@@ -30,7 +30,7 @@ class ConfigurationId(NamedTuple):
 
 
 HIGHEST_LEVEL = 7
-"""Of resilience; beyond it a sender asks for safe delivery."""
+"""The highest level of resilience; beyond it a sender asks for safe delivery."""
 
 
 class Kind(StrEnum):

@@ -61,7 +61,7 @@ class Protocol(NamedTuple):
 
     name: str
     summary: str
-    """In a sentence."""
+    """The protocol in a sentence."""
     about: About
     settings: type[msgspec.Struct]
     """All of its settings, with their meanings as docstrings."""

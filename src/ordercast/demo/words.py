@@ -68,16 +68,16 @@ class Report(msgspec.Struct, kw_only=True):
     place: Place
     """The last message that it delivered."""
     closed: bool
-    """It has told how the last configuration stands."""
+    """Whether the process has told what it delivered in the last configuration."""
     delivered: int
     safe: int
     """How many of the delivered were safe."""
     rotation_us: float | None
     """How long the token takes to go round, on average over the last second."""
     slow: int | None
-    """Who keeps the token waiting, as this node sees it..."""
+    """The node that keeps the token waiting, as this node sees it."""
     waits_us: float
-    """...and for how long."""
+    """For how long that node keeps the token waiting, in microseconds."""
     gap_s: float
     """The longest time without a delivery that has ended since the last report, while messages flow."""
     blocks: list[Block]

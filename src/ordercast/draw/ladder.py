@@ -26,7 +26,7 @@ LETTER = 5.7
 ABOVE, BELOW = (-6.0, -17.0, -28.0), (14.0, 25.0, 36.0)
 """Where labels may stand at a lane: of packets above it, of deliveries below it; the first that is free."""
 COLOURS = (*INK[1:], "#5b6470", "#7a4a1d", "#004488", "#994455")
-"""Of kinds of packets."""
+"""The colours of kinds of packets."""
 LOST = 0.6
 """How far a lost packet gets."""
 STEPS = (100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)

@@ -35,7 +35,7 @@ class KeptPacket(str):
     __slots__ = ("data", "quiet")
     data: bytes
     quiet: bool
-    """It is of a kind that drawings leave out."""
+    """Whether the packet is of a kind that drawings leave out."""
 
 
 def keeping(protocol: Protocol) -> Callable[[bytes], KeptPacket]:

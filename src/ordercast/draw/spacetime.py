@@ -43,7 +43,7 @@ class Ending(StrEnum):
     """How a life ended."""
 
     CRASH = "crash"
-    """From outside."""
+    """The node was crashed from outside."""
     HALT = "halt"
     """By the node's own decision (a program-controlled crash)."""
     SILENCE = "silence"
@@ -173,7 +173,7 @@ class _LaneBuilder:
     ended: Ended | None = None
     """What the install of the current configuration ended."""
     incarnation: int | None = None
-    """Of the life being built; None between lives."""
+    """The incarnation of the life being built; None between lives."""
     start_us: int = 0
     since_us: int = 0
     """When the current configuration was installed."""

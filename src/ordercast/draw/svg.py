@@ -18,7 +18,7 @@ from ordercast.draw.sheet import sheet
 from ordercast.draw.spacetime import Ending, Lane, Life, Note, Segment, Timeline
 
 NARROWEST, WIDEST = 1040.0, 6000.0
-"""Of the time axis, in pixels."""
+"""The least and the greatest width of the time axis, in pixels."""
 GUTTER = 64.0
 """Left of the axis, for the nodes' names."""
 MARGIN = 24.0

@@ -41,7 +41,7 @@ class Progress(msgspec.Struct, array_like=True):
     count: Number
     """Rows of the batch that were delivered."""
     checksum: Number
-    """Of these rows: tells whether what is sent again is the same."""
+    """The checksum of these rows: tells whether what is sent again is the same."""
     run: Run
     """Which run of the query fenced last; within one run, attempts are numbered."""
     attempt: Number
@@ -103,7 +103,7 @@ class Commit(msgspec.Struct, array_like=True, frozen=True, tag="commit"):
     job: JobName
     batch: Number
     done: bool
-    """It was the job's last batch."""
+    """Whether it was the job's last batch."""
     owner: Annotated[bytes, Meta(min_length=OWNER_SIZE, max_length=OWNER_SIZE)]
     """Made for this commit: whoever waits for it knows it by that."""
     time_us: Number

@@ -32,7 +32,7 @@ SECOND_US = 1_000_000
 KEPT_US = 7 * 24 * 3600 * SECOND_US
 """A job that has said nothing for so long is forgotten."""
 DONE_US = 3600 * SECOND_US
-"""So long is remembered that a job is over: tasks of it that still run are told."""
+"""How long it is remembered that a job is over, in microseconds: tasks of it that still run are told."""
 
 
 class Outcome(Enum):
@@ -49,7 +49,7 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
     """The group does not know the batches of the job before this one."""
     FULL = "full"
-    """So many producers are remembered that there is no room for another."""
+    """There is no room to remember another producer."""
 
 
 class Answer(NamedTuple):

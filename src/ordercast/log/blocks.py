@@ -54,7 +54,7 @@ GUARANTEES: tuple[str, ...] = tuple(str(guarantee.value) for guarantee in Guaran
 _PLACE: dict[Guarantee, int] = {guarantee: place for place, guarantee in enumerate(Guarantee)}
 
 _CODES = {8: "b", 32: "i", 64: "q"}
-"""Of arrays in Python, by the bits of a number."""
+"""Type codes of Python's arrays, by the bits of a number."""
 
 _LENGTH = struct.Struct("<I")
 _ALIGNED = 8
@@ -74,7 +74,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     """Bytes of each buffer."""
     kind: str = MESSAGE
     members: tuple[int, ...] = ()
-    """Of a change."""
+    """The members of the configuration, of a change."""
 
 
 _decode_head = msgspec.msgpack.Decoder(Head).decode
@@ -86,7 +86,7 @@ class MessageRun(NamedTuple):
 
     seq: int
     slot: int
-    """Of the first of them."""
+    """The slot of the first message."""
     sender: int
     guarantee: Guarantee
     group: str

@@ -25,7 +25,7 @@ class Change:
         self.notes: dict[bytes, bytes | None] = {}
         self.pending: list[tuple[Block, bytes]] = []
         self._dropped = 0
-        """So many of the last blocks that are committed are replaced by pending ones."""
+        """How many of the last committed blocks are replaced by pending ones."""
 
     def put(self, data: bytes, gap: bool = False) -> None:
         """Add an encoded block behind all others; `gap`: entries before it are missing."""

@@ -53,7 +53,7 @@ class Slot(msgspec.Struct, array_like=True):
 
     meta: Meta
     summary: Summary
-    """Of the segment that is being written."""
+    """The summary of the segment that is being written."""
     length: int
     """Up to where its file is committed."""
 
@@ -129,7 +129,7 @@ class Found:
         self.meta: Meta | None = None
         """None if nothing was ever committed."""
         self.segments: list[Segment] = []
-        """In order; those of which nothing can be read are there, too, without blocks."""
+        """The segments in order; those of which nothing can be read are there, too, without blocks."""
         self.problems: list[str] = []
         """What is wrong with files, in words: what is missing because of it, `missing` says."""
 

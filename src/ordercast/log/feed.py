@@ -56,7 +56,7 @@ class Feed:
         self._thread = ThreadPoolExecutor(1, "ordercast-log")
         self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
         self._waiting: deque[tuple[Delivered | Installed, int]] = deque()
-        """Not final yet, each with its size."""
+        """Entries that are not final yet, each with its size in bytes."""
         self._configuration: ConfigurationId | None = None
         """The one that the first of them was delivered in."""
         self._ready: list[Delivered | Installed] = []

@@ -60,7 +60,7 @@ class Meta(msgspec.Struct, array_like=True):
     """The last entry that retention took away."""
     entries: int = 0
     bytes: int = 0
-    """Of what is kept now."""
+    """How many entries are kept now, and their bytes."""
     alone: bool = False
     """The node is the only member of its configuration: there is nobody whose messages it could miss."""
 
@@ -88,7 +88,7 @@ class Block(msgspec.Struct, array_like=True):
     length: int
     checksum: int
     gap: bool = False
-    """Of a change of the configuration: something may have passed the node by before it."""
+    """Whether messages may have passed the node by before this change of the configuration."""
     segment: int = 0
     """The number of the segment that it is in."""
 

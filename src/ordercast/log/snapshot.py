@@ -21,7 +21,7 @@ class Snapshot:
         trimmed = self.meta.trimmed
         cut = 0 if trimmed is None else bisect_right(every, trimmed, key=_last)
         self.blocks = every[cut:]
-        """Those that are kept, in order."""
+        """The blocks that are kept, in order."""
         self.changes = [block for block in every if block.head.kind != MESSAGE]
         """All changes of the configuration that are known, those that were trimmed as well."""
         opening = found.segments[0].opening if found.segments else None

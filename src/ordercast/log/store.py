@@ -38,7 +38,7 @@ FULL_BYTES = 1024 * 1024
 GROWN_BYTES = FULL_BYTES // 2
 """A block that has so many is large enough, and merged no more."""
 FAN = 8
-"""So many blocks of about one size become one."""
+"""How many blocks of about one size are merged into one."""
 LEAST_SEGMENT, MOST_SEGMENT = 64 * 1024, 16 * 1024 * 1024
 """Bytes of a segment, which is an eighth of what is kept, within these bounds."""
 _END = 2**31 - 1
@@ -59,7 +59,7 @@ class Installed(NamedTuple):
     time_us: int
     configuration: Configuration
     first: bool
-    """It is the first of a life of the node."""
+    """Whether it is the first configuration of a life of the node."""
 
 
 class _Tail(NamedTuple):

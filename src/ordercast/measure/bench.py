@@ -100,7 +100,7 @@ class Result(msgspec.Struct, kw_only=True):
     plan: Plan
     loop: str
     nodes: list[Figures]
-    """Of the nodes that were there to the end."""
+    """The figures of the nodes that were there to the end."""
     agreement: Agreement
     killed: int | None
     """Which node was killed, or stopped."""

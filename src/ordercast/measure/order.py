@@ -22,7 +22,7 @@ _DOUBLED = 10
 """There are 2^10 such blocks. Whenever there are twice as many packets, blocks are twice as long."""
 
 Place = tuple[int, int]
-"""Of a message in its configuration: its packet's sequence number and its slot."""
+"""A message's place in its configuration: its packet's sequence number and its slot."""
 
 _HEAD = struct.Struct("<IIQQII")
 
@@ -75,7 +75,7 @@ class DeliveryDigests:
         self.blocks: list[Block] = []
         self.ends: list[End] = []
         self.place: Place = (0, 0)
-        """Of the message that was delivered last."""
+        """The place of the message that was delivered last."""
         self.closed = False
         self._whole = whole
         self._sample = sample

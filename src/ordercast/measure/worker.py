@@ -30,9 +30,9 @@ MEETING_S = 30.0
 DRAINING_S = 20.0
 """How long messages may take to arrive after the last was sent."""
 BATCH_BYTES = 50_000
-"""Flat out, about so many bytes are handed over at a time..."""
+"""Flat out, about how many bytes are handed over at a time."""
 LARGEST_BATCH = 500
-"""...but no more messages than this."""
+"""Flat out, the most messages that are handed over at a time."""
 SAMPLE = 16
 """Flat out, the bytes of the messages count in one packet of so many; at a given rate, in each."""
 TICK_S = 0.001

@@ -99,7 +99,7 @@ class Connections:
     ) -> None:
         self.most = most
         self.most_of_one = max(1, most * 3 // 4)
-        """Of one source."""
+        """The most connections of one source."""
         self.most_proven = max(1, most * 3 // 4)
         """The others are for those who have yet to prove themselves."""
         self.drops: Counter[str] = Counter()

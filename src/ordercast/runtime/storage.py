@@ -128,7 +128,7 @@ class _Identity(msgspec.Struct, forbid_unknown_fields=True):
     protocol: str = ""
     """What ordered the node's messages; empty if that was not said."""
     checksum: int = 0
-    """Of the rest."""
+    """The checksum of the other fields."""
 
     @property
     def sum(self) -> int:

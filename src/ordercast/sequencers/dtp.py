@@ -22,7 +22,7 @@ class Acknowledged(StrEnum):
     DONE = "done"
     """The message that was sent last has its place: another one may be sent."""
     WAIT = "wait"
-    """It has none yet."""
+    """The message that was sent last has no place yet."""
 
 
 class Dtp(MovingSequencer):

@@ -122,7 +122,7 @@ class Ack(NamedTuple):
     """Places for messages, and the token for the next holder."""
 
     turn: int
-    """Of the intermediate view it belongs to (004 §4.3.5)."""
+    """The turn of the intermediate view that the packet belongs to (004 §4.3.5)."""
     hop: int
     """How often the token was passed, this time included. Tells copies of a token from the token: the papers
     use the gsn, which a null ACK of DTP leaves as it was."""

@@ -71,7 +71,7 @@ class Totals(msgspec.Struct, kw_only=True):
     properties: Counter[str] = msgspec.field(default_factory=Counter)
     """Runs that broke each property."""
     failures: dict[int, Failure] = msgspec.field(default_factory=dict)
-    """Of each seed that failed."""
+    """By seed, how it failed."""
     events: int = 0
     receptions: int = 0
     rows: int = 0

@@ -334,7 +334,7 @@ class When(msgspec.Struct, frozen=True, tag=True):
     nth: int = 1
     delay_us: int = 0
     before_us: int | None = None
-    """It does not happen at or after this time."""
+    """The fault does not happen at or after this time, in microseconds."""
     event: Literal["enters", "sends"] = "enters"
 
     def text(self, name: Names = _plain_name) -> str:

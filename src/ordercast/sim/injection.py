@@ -102,7 +102,7 @@ class Injections(msgspec.Struct, kw_only=True):
     count: int = 0
     """Wrong packets that machines were given."""
     dropped: int = 0
-    """Of these, packets that were not used."""
+    """How many of these packets were not used."""
     halted: int = 0
     """Lives that ended because of one."""
     apart: list[int] = []

@@ -30,7 +30,7 @@ class Backlog:
         self._begin = 0
         """Number of the first row that is here."""
         self._checksum = 0
-        """Of all rows before it."""
+        """The checksum of all rows before it."""
         self._promised: tuple[int, int] | None = None
         """How many rows were delivered by an earlier attempt, and their checksum, until they were seen."""
 

@@ -34,7 +34,7 @@ _ALL = 2**62
 _LOOKED_AT = 1000
 """Entries at the beginning of a log among which the first message is looked for."""
 _MOST_TURNS = 100
-"""Of replicas that go on where others were away."""
+"""How often a read goes on with another replica where one was away."""
 
 _NAMES = ("config_seq", "config_rep", "seq", "slot")
 

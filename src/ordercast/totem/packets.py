@@ -125,7 +125,7 @@ class Part(NamedTuple):
     ring_seq: int
     ring_rep: NodeId
     seq: int
-    """Of the packet."""
+    """The sequence number of the packet."""
     size: int
     """Bytes of the whole packet."""
     part_size: int
@@ -255,7 +255,7 @@ class Entry(NamedTuple):
     high_delivered: int
     received_flg: bool
     limits: Limits
-    """Not in the paper's list: what §8.1 wants negotiated."""
+    """What the member can take, which §8.1 wants negotiated; the paper's list does not have it."""
 
 
 class Commit(NamedTuple):
@@ -268,7 +268,7 @@ class Commit(NamedTuple):
     entries: tuple[Entry, ...]
     """Filled in token order during the first rotation."""
     lives: tuple[int, ...] = ()
-    """Of each member the life (`Join.life`) that agreed to the ring; all 0 if nothing is said."""
+    """The life of each member (`Join.life`) that agreed to the ring; all 0 if nothing is said."""
 
     def encode(self) -> bytes:
         """The packet as bytes."""

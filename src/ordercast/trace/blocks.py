@@ -60,7 +60,7 @@ class Opened(NamedTuple):
     """None if it was cut off before that."""
     about: About
     blocks: Iterator[list[Row]]
-    """Its rows."""
+    """The blocks with the file's rows."""
 
 
 @contextmanager

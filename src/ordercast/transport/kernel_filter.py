@@ -27,7 +27,7 @@ SO_DETACH_FILTER = 27
 SO_ATTACH_REUSEPORT_CBPF = 51
 SO_MEMINFO = 55
 MOST_INSTRUCTIONS = 4096
-"""That a kernel takes in one program."""
+"""The most instructions that a kernel takes in one program."""
 
 _NETWORK = 2**32 - 0x100000
 """Offsets from here are into the network header (`SKF_NET_OFF`)."""

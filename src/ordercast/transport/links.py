@@ -61,7 +61,7 @@ MOST_ALIASES = 16
 GREETINGS_PER_S, AT_ONCE = 200.0, 400
 """Greetings that are challenged or opened, of one host or known address; a node sends two a second."""
 STRANGERS_PER_S = 1000.0
-"""And of all hosts that are not known."""
+"""Greetings a second that are handled of all hosts that are not known, taken together."""
 MOST_TOLD = 16
 """Peers named in a greeting, so that it fits a datagram; with more of them, each greeting names others."""
 

@@ -59,7 +59,7 @@ class MemoryNetwork:
         self.delay_us = delay_us
         self._random = random.Random(f"{seed}/network")
         self._open: dict[NodeId, MemoryTransport] = {}
-        """In the order of their identifiers."""
+        """The open transports, in the order of their nodes' identifiers."""
         self._sides: dict[NodeId, int] = {}
         self._on_the_way: list[tuple[int, _What, int, NodeId, NodeId, int, Sequence[bytes]]] = []
         """When, what, a number that keeps equal ones in order, sender, receiver, bytes, packets."""

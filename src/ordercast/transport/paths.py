@@ -31,7 +31,7 @@ MISSES = 8
 AGAIN_S = 60.0
 """How often a size that was too large is tried once more."""
 SAMPLES = 8
-"""Of so many round trips the shortest counts: others include how busy the peer was."""
+"""How many round trips are measured; the shortest counts, since others include how busy the peer was."""
 LEAST_SAMPLES = 2
 OLDEST_US = 10_000_000
 """An answer that took longer tells of a process that was stopped."""

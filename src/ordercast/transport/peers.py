@@ -54,7 +54,7 @@ class Peer:
         self.data_joiner = Reassembler(checked=not sealed)
         self.linked = False
         self.leaving = False
-        """It has said that it goes."""
+        """Whether the peer has said that it leaves."""
         self.heard = 0.0
 
 

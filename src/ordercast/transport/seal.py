@@ -144,7 +144,7 @@ class Seal:
         self._greet: Code = greetings[keyring.ids[0]].encrypt
         self._key_id = keyring.ids[0]
         self.keyring = keyring
-        """To look at; `rekey` changes it."""
+        """The keys in use; `rekey` changes them."""
 
     @property
     def counters(self) -> tuple[int, int]:

@@ -59,7 +59,7 @@ class UdpSettings(NamedTuple):
     greets: Sequence[str]
     """Addresses of others, as they were written."""
     closed: bool
-    """They are all there are: nobody else is let in."""
+    """Whether no node is let in that is not on this list."""
     shared: str
     """What has to be the same at all nodes, in words."""
     multicast: str | None = None

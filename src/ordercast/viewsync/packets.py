@@ -70,7 +70,7 @@ NO_GROUP = Group(0, 0)
 
 
 class Round(NamedTuple):
-    """A round of the consensus: its how-manyth, and who coordinates it."""
+    """A round of the consensus: its number, and who coordinates it."""
 
     attempt: int
     coordinator: NodeId
@@ -107,7 +107,7 @@ class Join(NamedTuple):
     ended: Group = NO_GROUP
     """A group that is over: nobody was in its last view."""
     founds: bool = False
-    """It would take part in founding a group."""
+    """Whether the node would take part in founding a group."""
 
 
 class Summary(NamedTuple):

@@ -82,7 +82,7 @@ class Chunk:
     bad: Numbers
     safe: Numbers
     time: Numbers
-    """Of the row, where times are asked for; else `NULL`."""
+    """The row's time, where times are asked for; else `NULL`."""
     content: Numbers
     """A hash of what the message is, its place aside."""
     placed: Numbers

@@ -40,7 +40,7 @@ class Doubt:
 
     why: str
     configurations: frozenset[ConfigurationId] = frozenset()
-    """Those that it concerns; none: that cannot be told."""
+    """The configurations that it concerns; none: that cannot be told."""
 
 
 @dataclass

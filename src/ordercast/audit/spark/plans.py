@@ -23,7 +23,7 @@ RunKey: TypeAlias = int
 Ring: TypeAlias = tuple[RunKey, int, int]
 """A regular configuration of a run: its key, its number and its representative."""
 Limits: TypeAlias = Mapping[tuple[Ring, int, int], int]
-"""Of a configuration and one who sends in it, node and life, a number of a message."""
+"""By configuration and sender, a node and its life: a number of a message."""
 
 
 # --- what is computed of a row -----------------------------------------------------------------

@@ -28,7 +28,7 @@ class StaySummary(NamedTuple):
     highest: int | None
     """The lowest and the highest rank delivered."""
     placed: Print
-    """Of the deliveries, with their places."""
+    """A digest of the deliveries with their places."""
     content: Print
     """The same without."""
     safe: int

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 THREE = ("dtp", "pinwheel", "cm")
 ALL = (*THREE, "totem")
 GAPS_MS = (50, 100, 200)
-"""1/λ."""
+"""Mean times between two messages of a node (1/λ), in milliseconds."""
 SIZES = tuple(range(5, 41, 5))
 TYPICAL_MS = 100
 """The 1/λ of Figs 3 to 5."""
