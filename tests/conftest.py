@@ -37,6 +37,12 @@ hypothesis.settings.load_profile("ordercast")
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
+@pytest.fixture
+def journals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes leave traces as journals, which are read as well: no interpreter is started for each life."""
+    monkeypatch.setattr("ordercast.trace.journal._can_start_python", lambda: False)
+
+
 def _is_in(item: pytest.Item, places: tuple[str, ...]) -> bool:
     """Whether a test is in one of these directories or files below `tests/`."""
     return any(item.path.is_relative_to(TESTS / place) for place in places)
@@ -79,7 +85,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Where branches are counted, other tests than those of the parts in question run at full speed."""
     plugin = item.config.pluginmanager.getplugin("_cov")
     tracing = None if plugin is None else plugin.cov_controller
-    if tracing is None or _is_in(item, TRACED):
+    if tracing is None or (_is_in(item, TRACED) and item.get_closest_marker("untraced") is None):
         return (yield)
     tracing.pause()
     try:

@@ -21,6 +21,7 @@ from ordercast.groups import defects, next_life
 from ordercast.groups.assembly import machine_of
 from ordercast.transport.interface import Capacity
 
+pytestmark = pytest.mark.usefixtures("journals")
 POISON = b"a packet that no machine was made for"
 
 

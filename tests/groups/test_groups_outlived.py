@@ -23,6 +23,8 @@ from ordercast.transport import known_lives as lives
 
 HOURS_BACK = 7_200
 
+pytestmark = pytest.mark.usefixtures("journals")
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:

@@ -11,6 +11,8 @@ from ordercast import ConfigurationChange, Delivery, Group, Kind, Rejoined
 from ordercast.core.identity import NodeId
 from ordercast.testing import Cluster, run
 
+pytestmark = pytest.mark.untraced
+
 
 class Reader:
     """Reads a group in the background: its messages, and the members of its regular configurations."""

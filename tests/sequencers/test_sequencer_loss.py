@@ -14,6 +14,8 @@ from ordercast.sim.network import Ethernet
 from ordercast.sim.workload import Workload
 from ordercast.viewsync.config import GroupConfig
 
+pytestmark = pytest.mark.untraced
+
 FAMILY = [name for name, protocol in PROTOCOLS.items() if protocol.settings is GroupConfig]
 GIGABIT = Ethernet(bits_per_s=1_000_000_000, propagation_us=100, receive_us=20, unicast_us=20, send_us=15)
 

@@ -15,6 +15,8 @@ from ordercast.totem.config import TotemConfig
 from ordercast.totem.limits import Limits
 from ordercast.totem.machine import TotemMachine
 
+pytestmark = pytest.mark.untraced
+
 BUFFERS = {1: 1024 * 1024, 2: 60_000, 3: 212_992, 4: 400_000}
 """Bytes, by node."""
 

@@ -267,6 +267,7 @@ def test_every_extension_is_refused(raw: bytes) -> None:
         assert not accepted(raw + tail)
 
 
+@pytest.mark.untraced
 @each_sample
 def test_every_changed_byte_is_refused_or_read_one_way(raw: bytes) -> None:
     changed = bytearray(raw)

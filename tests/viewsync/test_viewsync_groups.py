@@ -16,6 +16,8 @@ from ordercast.viewsync.header import header
 from ordercast.viewsync.machine import GroupMachine
 from ordercast.viewsync.packets import Answer, Group, Heartbeat, encode
 
+pytestmark = pytest.mark.untraced
+
 FAMILY = ("cm", "rbp", "irbp", "pinwheel", "dtp", "total")
 SECOND = 1_000_000
 
