@@ -20,7 +20,7 @@ from cli_parts import ordercast
 from ordercast.audit.properties import audit
 from ordercast.cli import group_demo
 from ordercast.core.identity import ConfigurationId
-from ordercast.demo import play
+from ordercast.demo import run as demo_run
 from ordercast.measure.agreement import ConfigurationOrder, MemberOrder
 
 HANGS_S = 600.0
@@ -65,7 +65,7 @@ def test_any_protocol_may_order_the_messages(protocol: str, tmp_path: Path) -> N
     assert [node["lives"] for node in document["nodes"]] == [1, 2, 2], (
         "the second was stopped, the last killed"
     )
-    outcomes = {act["act"]: act["outcome"] for act in document["acts"]}
+    outcomes = {step["act"]: step["outcome"] for step in document["acts"]}
     assert "back as incarnation 1" in outcomes["resume"]
 
 
@@ -75,8 +75,8 @@ def test_a_node_is_killed_another_stopped_and_the_order_is_the_same(tmp_path: Pa
     document = json.loads(done.stdout)
     assert document["order_equal"] is True
     assert document["audit"]["clean"] is True
-    acts = [act["act"] for act in document["acts"]]
-    assert acts == ["form", "flow", "kill", "restart", "stop", "resume", "leave"]
+    steps = [step["act"] for step in document["acts"]]
+    assert steps == ["form", "flow", "kill", "restart", "stop", "resume", "leave"]
     assert [node["lives"] for node in document["nodes"]] == [1, 1, 2], "the last one was killed"
     assert all(node["sent"] and node["delivered"] for node in document["nodes"])
     whole = [page for page in document["configurations"] if page["members"] == [1, 2, 3]]
@@ -213,11 +213,11 @@ def test_more_than_can_be_audited() -> None:
 def test_an_order_that_differs_is_told_and_is_exit_code_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Forged(play.Play):
+    class Forged(demo_run.DemoRun):
         def perform(self) -> None:
             pass
 
-        def judge(self, _audit: object) -> play.Result:
+        def judge(self, _audit: object) -> demo_run.Result:
             nodes: list[dict[str, Any]] = [
                 {"node": node, "lives": 1, "sent": 1, "delivered": 1, "safe": 0} for node in (1, 2)
             ]
@@ -226,9 +226,11 @@ def test_an_order_that_differs_is_told_and_is_exit_code_1(
                 MemberOrder(2, "to its end", 1, "fedcba9876543210", False),
             )
             order = [ConfigurationOrder(ConfigurationId(8, 1), (1, 2), 1, entries, 1, 1, "they differ")]
-            return play.Result(plan=self.plan, acts=[], order=order, nodes=nodes, audit=audit([]), took_s=1.0)
+            return demo_run.Result(
+                plan=self.plan, steps=[], order=order, nodes=nodes, audit=audit([]), took_s=1.0
+            )
 
-    monkeypatch.setattr(group_demo, "Play", Forged)
+    monkeypatch.setattr(group_demo, "DemoRun", Forged)
     said = ordercast("demo", "--nodes", 2, "--dir", tmp_path / "one")
     assert said.code == 1
     assert "✗ the order differs" in said.out

@@ -21,7 +21,7 @@ from ordercast.keys import Keyring, generate
 from ordercast.log import Replica, wire
 from ordercast.log import service as service_module
 from ordercast.log.client import Connection
-from ordercast.log.service import Line, Service
+from ordercast.log.service import ClientChannel, Service
 from ordercast.log.store import Store
 from ordercast.transport.address import parse_address
 
@@ -287,7 +287,7 @@ def test_a_wish_that_is_not_known_is_answered(log: Store) -> None:
 
 
 def test_other_wishes_can_be_served_on_the_same_line(log: Store) -> None:
-    async def echo(line: Line, wish: dict[str, object]) -> None:
+    async def echo(line: ClientChannel, wish: dict[str, object]) -> None:
         while (said := await line.receive()) is not None and "end" not in said[0]:
             await line.send({"you said": said[0]["word"], "to": wish["name"]}, said[1] * 2)
 

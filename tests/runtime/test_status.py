@@ -11,7 +11,7 @@ import pytest
 
 from ordercast.core.identity import Configuration, ConfigurationId, Kind
 from ordercast.runtime.driver import Driver
-from ordercast.runtime.status import SLOW_US, Counted, Living, Rates, status
+from ordercast.runtime.status import SLOW_US, Counted, Rates, StatusSource, status
 from ordercast.totem.protocol import TOTEM
 
 
@@ -53,9 +53,9 @@ def a_driver(clock: Clock, **given: Any) -> Any:
     )
 
 
-def a_node(driver: Any) -> Living:
+def a_node(driver: Any) -> StatusSource:
     return cast(
-        Living,
+        StatusSource,
         SimpleNamespace(
             id=1,
             incarnation=3,

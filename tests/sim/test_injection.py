@@ -11,7 +11,7 @@ import pytest
 from hunts import rounds
 from ordercast.catalogue import LAB_PROTOCOLS, LAB_TOTEM, lab_protocol
 from ordercast.core.wire import Malformed
-from ordercast.sim.injection import Insane, campaign, inject, retained
+from ordercast.sim.injection import ImpossibleEffect, campaign, inject, retained
 from ordercast.sim.mutation import Mutator
 from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import Join, Token
@@ -57,7 +57,7 @@ def test_a_machine_that_wants_the_impossible_is_found(monkeypatch: pytest.Monkey
     monkeypatch.setattr("ordercast.totem.formation.within_reach", lambda number, known: True, raising=False)
     monkeypatch.setattr(Join, "encode", lambda self: b"OC\x01\x05" + bytes(70_000))
     found = inject(LAB_TOTEM, 1, (3, 3))
-    assert found.failures[0].what == f"{Insane.__name__}: a packet of 70004 bytes is to be sent"
+    assert found.failures[0].what == f"{ImpossibleEffect.__name__}: a packet of 70004 bytes is to be sent"
 
 
 def test_what_is_retained_is_all_that_can_be_reached() -> None:

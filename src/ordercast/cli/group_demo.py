@@ -28,8 +28,8 @@ from ordercast.cli.member import fail
 from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProtocolName
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
 from ordercast.core.identity import NodeId
-from ordercast.demo.play import Act, Plan, Play, Result, counted, written
 from ordercast.demo.processes import Process, State
+from ordercast.demo.run import DemoRun, Plan, Result, Step, counted, written
 from ordercast.draw.words import duration
 from ordercast.draw.words import nodes as listed
 from ordercast.errors import OrdercastError
@@ -96,14 +96,14 @@ def demo(
             f"{FEWEST_OF_A_VIEW} or more"
         )
     place = _place(directory)
-    stage = Stage(ASIDE if json else SAY, nodes, protocol)
-    play = Play(Plan(nodes=nodes, seconds=seconds, rate=rate, protocol=protocol), place, stage)
+    view = LiveView(ASIDE if json else SAY, nodes, protocol)
+    run = DemoRun(Plan(nodes=nodes, seconds=seconds, rate=rate, protocol=protocol), place, view)
     try:
         with _interruptible():
-            with stage:
-                play.perform()
-                stage.begins(Act("proof", "What they delivered is compared, and their trace is audited"))
-            result = play.judge(_on_spark if engine is Engine.SPARK else audit_trace)
+            with view:
+                run.perform()
+                view.begins(Step("proof", "What they delivered is compared, and their trace is audited"))
+            result = run.judge(_on_spark if engine is Engine.SPARK else audit_trace)
     except KeyboardInterrupt:
         where = escape(str(place))
         ASIDE.print(f"interrupted: no process is left; data and logs are in {where}", soft_wrap=True)
@@ -156,13 +156,13 @@ def _interruptible() -> Iterator[None]:
 # --- while it runs ------------------------------------------------------------------------------
 
 
-class Stage:
-    """What people see meanwhile: acts as they come, and on a terminal the nodes below them, live."""
+class LiveView:
+    """What people see meanwhile: steps as they come, and on a terminal the nodes below them, live."""
 
     def __init__(self, console: Console, nodes: int, protocol: str) -> None:
         self._console = console
-        self._acts = 0
-        self._play: Play | None = None
+        self._steps = 0
+        self._run: DemoRun | None = None
         self._drawn = 0.0
         self._live: Live | None = None
         if console.is_terminal and not console.is_dumb_terminal:
@@ -178,7 +178,7 @@ class Stage:
         else:
             self._console.print(Padding.indent(text, indent))
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> LiveView:
         if self._live is not None:
             self._live.start()
         return self
@@ -187,30 +187,30 @@ class Stage:
         if self._live is not None:
             self._live.stop()
 
-    def begins(self, act: Act) -> None:
-        """Print the act's caption."""
-        self._acts += 1
-        self._say(f"\n[bold cyan]{self._acts}[/]  [bold]{escape(act.caption)}[/]")
+    def begins(self, step: Step) -> None:
+        """Print the step's caption."""
+        self._steps += 1
+        self._say(f"\n[bold cyan]{self._steps}[/]  [bold]{escape(step.caption)}[/]")
 
-    def ends(self, act: Act) -> None:
-        """Print what came of the act."""
-        pause = f"; longest pause {written(act.gap_s)}" if act.gap_s else ""
-        self._say(f"[green]✓[/] {escape(act.outcome)}[bright_black]{pause}[/]", indent=3)
-        if self._live is None and self._play is not None:
-            for line in _news(self._play, self._play.common()):
+    def ends(self, step: Step) -> None:
+        """Print what came of the step."""
+        pause = f"; longest pause {written(step.gap_s)}" if step.gap_s else ""
+        self._say(f"[green]✓[/] {escape(step.outcome)}[bright_black]{pause}[/]", indent=3)
+        if self._live is None and self._run is not None:
+            for line in _news(self._run, self._run.common()):
                 self._say(line, indent=3)
 
-    def look(self, play: Play) -> None:
+    def look(self, run: DemoRun) -> None:
         """Draw, if it is time to."""
-        self._play = play
+        self._run = run
         now = time.monotonic()
         if self._live is not None and now - self._drawn > REDRAW_S:
             self._drawn = now
-            self._live.update(_scene(play), refresh=True)
+            self._live.update(_scene(run), refresh=True)
 
 
-def _scene(play: Play) -> RenderableType:
-    common = play.common()
+def _scene(run: DemoRun) -> RenderableType:
+    common = run.common()
     table = Table(box=None, pad_edge=False, header_style="bright_black", padding=(0, 2, 0, 0))
     table.add_column("node", justify="right")
     table.add_column("state", min_width=8)
@@ -218,14 +218,14 @@ def _scene(play: Play) -> RenderableType:
     for name, width in (("sent", 6), ("delivered", 9), ("per s", 6), ("rotation", 8)):
         table.add_column(name, justify="right", min_width=width, no_wrap=True)
     table.add_column("order digest", min_width=SHOWN, no_wrap=True)
-    for node in play.processes.nodes:
-        process = play.processes.by_node.get(node)
+    for node in run.processes.nodes:
+        process = run.processes.by_node.get(node)
         if process is None:
             table.add_row(str(node), "[bright_black]-[/]")
             continue
         digest = common.digests.get(node) if common is not None else None
-        table.add_row(*_row(process, play.processes.nodes, digest, common is None or common.same))
-    return Group(Text(), table, Text(), *map(Text.from_markup, _news(play, common)))
+        table.add_row(*_row(process, run.processes.nodes, digest, common is None or common.same))
+    return Group(Text(), table, Text(), *map(Text.from_markup, _news(run, common)))
 
 
 def _row(process: Process, everyone: tuple[NodeId, ...], digest: str | None, same: bool) -> list[str]:
@@ -253,7 +253,7 @@ def _seen(members: tuple[NodeId, ...], everyone: tuple[NodeId, ...]) -> str:
     return between.join(str(node) if node in members else "·" for node in everyone)
 
 
-def _news(play: Play, common: CommonDigests | None) -> Iterator[str]:
+def _news(run: DemoRun, common: CommonDigests | None) -> Iterator[str]:
     """How the nodes compare, and who is slow."""
     if common is not None and len(common.digests) > 1:
         who, digest = listed(common.digests), next(iter(common.digests.values()))[:SHOWN]
@@ -263,7 +263,7 @@ def _news(play: Play, common: CommonDigests | None) -> Iterator[str]:
             yield f"[bold red]✗ the order differs between the nodes {who}[/]"
     named: Counter[NodeId] = Counter()
     waits: dict[NodeId, float] = {}
-    for process in play.processes.by_node.values():
+    for process in run.processes.by_node.values():
         report = process.last
         if process.state is State.RUNNING and report is not None and report.slow is not None:
             named[report.slow] += 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ordercast.core.identity import NodeId
-from ordercast.demo.words import Report
+from ordercast.demo.messages import Report
 from ordercast.errors import OrdercastError
 from ordercast.measure.agreement import Life
 from ordercast.measure.processes import JsonProcess

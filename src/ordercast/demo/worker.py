@@ -1,6 +1,6 @@
 """One node of the demo, in a process of its own: ``python -m ordercast.demo.worker``.
 
-It is told what to do on stdin, and reports on stdout (`ordercast.demo.words`); its log is stderr. When
+It is told what to do on stdin, and reports on stdout (`ordercast.demo.messages`); its log is stderr. When
 stdin ends, so does it: nobody is there any more to whom it could matter.
 """
 
@@ -18,7 +18,16 @@ from typing import BinaryIO
 import msgspec
 
 from ordercast.core.identity import Kind
-from ordercast.demo.words import SAFE_EVERY, Close, Flow, Hush, Job, Leave, Report, Word
+from ordercast.demo.messages import (
+    SAFE_EVERY,
+    Close,
+    Instruction,
+    Job,
+    Leave,
+    Report,
+    StartSending,
+    StopSending,
+)
 from ordercast.groups.api import Group, Node
 from ordercast.groups.events import Delivery, Rejoined
 from ordercast.measure.order import DeliveryDigests
@@ -47,7 +56,7 @@ class Worker:
         self._gap_s = 0.0
         self._sending: asyncio.Task[None] | None = None
 
-    async def run(self, words: asyncio.Queue[Word]) -> None:
+    async def run(self, words: asyncio.Queue[Instruction]) -> None:
         """A life, until it is told to leave."""
         job = self._job
         node = Node(
@@ -70,12 +79,12 @@ class Worker:
                     task.result()  # raises what went wrong
             reporting.cancel()
 
-    async def _obey(self, node: Node, group: Group, words: asyncio.Queue[Word]) -> None:
+    async def _obey(self, node: Node, group: Group, words: asyncio.Queue[Instruction]) -> None:
         while True:
             match await words.get():
-                case Flow():
+                case StartSending():
                     self._sending = asyncio.create_task(self._send(node, group))
-                case Hush():
+                case StopSending():
                     if self._sending is not None:
                         self._sending.cancel()
                         self._sending = None
@@ -177,17 +186,17 @@ def say(report: Report) -> None:
     sys.stdout.buffer.flush()
 
 
-def listen(told: BinaryIO, loop: asyncio.AbstractEventLoop, words: asyncio.Queue[Word]) -> None:
+def listen(told: BinaryIO, loop: asyncio.AbstractEventLoop, words: asyncio.Queue[Instruction]) -> None:
     """Hand on what the director says; without one, end at once. Runs in a thread of its own."""
     while line := told.readline():
-        loop.call_soon_threadsafe(words.put_nowait, msgspec.json.decode(line, type=Word))
+        loop.call_soon_threadsafe(words.put_nowait, msgspec.json.decode(line, type=Instruction))
     os._exit(0)
 
 
 async def live(told: BinaryIO) -> None:
     """Read the job, and be a node until told to leave."""
     job = msgspec.json.decode(told.readline(), type=Job)
-    words: asyncio.Queue[Word] = asyncio.Queue()
+    words: asyncio.Queue[Instruction] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     threading.Thread(target=listen, args=(told, loop, words), daemon=True).start()
     await Worker(job).run(words)

@@ -1,4 +1,4 @@
-"""Producers as a node serves them: it takes rows over a line, multicasts them, and tells how far they are.
+"""Producers as a node serves them: it takes their rows, multicasts them, and tells how far they are.
 
 What is said, each a small header and, with rows, a body:
 
@@ -66,7 +66,7 @@ _CHUNK = 256
 _decode_rows = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
-class Line(Protocol):
+class ClientChannel(Protocol):
     """A connection to a task."""
 
     async def receive(self) -> tuple[dict[str, Any], bytes] | None:
@@ -161,7 +161,7 @@ class Producing:
             )
         self.gate.submit(payloads, sum(map(len, payloads)), GUARANTEE)
 
-    async def serve(self, line: Line, wish: dict[str, Any]) -> None:
+    async def serve(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
         """Serve a task until it goes."""
         try:
             asked = msgspec.convert(wish, Produce, strict=False)
@@ -171,9 +171,9 @@ class Producing:
                 f"those of runs at most {LONGEST_NAME}, and numbers are not negative"
             ) from error
         tag(asked.group)
-        await _Serving(self, line, asked).run()
+        await _Serving(self, channel, asked).run()
 
-    async def commit(self, line: Line, wish: dict[str, Any]) -> None:
+    async def commit(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
         """Tell all members that a batch is done, and the job when they know and the log has it."""
         try:
             done = msgspec.convert(wish, Done, strict=False)
@@ -189,7 +189,7 @@ class Producing:
             ordering.close()
         if self.kept is not None:
             await self.kept()
-        await line.send({"outcome": answer.outcome.value})
+        await channel.send({"outcome": answer.outcome.value})
 
     def event(self) -> asyncio.Event:
         """Set whenever something may have changed."""
@@ -209,11 +209,11 @@ class Producing:
 class _Serving:
     """One task being served."""
 
-    def __init__(self, producing: Producing, line: Line, asked: Produce) -> None:
+    def __init__(self, producing: Producing, channel: ClientChannel, asked: Produce) -> None:
         self._producing = producing
         self._producers = producing.producers
         self._gate = producing.gate
-        self._line = line
+        self._channel = channel
         self._asked = asked
         self._tag = tag(asked.group)
         self._ordering = _Ordering(producing)
@@ -239,7 +239,7 @@ class _Serving:
     # --- rows come ------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        while (said := await self._line.receive()) is not None:
+        while (said := await self._channel.receive()) is not None:
             header, body = said
             some = msgspec.convert(header, Some)
             if some.fence == self._fence:
@@ -279,7 +279,7 @@ class _Serving:
                 count = progress.count
                 if self._producing.kept is not None:
                     await self._producing.kept()
-                await self._line.send({"kept": count})
+                await self._channel.send({"kept": count})
                 kept = count
             else:
                 await self._event.wait()
@@ -296,7 +296,7 @@ class _Serving:
             said["batches"] = answer.batches
         elif answer.outcome is Outcome.FULL:
             said["most"] = MOST_PRODUCERS
-        await self._line.send(said)
+        await self._channel.send(said)
         return answer.outcome is Outcome.TAKEN
 
     async def _fence_off(self) -> Answer:

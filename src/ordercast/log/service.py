@@ -42,7 +42,7 @@ SMALL = 16 * 1024
 """Frames of up to so many bytes are not counted in the memory that all connections share."""
 
 
-class Line:
+class ClientChannel:
     """A connection to a client that has greeted."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Busy(Exception):
     """So many clients are served that there is no place for another one."""
 
 
-Handler: TypeAlias = Callable[[Line, dict[str, Any]], Awaitable[None]]
+Handler: TypeAlias = Callable[[ClientChannel, dict[str, Any]], Awaitable[None]]
 """Serves what a client wishes, and may go on listening to it."""
 
 
@@ -200,9 +200,9 @@ class Service:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection
     ) -> None:
         try:
-            line = await self._greeted(reader, writer, connection)
-            while line is not None and (said := await line.receive()) is not None:
-                await self._answer(line, said[0])
+            channel = await self._greeted(reader, writer, connection)
+            while channel is not None and (said := await channel.receive()) is not None:
+                await self._answer(channel, said[0])
         except Malformed as error:
             self.drops[str(error)] += 1
         except Busy:
@@ -217,7 +217,7 @@ class Service:
 
     async def _greeted(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection
-    ) -> Line | None:
+    ) -> ClientChannel | None:
         """Agree on keys; None if that is not possible, and the client was told why."""
         try:
             async with asyncio.timeout(HANDSHAKE_S):
@@ -242,24 +242,24 @@ class Service:
             return None
         if keyring is None or chosen is None:
             writer.write(wire.answer(own))
-            return Line(reader, writer, Frames(), self._connections, connection)
+            return ClientChannel(reader, writer, Frames(), self._connections, connection)
         writer.write(wire.answer(own, chosen))
         connection.key_id = chosen
         key = keyring.keys[keyring.ids.index(chosen)]
         frames = Frames.sealed(key, client, own, serving=True)
-        return Line(reader, writer, frames, self._connections, connection)
+        return ClientChannel(reader, writer, frames, self._connections, connection)
 
-    async def _answer(self, line: Line, wish: dict[str, Any]) -> None:
+    async def _answer(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
         name = wish.pop("op", None)
         handler = self._handlers.get(name) if isinstance(name, str) else None
         try:
             if handler is None:
                 raise LogError(f"a log service does not know {name!r}: use the same version on both sides")
-            await handler(line, wish)
+            await handler(channel, wish)
         except msgspec.ValidationError as error:
             raise Malformed("malformed wish") from error
         except OrdercastError as error:
-            await line.send({"error": type(error).__name__, "message": str(error)})
+            await channel.send({"error": type(error).__name__, "message": str(error)})
 
     # --- what can be wished for -----------------------------------------------------------------
 
@@ -268,27 +268,27 @@ class Service:
             self._view = await asyncio.to_thread(View, self._path)
         return self._view
 
-    async def _bounds(self, line: Line, wish: dict[str, Any]) -> None:
+    async def _bounds(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
         view = await self._opened()
-        await line.send({"bounds": await asyncio.to_thread(view.bounds)})
+        await channel.send({"bounds": await asyncio.to_thread(view.bounds)})
 
-    async def _after(self, line: Line, wish: dict[str, Any]) -> None:
+    async def _after(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
         asked = msgspec.convert(wish, After)
         view = await self._opened()
-        await line.send({"end": await asyncio.to_thread(view.after, asked.start, asked.rows)})
+        await channel.send({"end": await asyncio.to_thread(view.after, asked.start, asked.rows)})
 
-    async def _before(self, line: Line, wish: dict[str, Any]) -> None:
+    async def _before(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
         asked = msgspec.convert(wish, Before)
         view = await self._opened()
-        await line.send({"start": await asyncio.to_thread(view.before, asked.end, asked.rows)})
+        await channel.send({"start": await asyncio.to_thread(view.before, asked.end, asked.rows)})
 
-    async def _read(self, line: Line, wish: dict[str, Any]) -> None:
+    async def _read(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
         """Send one block after the other, and then a frame that says that this was all."""
         asked = msgspec.convert(wish, Read)
         view = await self._opened()
         pieces = await asyncio.to_thread(view.pieces, asked.start, asked.end, asked.group)
-        next_frame = partial(asyncio.to_thread, _next_frame, line.frames, pieces)
-        memory, client = self._connections, line.connection
+        next_frame = partial(asyncio.to_thread, _next_frame, channel.frames, pieces)
+        memory, client = self._connections, channel.connection
         await memory.take(client, BLOCK_MEMORY)
         making = asyncio.create_task(next_frame())
         try:
@@ -296,7 +296,7 @@ class Service:
                 ahead = memory.try_take(client, BLOCK_MEMORY)
                 if ahead:
                     making = asyncio.create_task(next_frame())  # while this one is on its way
-                await line.write(*frame)
+                await channel.write(*frame)
                 memory.give(client, BLOCK_MEMORY)
                 if not ahead:
                     await memory.take(client, BLOCK_MEMORY)
@@ -304,7 +304,7 @@ class Service:
         finally:
             await asyncio.gather(making, return_exceptions=True)
             memory.give(client, client.held)
-        await line.send({"done": True})
+        await channel.send({"done": True})
 
 
 def _next_frame(frames: Frames, pieces: Iterator[Piece]) -> tuple[bytes, bytes] | None:

@@ -30,8 +30,8 @@ from ordercast.log.change import Change
 from ordercast.log.disk import OLD_FILE, Missing, survey
 from ordercast.log.files import Fetch, Files
 from ordercast.log.position import Position
-from ordercast.log.refused import Told, take
 from ordercast.log.segment import Meta
+from ordercast.log.storage_errors import StorageErrors, take
 
 FULL_BYTES = 1024 * 1024
 """A block has not many more bytes than this."""
@@ -108,7 +108,7 @@ class Store:
             raise
 
     def _open(self, sync: bool, commits: int) -> None:
-        with Told(self.path):
+        with StorageErrors(self.path):
             try:
                 found = survey(self.path, mine=True)
             except LogError as error:
@@ -220,7 +220,7 @@ class Store:
         files = self._open_files
         tails, configuration, resumes = list(self._tails), self._configuration, self._resumes
         try:
-            with Told(self.path):
+            with StorageErrors(self.path):
                 change = self._begin(files)
                 yield change
                 files.commit(change)
@@ -323,7 +323,7 @@ class Store:
 
     def check(self, segment: int) -> list[Missing]:
         """Read all blocks of a segment: entries of it that are damaged, or not there."""
-        with Told(self.path):
+        with StorageErrors(self.path):
             return self._open_files.check(segment)
 
     def is_spoilt(self, segment: int) -> bool:
@@ -341,7 +341,7 @@ class Store:
         `fetch` is asked for the blocks of the entries that are missing, after one position up to another.
         Returns None, or a sentence on why what it gave does not fit; nothing is changed then.
         """
-        with Told(self.path):
+        with StorageErrors(self.path):
             made = self._open_files.mended(segment, fetch)
             if isinstance(made, str):
                 return made

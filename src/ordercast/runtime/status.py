@@ -29,7 +29,7 @@ class Counted(Protocol):
         """Bytes that wait for the application."""
 
 
-class Living(Protocol):
+class StatusSource(Protocol):
     """What a status is made from."""
 
     id: NodeId
@@ -97,7 +97,7 @@ class Rates:
         self.rotation_us = took / rotations if rotations else None
 
 
-def status(node: Living) -> dict[str, Any]:
+def status(node: StatusSource) -> dict[str, Any]:
     """Everything in it can be written as JSON."""
     driver, rates = node.driver, node.rates
     machine = driver.machine

@@ -78,7 +78,7 @@ LONGEST_PACKET_S = 1.0
 """Processor time that a machine may spend on one packet."""
 
 
-class Insane(Exception):
+class ImpossibleEffect(Exception):
     """A machine did not raise, but wants something that no driver can do."""
 
 
@@ -134,9 +134,9 @@ def inject(protocol: LabProtocol, seed: int, nodes: tuple[int, int]) -> Injectio
     """Run the group of a seed, and inject packets; the same seed injects the same ones."""
     case = plan(protocol, seed, nodes)
     found = Injections(protocol=protocol.name, runs=1)
-    siege = Siege(protocol, case, found)
+    injected = GroupUnderInjection(protocol, case, found)
     with without_garbage_collection():
-        siege.run()
+        injected.run()
     return found
 
 
@@ -153,7 +153,7 @@ def campaign(
         yield found
 
 
-class Siege:
+class GroupUnderInjection:
     """The group of one seed under injection."""
 
     def __init__(self, protocol: LabProtocol, case: Case, found: Injections) -> None:
@@ -211,7 +211,7 @@ class Siege:
 
     def _besieged(self, settings: Mapping[str, object]) -> MachineFactory:
         self._make = self.protocol.make(settings)
-        return lambda node: cast(Machine, Besieged(self, self._make(node), node))
+        return lambda node: cast(Machine, InjectedMachine(self, self._make(node), node))
 
     def hit(self, subject: Subject, now_us: int, event: Event, injected: bool) -> Sequence[Effect]:
         """Give a machine an event; what is wrong with what comes of it is a finding."""
@@ -236,7 +236,7 @@ class Siege:
             if subject.halted:
                 found.halted += 1
             if took_s > LONGEST_PACKET_S:
-                self._finding(Insane(f"one packet took {took_s:.1f} s"), event, state)
+                self._finding(ImpossibleEffect(f"one packet took {took_s:.1f} s"), event, state)
         return effects
 
     def _finding(self, error: Exception, event: Event, state: str) -> NoReturn:
@@ -297,7 +297,9 @@ class Siege:
         size = retained(subject.machine)
         self.found.most_retained = max(self.found.most_retained, size)
         if size > MOST_RETAINED:
-            self._finding(Insane(f"the machine holds on to {size:,} bytes"), Packet(b"", subject.node), "")
+            self._finding(
+                ImpossibleEffect(f"the machine holds on to {size:,} bytes"), Packet(b"", subject.node), ""
+            )
 
 
 class MachineFailed(Exception):
@@ -307,8 +309,8 @@ class MachineFailed(Exception):
 class Subject:
     """A machine with what its driver keeps for it: timers and the disk."""
 
-    def __init__(self, siege: Siege, machine: Machine, node: NodeId) -> None:
-        self._siege = siege
+    def __init__(self, injected: GroupUnderInjection, machine: Machine, node: NodeId) -> None:
+        self._injected = injected
         self.machine = machine
         self.node = node
         self.incarnation = 0
@@ -319,7 +321,7 @@ class Subject:
 
     def copied(self) -> Subject:
         """A copy of the machine that a wrong packet can be tried on."""
-        other = Subject(self._siege, deepcopy(self.machine), self.node)
+        other = Subject(self._injected, deepcopy(self.machine), self.node)
         other.incarnation, other.stored = self.incarnation, self.stored
         other._installed, other._timers = self._installed, dict(self._timers)
         return other
@@ -332,31 +334,35 @@ class Subject:
         return names
 
     def heed(self, now_us: int, effects: Sequence[Effect]) -> None:
-        """Look at effects as a driver does; raises `Insane`."""
+        """Look at effects as a driver does; raises `ImpossibleEffect`."""
         for effect in effects:
             match effect:
                 case Multicast(data) | Unicast(_, data):
                     self._check_packet(data)
                     if isinstance(effect, Unicast) and not 0 < effect.to <= MAX_NODE_ID:
-                        raise Insane(f"a packet is to go to node {effect.to}")
+                        raise ImpossibleEffect(f"a packet is to go to node {effect.to}")
                 case SetTimer(name, delay_us):
                     if not 0 <= delay_us <= LONGEST_TIMER_US:
-                        raise Insane(f"the timer {name} is to run out after {delay_us} µs")
+                        raise ImpossibleEffect(f"the timer {name} is to run out after {delay_us} µs")
                     self._timers[name] = now_us + delay_us
                 case CancelTimer(name):
                     self._timers.pop(name, None)
                 case Persist(data):
                     if len(data) > MOST_STORED:
-                        raise Insane(f"{len(data)} bytes are to be stored")
+                        raise ImpossibleEffect(f"{len(data)} bytes are to be stored")
                     self.stored = data
                 case Deliver(batch) | Originate(batch):
                     _check_batch(batch)
                 case Install(configuration, ended):
                     members = configuration.members
                     if self.node not in members or list(members) != sorted(set(members)):
-                        raise Insane(f"the configuration {configuration} was installed at node {self.node}")
+                        raise ImpossibleEffect(
+                            f"the configuration {configuration} was installed at node {self.node}"
+                        )
                     if (ended and ended.configuration) != self._installed:
-                        raise Insane(f"{configuration.id} ends {ended}, and {self._installed} was installed")
+                        raise ImpossibleEffect(
+                            f"{configuration.id} ends {ended}, and {self._installed} was installed"
+                        )
                     self._installed = configuration.id
                 case Halt():
                     self.halted = True
@@ -364,11 +370,11 @@ class Subject:
 
     def _check_packet(self, data: bytes) -> None:
         if not PREFIX_SIZE <= len(data) <= MAX_PACKET:
-            raise Insane(f"a packet of {len(data)} bytes is to be sent")
+            raise ImpossibleEffect(f"a packet of {len(data)} bytes is to be sent")
         try:
-            self._siege.protocol.rewrite(data, lambda packet: packet)
+            self._injected.protocol.rewrite(data, lambda packet: packet)
         except Malformed as bad:
-            raise Insane(f"a packet is to be sent that nobody can read: {bad}") from bad
+            raise ImpossibleEffect(f"a packet is to be sent that nobody can read: {bad}") from bad
 
 
 def _one_configuration(world: World) -> bool:
@@ -382,33 +388,33 @@ def _one_configuration(world: World) -> bool:
 def _check_batch(batch: Batch) -> None:
     numbers = (batch.configuration.seq, batch.seq, batch.slot, batch.incarnation, batch.number)
     if not all(0 <= number < 2**63 for number in numbers) or not 0 < batch.origin <= MAX_NODE_ID:
-        raise Insane(f"a batch has numbers that are none: {batch[:7]}")
+        raise ImpossibleEffect(f"a batch has numbers that are none: {batch[:7]}")
     if not batch.payloads:
-        raise Insane("a batch is empty")
+        raise ImpossibleEffect("a batch is empty")
 
 
-class Besieged(Subject):
+class InjectedMachine(Subject):
     """A machine of the group: a `Machine` itself, which passes events on and has wrong packets join them."""
 
     def handle(self, now_us: int, event: Event) -> Sequence[Effect]:
         """Take one event, and sometimes a wrong packet before it."""
-        siege = self._siege
+        injected = self._injected
         if type(event) is Start:
             self.incarnation, self.stored = event.incarnation, event.stored
         elif type(event) is Packet:
-            siege.mutator.saw(event.data, event.sender)
-            if siege.wants_copy():
-                siege.bombard(self, now_us)
-            if siege.wants_packet():
-                first = siege.hit(self, now_us, Packet(*siege.mutator.packet()), True)
+            injected.mutator.saw(event.data, event.sender)
+            if injected.wants_copy():
+                injected.bombard(self, now_us)
+            if injected.wants_packet():
+                first = injected.hit(self, now_us, Packet(*injected.mutator.packet()), True)
                 if self.halted:
                     return self._reachable(first)
-                return self._reachable([*first, *siege.hit(self, now_us, event, False)])
-        return self._reachable(siege.hit(self, now_us, event, False))
+                return self._reachable([*first, *injected.hit(self, now_us, event, False)])
+        return self._reachable(injected.hit(self, now_us, event, False))
 
     def _reachable(self, effects: Sequence[Effect]) -> Sequence[Effect]:
         """Without what is for nodes that there are not: a driver has no address for them."""
-        nodes = self._siege.case.nodes
+        nodes = self._injected.case.nodes
         return [effect for effect in effects if not (type(effect) is Unicast and effect.to not in nodes)]
 
     def __getattr__(self, name: str) -> Any:

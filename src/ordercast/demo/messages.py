@@ -26,11 +26,11 @@ class Job(msgspec.Struct, kw_only=True):
     """Nothing is sent before all have joined, so that it misses nothing of its first configuration."""
 
 
-class Flow(msgspec.Struct, tag="flow"):
+class StartSending(msgspec.Struct, tag="start-sending"):
     """To a process: send, until told otherwise."""
 
 
-class Hush(msgspec.Struct, tag="hush"):
+class StopSending(msgspec.Struct, tag="stop-sending"):
     """To a process: send nothing more."""
 
 
@@ -42,7 +42,7 @@ class Leave(msgspec.Struct, tag="leave"):
     """To a process: leave the group and end."""
 
 
-Word = Flow | Hush | Close | Leave
+Instruction = StartSending | StopSending | Close | Leave
 
 
 class Report(msgspec.Struct, kw_only=True):

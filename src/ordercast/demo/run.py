@@ -1,6 +1,6 @@
-"""The demo, act by act: what is done to the group, and what is waited for.
+"""The demo, step by step: what is done to the group, and what is waited for.
 
-Nothing waits for a time alone: an act is over when the nodes report that they are where they should be, and
+Nothing waits for a time alone: a step is over when the nodes report that they are where they should be, and
 messages have flowed for a while. If that does not happen, the log of the node it hangs on is shown.
 """
 
@@ -16,8 +16,8 @@ import msgspec
 
 from ordercast.audit.explain import Report as Audit
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.demo.messages import SAFE_EVERY, Close, Job, Leave, Report, StartSending, StopSending
 from ordercast.demo.processes import DemoFailed, Process, Processes, State
-from ordercast.demo.words import SAFE_EVERY, Close, Flow, Hush, Job, Leave, Report
 from ordercast.keys import create
 from ordercast.measure.agreement import CommonDigests, ConfigurationOrder, Life, OrderComparison
 from ordercast.runtime.storage import DataDirectory
@@ -27,7 +27,7 @@ SCENE_TIMEOUT_S = 90.0
 LOOK_S = 0.1
 """How often the stage is looked at."""
 SHARES = {"flow": 0.25, "kill": 0.2, "restart": 0.15, "stop": 0.2, "resume": 0.2}
-"""How the time in which messages flow is divided among the acts."""
+"""How the time in which messages flow is divided among the steps."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return (self.nodes + 1) // 2
 
 
-class Act(msgspec.Struct):
+class Step(msgspec.Struct):
     """Something that is done, and what came of it."""
 
     name: str
@@ -63,16 +63,16 @@ class Act(msgspec.Struct):
     """The longest time that a node which was left in peace was without a delivery."""
 
 
-class Audience(Protocol):
+class Observer(Protocol):
     """Who is shown what happens during the demo."""
 
-    def begins(self, act: Act) -> None:
-        """An act begins."""
+    def begins(self, step: Step) -> None:
+        """A step begins."""
 
-    def ends(self, act: Act) -> None:
-        """An act ends: its outcome is known."""
+    def ends(self, step: Step) -> None:
+        """A step ends: its outcome is known."""
 
-    def look(self, play: Play) -> None:
+    def look(self, run: DemoRun) -> None:
         """Something may have changed on the stage."""
 
 
@@ -80,7 +80,7 @@ class Result(msgspec.Struct, kw_only=True):
     """What was shown, and what it proves."""
 
     plan: Plan
-    acts: list[Act]
+    steps: list[Step]
     order: list[ConfigurationOrder]
     nodes: list[dict[str, Any]]
     audit: Audit
@@ -102,13 +102,13 @@ class Result(msgspec.Struct, kw_only=True):
             "nodes": self.nodes,
             "acts": [
                 {
-                    "act": act.name,
-                    "caption": act.caption,
-                    "outcome": act.outcome,
-                    "took_ms": round(act.took_s * 1e3, 1),
-                    "longest_gap_ms": round(act.gap_s * 1e3, 1),
+                    "act": step.name,
+                    "caption": step.caption,
+                    "outcome": step.outcome,
+                    "took_ms": round(step.took_s * 1e3, 1),
+                    "longest_gap_ms": round(step.gap_s * 1e3, 1),
                 }
-                for act in self.acts
+                for step in self.steps
             ],
             "configurations": [
                 {
@@ -129,24 +129,24 @@ class Result(msgspec.Struct, kw_only=True):
         }
 
 
-class Play:
+class DemoRun:
     """One run of the demo."""
 
-    def __init__(self, plan: Plan, directory: Path, audience: Audience) -> None:
+    def __init__(self, plan: Plan, directory: Path, observer: Observer) -> None:
         self.plan = plan
         self.directory = directory
         self.processes = Processes(plan.nodes, directory)
         self.order = OrderComparison()
-        self.acts: list[Act] = []
+        self.steps: list[Step] = []
         self.counts: dict[Life, Report] = {}
         """The last report of each life."""
-        self._audience = audience
+        self._observer = observer
         self._begun = time.monotonic()
         self._steady: tuple[NodeId, ...] = ()
         self._addresses: dict[NodeId, str] = {}
 
     def perform(self) -> None:
-        """Perform all acts. No process is left when this returns, or raises."""
+        """Perform all steps. No process is left when this returns, or raises."""
         try:
             self._prepare()
             self._form()
@@ -159,7 +159,7 @@ class Play:
         finally:
             self.processes.end()
 
-    # --- the acts -------------------------------------------------------------------------------
+    # --- the steps -------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
         create(self.directory / "group.key")
@@ -168,7 +168,7 @@ class Play:
 
     def _form(self) -> None:
         first, *others = self.processes.nodes
-        act = self._begin(
+        step = self._begin(
             "form", f"{counted(len(self.processes.nodes))} processes start and look for each other"
         )
         self._start(first, early=True)
@@ -176,78 +176,78 @@ class Play:
         for node in others:
             self._start(node, early=True)
         self._together(self.processes.nodes)
-        act.took_s = self._since(self._begun, self.processes.nodes)
-        self._end(act, f"they form a group after {written(act.took_s)}")
+        step.took_s = self._since(self._begun, self.processes.nodes)
+        self._end(step, f"they form a group after {written(step.took_s)}")
 
     def _flow(self) -> None:
         rate = f"{self.plan.rate:,g} messages a second"
-        act = self._begin("flow", f"Each sends {rate}, one in {counted(SAFE_EVERY).lower()} of them safe")
+        step = self._begin("flow", f"Each sends {rate}, one in {counted(SAFE_EVERY).lower()} of them safe")
         for process in self._running():
-            process.say(Flow())
+            process.say(StartSending())
         self._until(
             lambda: all(process.last and process.last.delivered for process in self._running()),
             self.processes.nodes,
             "messages to arrive",
         )
-        self._dwell(act)
+        self._dwell(step)
         delivered = statistics.median(process.rate for process in self._running())
-        self._end(act, f"each delivers {delivered:,.0f} a second, in one order")
+        self._end(step, f"each delivers {delivered:,.0f} a second, in one order")
 
     def _kill(self) -> None:
         victim = self.plan.killed
-        act = self._begin("kill", f"Node {victim} is killed with -9, in the middle of it", spared=victim)
+        step = self._begin("kill", f"Node {victim} is killed with -9, in the middle of it", spared=victim)
         blow = time.monotonic()
         self.processes.by_node[victim].kill()
         self._together(self._but(victim))
-        act.took_s = self._since(blow, self._but(victim))
-        self._dwell(act)
-        self._end(act, f"the others go on without it after {written(act.took_s)}")
+        step.took_s = self._since(blow, self._but(victim))
+        self._dwell(step)
+        self._end(step, f"the others go on without it after {written(step.took_s)}")
 
     def _restart(self) -> None:
         victim = self.plan.killed
-        act = self._begin("restart", f"Node {victim} is started again", spared=victim)
+        step = self._begin("restart", f"Node {victim} is started again", spared=victim)
         blow = time.monotonic()
         process = self._start(victim, early=False)
         self._together(self.processes.nodes)
-        act.took_s = self._since(blow, self.processes.nodes)
-        process.say(Flow())
-        self._dwell(act)
+        step.took_s = self._since(blow, self.processes.nodes)
+        process.say(StartSending())
+        self._dwell(step)
         assert process.life is not None
         life = f"node {victim}, incarnation {process.life.incarnation}"
-        self._end(act, f"it is back as {life}, after {written(act.took_s)}")
+        self._end(step, f"it is back as {life}, after {written(step.took_s)}")
 
     def _stop(self) -> None:
         victim = self.plan.stopped
-        act = self._begin("stop", f"Node {victim} is stopped, like a laptop that is closed", spared=victim)
+        step = self._begin("stop", f"Node {victim} is stopped, like a laptop that is closed", spared=victim)
         blow = time.monotonic()
         self.processes.by_node[victim].stop()
         self._together(self._but(victim))
-        act.took_s = self._since(blow, self._but(victim))
-        self._dwell(act)
-        self._end(act, f"the others go on without it after {written(act.took_s)}")
+        step.took_s = self._since(blow, self._but(victim))
+        self._dwell(step)
+        self._end(step, f"the others go on without it after {written(step.took_s)}")
 
     def _resume(self) -> None:
         victim = self.plan.stopped
-        act = self._begin("resume", f"Node {victim} goes on, as if nothing had happened", spared=victim)
+        step = self._begin("resume", f"Node {victim} goes on, as if nothing had happened", spared=victim)
         blow = time.monotonic()
         process = self.processes.by_node[victim]
         before = process.life
         process.resume()
         self._together(self.processes.nodes)
-        act.took_s = self._since(blow, self.processes.nodes)
-        self._dwell(act)
+        step.took_s = self._since(blow, self.processes.nodes)
+        self._dwell(step)
         life = process.life
         back = "back" if life is None or life == before else f"back as incarnation {life.incarnation}"
-        self._end(act, f"it finds out, and is {back} after {written(act.took_s)}")
+        self._end(step, f"it finds out, and is {back} after {written(step.took_s)}")
 
     def _leave(self) -> None:
-        act = self._begin("leave", "Nobody sends any more, and when all has arrived, everyone leaves")
+        step = self._begin("leave", "Nobody sends any more, and when all has arrived, everyone leaves")
         processes = self.processes.by_node.values()
         blow = time.monotonic()
         for process in processes:
-            process.say(Hush())
+            process.say(StopSending())
         self._until(self._drained, self.processes.nodes, "the last messages to arrive everywhere")
-        act.took_s = time.monotonic() - blow
+        step.took_s = time.monotonic() - blow
         for process in processes:
             process.say(Close())
         self._until(
@@ -263,21 +263,21 @@ class Play:
             self.processes.nodes,
             "all to leave",
         )
-        self._end(act, f"the last message had arrived everywhere after {written(act.took_s)}")
+        self._end(step, f"the last message had arrived everywhere after {written(step.took_s)}")
 
-    # --- what the acts are made of ---------------------------------------------------------------
+    # --- what the steps are made of ---------------------------------------------------------------
 
-    def _begin(self, name: str, caption: str, spared: NodeId | None = None) -> Act:
-        """An act; the one that something is done to is not asked how long it had to wait."""
-        act = Act(name, caption)
-        self.acts.append(act)
+    def _begin(self, name: str, caption: str, spared: NodeId | None = None) -> Step:
+        """A step; the one that something is done to is not asked how long it had to wait."""
+        step = Step(name, caption)
+        self.steps.append(step)
         self._steady = () if name in ("form", "leave") else self._but(spared)
-        self._audience.begins(act)
-        return act
+        self._observer.begins(step)
+        return step
 
-    def _end(self, act: Act, outcome: str) -> None:
-        act.outcome = outcome
-        self._audience.ends(act)
+    def _end(self, step: Step, outcome: str) -> None:
+        step.outcome = outcome
+        self._observer.ends(step)
 
     def _start(self, node: NodeId, early: bool) -> Process:
         process = self.processes.start(node)
@@ -346,9 +346,9 @@ class Play:
             and all(report.regular and report.members == self.processes.nodes for report in told)
         )
 
-    def _dwell(self, act: Act) -> None:
-        """Let messages flow for the act's share of the time."""
-        until = time.monotonic() + SHARES[act.name] * self.plan.seconds
+    def _dwell(self, step: Step) -> None:
+        """Let messages flow for the step's share of the time."""
+        until = time.monotonic() + SHARES[step.name] * self.plan.seconds
         while time.monotonic() < until:
             self._look()
 
@@ -371,8 +371,8 @@ class Play:
             self.counts[life] = report
             self._addresses[report.node] = report.address
             if report.node in self._steady:
-                self.acts[-1].gap_s = max(self.acts[-1].gap_s, report.gap_s)
-        self._audience.look(self)
+                self.steps[-1].gap_s = max(self.steps[-1].gap_s, report.gap_s)
+        self._observer.look(self)
 
     def _in_vain(self, what: str, nodes: Collection[NodeId]) -> DemoFailed:
         """With the log of the node that was heard of least."""
@@ -418,7 +418,7 @@ class Play:
             )
         return Result(
             plan=self.plan,
-            acts=self.acts,
+            steps=self.steps,
             order=self.order.configurations(),
             nodes=nodes,
             audit=report,

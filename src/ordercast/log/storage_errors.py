@@ -15,7 +15,7 @@ _TRIES = 10
 
 def take(path: Path) -> int:
     """Make the directory if need be, and lock it for this process: the descriptor that holds the lock."""
-    with Told(path):
+    with StorageErrors(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             return lock_file(path / WRITER, _TRIES)
@@ -26,8 +26,8 @@ def take(path: Path) -> int:
             ) from None
 
 
-class Told:
-    """Turns an error of the disk into a sentence that stops the node."""
+class StorageErrors:
+    """Turns an `OSError` into the `StorageProblem` that stops the node."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
