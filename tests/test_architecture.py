@@ -104,3 +104,10 @@ def test_the_page_says_of_the_ten_largest_classes_what_they_own_and_are_handed()
     largest = {(name, file) for _, name, file, _ in classes()[:10]}
     assert largest <= told, f"the table lacks {largest - told}"
     assert told <= {(name, file) for _, name, file, _ in classes()}, "the table names what is not there"
+
+
+def test_none_of_the_ten_largest_classes_needs_a_base_class() -> None:
+    ours = {name for _, name, _, _ in classes()}
+    for _, name, file, bases in classes()[:10]:
+        inherited = [base for base in bases if base.split("[")[0].split(".")[-1] in {*ours, "ABC"}]
+        assert not inherited, f"{name} in {file} inherits from {inherited}: hand it what it needs instead"

@@ -16,6 +16,7 @@ from ordercast.core.identity import Guarantee
 from ordercast.core.protocol import LAN, Buffers
 from ordercast.protocols import PROTOCOLS, protocol
 from ordercast.sequencers.cm import Cm
+from ordercast.sequencers.member import OrdererOf
 from ordercast.sequencers.packets import MSG
 from ordercast.sim.fuzz import plan, run
 from ordercast.sim.network import Lan
@@ -150,7 +151,7 @@ class Newcomer(Cm):
 
 
 def test_a_protocol_is_an_orderer_and_a_line() -> None:
-    product = sequenced(Newcomer, window=3, retry_us=7_000)
+    product = sequenced(OrdererOf(Newcomer), window=3, retry_us=7_000)
     newcomer = sequenced_in_lab(product)
     assert (newcomer.name, product.summary) == ("newcomer", "CM under another name.")
     assert product.kind_of(header(MSG, NO_VIEW, 1, 0)) == "hello"
@@ -163,7 +164,7 @@ def test_a_protocol_is_an_orderer_and_a_line() -> None:
 
 
 def test_a_machine_is_made_anew_for_each_life() -> None:
-    factory = sequenced_in_lab(sequenced(Newcomer)).make({})
+    factory = sequenced_in_lab(sequenced(OrdererOf(Newcomer))).make({})
     one, two = factory(1), factory(1)
     effects = one.handle(0, Start(0, None, 0))
     assert not any(isinstance(effect, Install) for effect in effects), "nobody is in a view at once"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ordercast.core.protocol import Protocol
 from ordercast.sequencers.cm import Cm, Irbp, Rbp
 from ordercast.sequencers.dtp import Dtp
+from ordercast.sequencers.member import OrdererOf
 from ordercast.sequencers.pinwheel import Pinwheel
 from ordercast.sequencers.total import Total
 from ordercast.totem.protocol import TOTEM
@@ -15,39 +16,39 @@ PROTOCOLS: dict[str, Protocol] = {
     for protocol in (
         TOTEM,
         sequenced(
-            Total,
+            OrdererOf(Total),
             ordered="a fixed sequencer: the first member",
             hops="2 in groups of three, 3 in larger ones",
             choose="low latency in small groups, and few senders",
         ),
         sequenced(
-            Cm,
+            OrdererOf(Cm),
             ordered="the token's holder; each acknowledgement passes the token round",
             hops="2 in groups of three, and 1 for each further member of a majority",
             choose="no member should have more to do than another",
         ),
         sequenced(
-            Rbp,
+            OrdererOf(Rbp),
             reformation=True,
             ordered="as CM",
             hops="as CM",
             choose="as CM; who notices a failure leads the way out of it",
         ),
         sequenced(
-            Irbp,
+            OrdererOf(Irbp),
             i_views=True,
             ordered="as CM",
             hops="as CM",
             choose="as CM, where members are slow now and then and should not be thrown out for it",
         ),
         sequenced(
-            Pinwheel,
+            OrdererOf(Pinwheel),
             ordered="as CM, and every message tells what its sender has",
             hops="as CM; less if others send",
             choose="many senders, whose messages tell what they have",
         ),
         sequenced(
-            Dtp,
+            OrdererOf(Dtp),
             ordered="the token's holder; the token goes to who is heard from least",
             hops="as CM; less if others send",
             choose="few senders, and safe messages: who is silent has its say first",

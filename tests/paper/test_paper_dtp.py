@@ -15,7 +15,7 @@ from ordercast.core.contract import Effect, Multicast
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
 from ordercast.sequencers.cm import Cm
 from ordercast.sequencers.dtp import Dtp
-from ordercast.sequencers.moving import MovingSequencer
+from ordercast.sequencers.member import Member, RulesClass
 from ordercast.sequencers.packets import Ack, Msg, decode
 from ordercast.sequencers.pinwheel import Pinwheel
 from ordercast.viewsync.config import GroupConfig
@@ -29,9 +29,9 @@ SENDERS = (2, 3, 5, 3, 5, 4)
 class SpaceTime:
     """Five LTMs and a network that loses nothing; nobody waits long enough for a silence to matter."""
 
-    def __init__(self, protocol: type[MovingSequencer]) -> None:
+    def __init__(self, protocol: RulesClass) -> None:
         view = View(ConfigurationId(1, 1), LTMS, (0,) * len(LTMS), LTMS)
-        self.ltms = {ltm: protocol(ltm, GroupConfig()) for ltm in LTMS}
+        self.ltms = {ltm: Member(protocol, ltm, GroupConfig()) for ltm in LTMS}
         self.network: deque[tuple[NodeId, bytes]] = deque()
         self.acks: list[tuple[NodeId, Ack]] = []
         self.statuses: list[int] = []
@@ -73,7 +73,7 @@ class SpaceTime:
         return min(known)
 
 
-def stable_after_each(protocol: type[MovingSequencer]) -> list[int]:
+def stable_after_each(protocol: RulesClass) -> list[int]:
     """How many messages all know to be stable after each acknowledgement."""
     run = SpaceTime(protocol)
     stable = []
@@ -92,7 +92,7 @@ def stable_after_each(protocol: type[MovingSequencer]) -> list[int]:
         pytest.param(Dtp, 3, id="(c) DTP"),
     ],
 )
-def test_how_soon_m1_is_stable(protocol: type[MovingSequencer], acknowledgements: int) -> None:
+def test_how_soon_m1_is_stable(protocol: RulesClass, acknowledgements: int) -> None:
     stable = stable_after_each(protocol)
     assert next(i for i, count in enumerate(stable, 1) if count >= 1) == acknowledgements
 
@@ -123,9 +123,10 @@ def test_the_least_active_is_who_has_the_least_known_status_and_never_the_holder
     ltm = run.ltms[3]
     assert ltm.order is not None
     ltm.order.R = {1: 5, 2: 4, 3: 0, 4: 6, 5: 4}
-    assert ltm._next(ltm.order) == 5
+    assert isinstance(ltm.rules, Dtp)
+    assert ltm.rules._next(ltm.order) == 5
     ltm.order.R = {1: 0, 2: 0, 3: 0, 4: 0, 5: 0}
-    assert ltm._next(ltm.order) == 4
+    assert ltm.rules._next(ltm.order) == 4
 
 
 def test_one_acknowledgement_a_message_is_all_the_overhead_of_the_three() -> None:

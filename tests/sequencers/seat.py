@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ordercast.core.contract import Deliver, Drop, Effect, Multicast, SetTimer, Stable, Unicast
 from ordercast.core.identity import Batch, ConfigurationId, Guarantee, NodeId
 from ordercast.sequencers import packets
-from ordercast.sequencers.member import Member
+from ordercast.sequencers.member import Member, RulesClass
 from ordercast.sequencers.packets import (
     NULL,
     Ack,
@@ -48,9 +48,9 @@ class Seat:
     """A member whose fellows are played by the test."""
 
     def __init__(
-        self, kind: type[Member], me: NodeId = 1, members: int = 3, config: GroupConfig | None = None
+        self, kind: RulesClass, me: NodeId = 1, members: int = 3, config: GroupConfig | None = None
     ) -> None:
-        self.orderer = kind(me, config or GroupConfig())
+        self.orderer = Member(kind, me, config or GroupConfig())
         self.orderer.begin(0)
         self.effects: list[Effect] = []
         """Of the last event."""

@@ -28,7 +28,7 @@ from ordercast.core.contract import (
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
 from ordercast.sequencers.cm import Cm, Irbp, Rbp
 from ordercast.sequencers.dtp import Dtp
-from ordercast.sequencers.member import Member
+from ordercast.sequencers.member import Member, RulesClass
 from ordercast.sequencers.pinwheel import Pinwheel
 from ordercast.sequencers.total import Total
 from ordercast.viewsync.config import GroupConfig
@@ -36,8 +36,8 @@ from ordercast.viewsync.contract import NOTHING, Settled, Stream, Unsettled, Vie
 from ordercast.viewsync.header import read_header
 from ordercast.viewsync.parts import PART, Parts, decode_part
 
-ALL: tuple[type[Member], ...] = (Cm, Rbp, Irbp, Pinwheel, Dtp, Total)
-MOVING: tuple[type[Member], ...] = (Cm, Pinwheel, Dtp)
+ALL: tuple[RulesClass, ...] = (Cm, Rbp, Irbp, Pinwheel, Dtp, Total)
+MOVING: tuple[RulesClass, ...] = (Cm, Pinwheel, Dtp)
 
 
 class Heard(NamedTuple):
@@ -74,7 +74,7 @@ class Shuffler:
 
     def __init__(
         self,
-        orderer: type[Member],
+        orderer: RulesClass,
         nodes: int | Iterable[NodeId],
         config: GroupConfig | None = None,
         *,
@@ -96,7 +96,7 @@ class Shuffler:
         self.sent: list[tuple[NodeId, NodeId, int]] = []
         self.watch: Callable[[NodeId, Heard], None] = lambda node, heard: None
         ids = range(1, nodes + 1) if isinstance(nodes, int) else nodes
-        self.nodes = {node: Node(orderer(node, self.config)) for node in ids}
+        self.nodes = {node: Node(Member(orderer, node, self.config)) for node in ids}
         self.view = View(ConfigurationId(0, 1), (), (), ())
         self.turns: list[tuple[View, Settled]] = []
         for node in self.nodes.values():

@@ -16,8 +16,8 @@ MSG_TIMER, ACK_TIMER, REQ_TIMER = "order msg", "order ack", "order req"
 
 
 def token_of(seat: Seat) -> Token:
-    assert isinstance(seat.orderer, MovingSequencer)
-    return seat.orderer.S_TOKEN
+    assert isinstance(seat.orderer.rules, MovingSequencer)
+    return seat.orderer.rules.S_TOKEN
 
 
 def expect_ack(sent: list[Sent], first: int, *keys: tuple[int, int], following: int) -> None:

@@ -6,6 +6,7 @@ from seat import ALL, Seat, Sent
 
 from ordercast.core.identity import Guarantee
 from ordercast.sequencers.dtp import Acknowledged, Dtp
+from ordercast.sequencers.member import Member
 from ordercast.sequencers.moving import PASS, Token
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import NOBODY, Ack, Copy, Msg, Req
@@ -14,8 +15,8 @@ from ordercast.viewsync.config import GroupConfig
 
 
 def ltm_of(seat: Seat) -> Dtp:
-    assert isinstance(seat.orderer, Dtp)
-    return seat.orderer
+    assert isinstance(seat.orderer.rules, Dtp)
+    return seat.orderer.rules
 
 
 def order_of(seat: Seat) -> Order:
@@ -28,15 +29,14 @@ def test_initially() -> None:
     first, other = Seat(Dtp, 1), Seat(Dtp, 2)
     assert ltm_of(first).S_TOKEN is Token.HOLD
     assert ltm_of(other).S_TOKEN is Token.EMPT
-    assert ltm_of(other).S_ACK is Acknowledged.DONE
+    assert ltm_of(other).S_ACK(order_of(other)) is Acknowledged.DONE
     assert set(order_of(other).N.values()) == {1}
     assert set(order_of(other).R.values()) == {0}
     assert not order_of(other).BUF
 
 
 def test_before_there_is_a_view_nothing_waits_for_an_acknowledgement() -> None:
-    ltm = Dtp(1, GroupConfig())
-    assert ltm.S_ACK is Acknowledged.DONE
+    ltm = Member(Dtp, 1, GroupConfig())
     assert ltm.idle
     assert ltm.next_holder == NOBODY
 
@@ -47,7 +47,7 @@ def test_an_update_is_deferred_until_the_last_one_is_acknowledged() -> None:
     (msg,) = seat.submit(b"U")
     assert isinstance(msg.packet, Msg)
     assert (msg.packet.key, msg.packet.hgsn) == ((2, 1), 0)
-    assert ltm_of(seat).S_ACK is Acknowledged.WAIT
+    assert ltm_of(seat).S_ACK(order_of(seat)) is Acknowledged.WAIT
     assert order_of(seat).N[2] == 2
     assert (2, 1) in order_of(seat).BUF
     assert seat.submit(b"later") == []
@@ -63,7 +63,7 @@ def test_a_holder_acknowledges_its_own_update() -> None:
     assert ack == Sent(ALL, Ack(0, 1, 1, 2, ((1, 1),)))
     assert order_of(seat).R[1] == 1
     assert ltm_of(seat).S_TOKEN is Token.TRST
-    assert ltm_of(seat).S_ACK is Acknowledged.DONE
+    assert ltm_of(seat).S_ACK(order_of(seat)) is Acknowledged.DONE
 
 
 def test_an_acknowledgement_places_one_message() -> None:

@@ -10,7 +10,7 @@ from shuffler import ALL, Heard, Shuffler, check_order, check_same, numbers_of
 from hunts import rounds
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sequencers.cm import Irbp
-from ordercast.sequencers.member import Member
+from ordercast.sequencers.member import RulesClass
 from ordercast.viewsync.config import GroupConfig
 
 SIZES = (0, 3, 100, 3_000)
@@ -22,7 +22,7 @@ LOW = [Guarantee.K1, Guarantee.K2]
 class Run:
     """One seed's group, load and faults."""
 
-    def __init__(self, kind: type[Member], seed: int) -> None:
+    def __init__(self, kind: RulesClass, seed: int) -> None:
         self.chance = chance = Random(f"{seed}/plan")
         size = chance.randint(3, 6)
         self.config = GroupConfig(
@@ -144,7 +144,7 @@ class Run:
 @pytest.mark.campaign
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.NAME)
 @pytest.mark.parametrize("block", range(rounds(1, 40)))
-def test_one_order_everywhere_and_nothing_lost(kind: type[Member], block: int) -> None:
+def test_one_order_everywhere_and_nothing_lost(kind: RulesClass, block: int) -> None:
     for seed in range(5 * block, 5 * block + 5):
         run = Run(kind, seed)
         for _ in range(run.chance.randint(20, 60)):

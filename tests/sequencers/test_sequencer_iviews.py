@@ -29,8 +29,8 @@ def turn(seat: Seat, members: int, core: tuple[int, ...], upto: int, number: int
 def test_the_first_of_the_new_list_holds_the_token_and_the_application_hears_nothing() -> None:
     seat = Seat(Irbp, 2, members=5)
     turn(seat, 5, (2, 3, 4, 5), 0)
-    assert isinstance(seat.orderer, MovingSequencer)
-    assert seat.orderer.S_TOKEN is Token.HOLD
+    assert isinstance(seat.orderer.rules, MovingSequencer)
+    assert seat.orderer.rules.S_TOKEN is Token.HOLD
     assert not any(isinstance(effect, Install) for effect in seat.effects)
     (ack,) = seat.expire(PASS)
     assert ack == Sent(ALL, Ack(1, 1, 1, 3, (NULL,)))

@@ -9,7 +9,7 @@ from shuffler import ALL, Node, Shuffler, check_order, check_same, numbers_of, u
 from ordercast.core.contract import Deliver, Effect, Halt, Install
 from ordercast.core.identity import ConfigurationId, Ended, Guarantee
 from ordercast.sequencers.cm import Cm
-from ordercast.sequencers.member import Member
+from ordercast.sequencers.member import Member, RulesClass
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import NULL, encode_msg
 from ordercast.sequencers.settling import _PLACED, MESSAGES, ORDER, settle, unsettled
@@ -123,7 +123,7 @@ def test_what_is_told_is_what_somebody_may_lack() -> None:
 
 
 def test_without_a_view_nothing_is_unsettled() -> None:
-    orderer = Cm(1, GroupConfig())
+    orderer = Member(Cm, 1, GroupConfig())
     assert orderer.unsettled() == (0, 0, {})
 
 
@@ -150,7 +150,7 @@ def test_the_next_view_says_where_the_old_one_ended() -> None:
 # --- several members ----------------------------------------------------------------------------
 
 
-def busy(kind: type[Member], nodes: int = 4, seed: int = 1) -> Shuffler:
+def busy(kind: RulesClass, nodes: int = 4, seed: int = 1) -> Shuffler:
     """A group in the midst of things."""
     run = Shuffler(kind, nodes, GroupConfig(packet_size=300, max_message_size=4_000), seed=seed, loss=0.1)
     run.install(run.nodes)
@@ -166,7 +166,7 @@ def own(node: Node, me: int) -> list[int]:
 
 
 @every
-def test_nothing_of_a_survivor_is_lost_when_the_first_member_dies(kind: type[Member]) -> None:
+def test_nothing_of_a_survivor_is_lost_when_the_first_member_dies(kind: RulesClass) -> None:
     """003: requests that survive the sequencer's death, once each; 004 §3.2.1 c."""
     run = busy(kind)
     run.nodes[1].halted = "dead"
@@ -186,7 +186,7 @@ def test_nothing_of_a_survivor_is_lost_when_the_first_member_dies(kind: type[Mem
 
 
 @every
-def test_a_message_of_which_some_was_sent_is_sent_again_from_its_start(kind: type[Member]) -> None:
+def test_a_message_of_which_some_was_sent_is_sent_again_from_its_start(kind: RulesClass) -> None:
     run = Shuffler(kind, 3, GroupConfig(packet_size=256, max_message_size=5_000, window=1))
     run.install(run.nodes)
     run.submit(2, bytes(range(250)) * 20)
@@ -203,9 +203,9 @@ def test_a_message_of_which_some_was_sent_is_sent_again_from_its_start(kind: typ
 
 
 @every
-def test_a_newcomer_has_nothing_of_the_view_before(kind: type[Member]) -> None:
+def test_a_newcomer_has_nothing_of_the_view_before(kind: RulesClass) -> None:
     run = busy(kind, 3)
-    run.nodes[4] = Node(kind(4, run.config))
+    run.nodes[4] = Node(Member(kind, 4, run.config))
     run.nodes[4].orderer.begin(0)
     run.change((1, 2, 3, 4))
     assert run.nodes[4].heard == []
@@ -219,7 +219,7 @@ def test_a_newcomer_has_nothing_of_the_view_before(kind: type[Member]) -> None:
 
 
 @every
-def test_views_begin_anew(kind: type[Member]) -> None:
+def test_views_begin_anew(kind: RulesClass) -> None:
     """003: "we can consider each view independently"."""
     run = busy(kind)
     run.change((1, 2, 3, 4))

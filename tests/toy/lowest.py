@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ordercast.core.contract import Effect, SetTimer, Unicast
 from ordercast.core.identity import NodeId
-from ordercast.sequencers.member import Member
+from ordercast.sequencers.declared import DROPS, STATISTICS
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
     ACK,
@@ -29,38 +29,42 @@ from ordercast.sequencers.packets import (
     encode_req,
     passed_on,
 )
+from ordercast.sequencers.sending import Sending
 from ordercast.viewsync.contract import ORDER_TIMER
 
 TELL = ORDER_TIMER + "tell"
 AGAIN = ORDER_TIMER + "again"
 
 
-class Lowest(Member):
+class Lowest:
     """One member."""
 
     NAME = "lowest"
     SUMMARY = "The member with the lowest identifier gives places."
     KINDS = MOVING_KINDS
+    DROPS = DROPS
+    STATISTICS = STATISTICS
     MESSAGE_KIND = MSG
-    holder: NodeId = 0
-    _said = 0
-    """What this member has told the others that it has."""
-    _telling = False
-    """It is about to tell more."""
 
-    def _begin(self, order: Order, effects: list[Effect]) -> None:
+    def __init__(self, sending: Sending) -> None:
+        self.me, self.config, self._sending = sending.me, sending.config, sending
+        self.holder: NodeId = 0
+        self._said, self._telling = 0, False
+        """What this member has told the others that it has, and whether it is about to tell more."""
+
+    def begin(self, order: Order, effects: list[Effect]) -> None:
         """A view begins, with nothing in it."""
         self.holder = min(order.R)
         self._said, self._telling = 0, False
         effects.append(SetTimer(AGAIN, self.config.retry_us))
 
-    def _may_send(self, order: Order) -> bool:
-        return self._unplaced(order) < self.config.window
+    def may_send(self, order: Order) -> bool:
+        return self._sending.unplaced(order) < self.config.window
 
-    def _send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
-        self._multicast(order, msg.raw, effects)
+    def send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
+        self._sending.multicast(order, msg.raw, effects)
 
-    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
+    def take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
         """A packet arrived. Why it is of no use, if it is of none."""
         match packet:
             case Msg() if packet.origin in order.R:
@@ -79,12 +83,12 @@ class Lowest(Member):
                 return "not of this protocol"
         return ""
 
-    def _go_on(self, order: Order, effects: list[Effect]) -> None:
+    def go_on(self, order: Order, effects: list[Effect]) -> None:
         """Something has changed: do what can be done."""
         order.advance()
-        self._originate(order, effects)
+        self._sending.originate(order, self, effects)
         if self.holder == self.me and (keys := order.choose(min(order.room, self.config.batch))):
-            self._multicast(order, self._ack(order, keys), effects)
+            self._sending.multicast(order, self._ack(order, keys), effects)
             for place, key in enumerate(keys, order.hgsn + 1):
                 order.place(place, key, self.me)
             order.advance()
@@ -97,22 +101,22 @@ class Lowest(Member):
     def _ack(self, order: Order, keys: list[MessageKey]) -> bytes:
         """What this member has, and what it places behind that."""
         ack = Ack(order.view.turn, 1, order.hgsn + 1, self.holder, tuple(keys))
-        return encode_ack(self._head(order, ACK), ack)
+        return encode_ack(self._sending.head(order, ACK), ack)
 
-    def _expired(self, order: Order, name: str, effects: list[Effect]) -> None:
+    def expired(self, order: Order, name: str, effects: list[Effect]) -> None:
         """A timer ran out."""
         if name == TELL:
             self._said, self._telling = order.hgsn, False
-            self._multicast(order, self._ack(order, []), effects)
+            self._sending.multicast(order, self._ack(order, []), effects)
             return
         effects.append(SetTimer(AGAIN, self.config.retry_us))
         for lsn in range(order.sequenced[self.me] + 1, order.N[self.me]):
             if (self.me, lsn) in order.pending:
-                self._multicast(order, order.BUF[self.me, lsn].raw, effects)
+                self._sending.multicast(order, order.BUF[self.me, lsn].raw, effects)
         if order.pending or order.unstable or order.missing is not None:
             keys, places = order.wanted(self.config.max_requests)
             req = Req(order.hgsn, self.holder, tuple(keys), tuple(places))
-            self._multicast(order, encode_req(self._head(order, REQ), req), effects)
+            self._sending.multicast(order, encode_req(self._sending.head(order, REQ), req), effects)
 
     def _answer(self, order: Order, to: NodeId, req: Req, effects: list[Effect]) -> None:
         """Somebody waits: tell it what is here, and send what it lacks if that is for this member to do."""
@@ -121,12 +125,12 @@ class Lowest(Member):
             return
         for key in req.keys:
             if (msg := order.BUF.get(key)) is not None:
-                effects.append(Unicast(to, passed_on(self._head(order, MSG), msg)))
+                effects.append(Unicast(to, passed_on(self._sending.head(order, MSG), msg)))
         if found := tuple((place, order.places[place]) for place in req.places if place in order.places):
             copy = Copy(order.view.turn, 1, found)
-            effects.append(Unicast(to, encode_copy(self._head(order, COPY), copy)))
+            effects.append(Unicast(to, encode_copy(self._sending.head(order, COPY), copy)))
 
-    def _awaited(self, order: Order) -> NodeId | None:
+    def awaited(self, order: Order) -> NodeId | None:
         """Whom to suspect soon: who gives places, if something has none; or who has least."""
         if order.pending:
             return self.holder if self.holder != self.me else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from lowest import TELL, Lowest
@@ -17,6 +18,7 @@ from ordercast.groups.api import Node
 from ordercast.lab.grid import Run
 from ordercast.lab.under_load import conduct
 from ordercast.protocols import PROTOCOLS
+from ordercast.sequencers.member import Decode, OrdererOf
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import AnyPacket, Gone
 from ordercast.viewsync.header import FIRST_ORDER_KIND
@@ -30,27 +32,27 @@ class Nudging(Lowest):
 
     NAME = "nudging"
     SUMMARY = "The toy, with a packet more."
-    KINDS: ClassVar = {**Lowest.KINDS, NUDGE: PacketKind("nudge", Purpose.ORDER, "Nothing at all.")}
+    KINDS = MappingProxyType({**Lowest.KINDS, NUDGE: PacketKind("nudge", Purpose.ORDER, "Nothing at all.")})
     DROPS = (*Lowest.DROPS, DropReason("nudged", "Somebody nudged this node.", everyday=True))
     STATISTICS = (*Lowest.STATISTICS, Statistic("nudges", "How often this node nudged the others."))
 
-    def _expired(self, order: Order, name: str, effects: list[Effect]) -> None:
-        super()._expired(order, name, effects)
+    def expired(self, order: Order, name: str, effects: list[Effect]) -> None:
+        super().expired(order, name, effects)
         if name == TELL:
-            self._stats["nudges"] += 1
-            self._multicast(order, self._head(order, NUDGE), effects)
+            self._sending.stats["nudges"] += 1
+            self._sending.multicast(order, self._sending.head(order, NUDGE), effects)
 
-    def _read(self, order: Order, kind: int, data: bytes) -> AnyPacket:
-        return Gone(0) if kind == NUDGE else super()._read(order, kind, data)
+    def read(self, order: Order, kind: int, data: bytes, decode: Decode) -> AnyPacket:
+        return Gone(0) if kind == NUDGE else decode(data)
 
-    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
-        return "nudged" if isinstance(packet, Gone) else super()._take(order, sender, packet, effects)
+    def take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
+        return "nudged" if isinstance(packet, Gone) else super().take(order, sender, packet, effects)
 
 
 @pytest.fixture
 def nudging(monkeypatch: pytest.MonkeyPatch) -> str:
     """The protocol, among those there are."""
-    protocol = sequenced(Nudging)
+    protocol = sequenced(OrdererOf(Nudging))
     monkeypatch.setitem(PROTOCOLS, protocol.name, protocol)
     monkeypatch.setitem(LAB_PROTOCOLS, protocol.name, sequenced_in_lab(protocol, hits=()))
     return protocol.name

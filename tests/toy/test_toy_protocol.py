@@ -9,6 +9,7 @@ import pytest
 from lowest import Lowest
 
 from ordercast.catalogue import LAB_PROTOCOLS, sequenced_in_lab
+from ordercast.sequencers.member import OrdererOf
 from ordercast.sim.fuzz import plan, run
 from ordercast.sim.scenario import parse
 from ordercast.sim.scenario import run as play
@@ -17,7 +18,7 @@ from ordercast.viewsync.protocol import sequenced
 HERE = Path(__file__).parent
 DOC = HERE.parent.parent / "docs" / "adding-a-protocol.md"
 
-TOY = sequenced(Lowest, ordered="the lowest member", hops="3", choose="to read how it is done")
+TOY = sequenced(OrdererOf(Lowest), ordered="the lowest member", hops="3", choose="to read how it is done")
 LAB_TOY = sequenced_in_lab(TOY, hits=())
 
 

@@ -9,7 +9,7 @@ from ordercast.core.contract import Effect, Install, Unicast
 from ordercast.core.identity import Ended, Guarantee, NodeId
 from ordercast.core.packing import SendQueue
 from ordercast.mutants.mutant import Mutant, register
-from ordercast.sequencers import member, moving, settling
+from ordercast.sequencers import moving, sending, settling
 from ordercast.sequencers.member import Member
 from ordercast.sequencers.moving import MovingSequencer, Token
 from ordercast.sequencers.order import Order
@@ -35,7 +35,7 @@ def _parts_of_packets_as_they_come(right: Any) -> Any:
 
 
 @_mutant(
-    "cm", "ordering", member, "send_in_parts", "of a packet that is sent again the last part is left out"
+    "cm", "ordering", sending, "send_in_parts", "of a packet that is sent again the last part is left out"
 )
 def _last_part_left_out(right: Any) -> Any:
     def send(packet: bytes, datagram: int, effects: list[Effect], to: NodeId | None = None) -> None:

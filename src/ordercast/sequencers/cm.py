@@ -9,14 +9,7 @@ each message are RMP's (004 §3.3.1).
 
 from __future__ import annotations
 
-from ordercast.core.identity import NodeId
 from ordercast.sequencers.moving import MovingSequencer
-from ordercast.sequencers.order import Order
-
-
-def ring_successor(order: Order, member: NodeId) -> NodeId:
-    """The member behind this one in the token list."""
-    return order.core[(order.core.index(member) + 1) % len(order.core)]
 
 
 class Cm(MovingSequencer):
@@ -24,9 +17,6 @@ class Cm(MovingSequencer):
 
     NAME = "cm"
     SUMMARY = "Sequencer that moves along a ring; each acknowledgement places messages and passes the token."
-
-    def _next(self, order: Order) -> NodeId:
-        return ring_successor(order, self.me)
 
 
 class Rbp(Cm):

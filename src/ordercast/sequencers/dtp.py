@@ -6,14 +6,12 @@ the token, and with it a chance to tell. `N`, `R` and `BUF` are in `Order`, S.To
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 
 from ordercast.core.identity import NodeId
 from ordercast.sequencers.moving import MovingSequencer
 from ordercast.sequencers.order import Order
-from ordercast.sequencers.packets import AnyPacket, decode
-from ordercast.viewsync.config import GroupConfig
+from ordercast.sequencers.sending import Sending
 
 
 class Acknowledged(StrEnum):
@@ -33,21 +31,17 @@ class Dtp(MovingSequencer):
     NOTIFIES = True
     NULL_TAKES_PLACE = False
 
-    def __init__(
-        self, me: NodeId, config: GroupConfig, decode: Callable[[bytes], AnyPacket] = decode
-    ) -> None:
-        super().__init__(me, config, decode)
+    def __init__(self, sending: Sending) -> None:
+        super().__init__(sending)
         self.batch = 1
 
-    @property
-    def S_ACK(self) -> Acknowledged:  # noqa: N802
+    def S_ACK(self, order: Order) -> Acknowledged:  # noqa: N802
         """Whether the message sent last was acknowledged."""
-        if self.order is None or not self._unplaced(self.order):
-            return Acknowledged.DONE
-        return Acknowledged.WAIT
+        return Acknowledged.WAIT if self._sending.unplaced(order) else Acknowledged.DONE
 
-    def _may_send(self, order: Order) -> bool:
-        return self.S_ACK is Acknowledged.DONE
+    def may_send(self, order: Order) -> bool:
+        """Whether another packet may be sent: one at a time."""
+        return self.S_ACK(order) is Acknowledged.DONE
 
     def _next(self, order: Order) -> NodeId:
         """LTM_m such that R[m] is the least (002 §3): of several, the first behind this member.

@@ -2,57 +2,102 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import ClassVar
+from typing import Protocol, TypeAlias, runtime_checkable
 
-from ordercast.core.contract import Accept, Drop, Effect, Halt, Install, Multicast, Originate
+from ordercast.core.contract import Accept, Drop, Effect, Halt, Install
 from ordercast.core.declared import DropReason, PacketKind, Statistic, zeros
-from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, Kind, NodeId
-from ordercast.core.packing import SendQueue
-from ordercast.core.wire import MAX_PACKET, Malformed
-from ordercast.sequencers.declared import DROPS, STATISTICS
-from ordercast.sequencers.loss import Loss
+from ordercast.core.identity import Configuration, ConfigurationId, Ended, Guarantee, Kind, NodeId
+from ordercast.core.wire import Malformed
 from ordercast.sequencers.order import Order
-from ordercast.sequencers.packets import (
-    CONTINUED,
-    CONTINUES,
-    NOBODY,
-    AnyPacket,
-    Msg,
-    decode,
-    encode_msg,
-)
+from ordercast.sequencers.packets import NOBODY, AnyPacket, decode
+from ordercast.sequencers.sending import Sending, Sends
 from ordercast.sequencers.settling import settle, unsettled
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import Settled, Unsettled, View
-from ordercast.viewsync.header import header
-from ordercast.viewsync.parts import send_in_parts
 
-BURST_BYTES = 256 * 1024
-"""Most that is sent at a time to who asked for something, so that it is not lost again for being too much."""
+Decode: TypeAlias = Callable[[bytes], AnyPacket]
+"""Takes a packet apart, or raises `Malformed`."""
 
 
-AGAIN, AGAIN_BYTES = 4, 64 * 1024
-"""Most packets, and most bytes, of its own that a member sends again at a time; one in any case."""
+class Rules(Sends, Protocol):
+    """What is particular to a protocol: how messages get their places, and what is sent again."""
+
+    @property
+    def holder(self) -> NodeId:
+        """Who gives places now, as far as is known here."""
+
+    def begin(self, order: Order, effects: list[Effect]) -> None:
+        """A new view begins."""
+
+    def take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
+        """A packet arrived. Why it is of no use, if it is of none."""
+
+    def expired(self, order: Order, name: str, effects: list[Effect]) -> None:
+        """A timer ran out."""
+
+    def go_on(self, order: Order, effects: list[Effect]) -> None:
+        """Something has changed: do everything that can be done now."""
+
+    def awaited(self, order: Order) -> NodeId | None:
+        """Who keeps this member from going on."""
 
 
-class Member(ABC):
-    """One member's part of an orderer; what is particular to a protocol is in the methods without a body."""
+@runtime_checkable
+class HasTokenList(Protocol):
+    """Rules of a protocol with a token list, which can change within a view."""
 
-    NAME: ClassVar[str]
-    SUMMARY: ClassVar[str]
-    KINDS: ClassVar[Mapping[int, PacketKind]]
-    DROPS: ClassVar[tuple[DropReason, ...]] = DROPS
-    STATISTICS: ClassVar[tuple[Statistic, ...]] = STATISTICS
-    MESSAGE_KIND: ClassVar[int]
-    """The kind of packet in which a member first sends its messages."""
-    AT_LEAST_MAJORITY: ClassVar[bool] = False
-    """Whether levels of resilience below a majority are raised to it."""
+    @property
+    def AT_LEAST_MAJORITY(self) -> bool:  # noqa: N802
+        """Whether levels of resilience below a majority are raised to it."""
 
-    def __init__(
-        self, me: NodeId, config: GroupConfig, decode: Callable[[bytes], AnyPacket] = decode
-    ) -> None:
+    def turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
+        """The token list is that of `view` from now on; the order goes on behind what was settled."""
+
+
+@runtime_checkable
+class Reads(Protocol):
+    """Rules that know what is in some packets without taking them apart."""
+
+    def read(self, order: Order, kind: int, data: bytes, decode: Decode) -> AnyPacket:
+        """What is in a packet, or `Malformed`; mostly what `decode` makes of it."""
+
+
+class RulesClass(Protocol):
+    """A class of rules: what a protocol is called and has, and how its rules are made for a member."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802
+        """What the protocol is called."""
+
+    @property
+    def SUMMARY(self) -> str:  # noqa: N802
+        """What it does, in a sentence."""
+
+    @property
+    def KINDS(self) -> Mapping[int, PacketKind]:  # noqa: N802
+        """Its kinds of packets."""
+
+    @property
+    def DROPS(self) -> tuple[DropReason, ...]:  # noqa: N802
+        """Why it drops packets."""
+
+    @property
+    def STATISTICS(self) -> tuple[Statistic, ...]:  # noqa: N802
+        """What it counts."""
+
+    @property
+    def MESSAGE_KIND(self) -> int:  # noqa: N802
+        """The kind of packet in which a member first sends its messages."""
+
+    def __call__(self, sending: Sending) -> Rules:
+        """The rules of one member."""
+
+
+class Member:
+    """One member's orderer: takes messages, packets and views, and asks the rules of its protocol."""
+
+    def __init__(self, rules: RulesClass, me: NodeId, config: GroupConfig, decode: Decode = decode) -> None:
         """An orderer that is in no view.
 
         A driver that hands the same bytes to several machines (a simulator) may give them a `decode` that
@@ -60,22 +105,34 @@ class Member(ABC):
         """
         self.me = me
         self.config = config
-        self.closed = False
-        self.incarnation = -1
         self.order: Order | None = None
+        self._name = rules.NAME
         self._decode = decode
-        self._queue = SendQueue(config.send_queue)
-        self._loss = Loss(config)
+        self._sending = Sending(me, config, rules.MESSAGE_KIND, zeros(rules.STATISTICS))
+        self.rules = rules(self._sending)
+        self._read = self.rules.read if isinstance(self.rules, Reads) else None
         self._told: Unsettled | None = None
         self._cut_off = False
-        self._heads: dict[int, bytes] = {}
-        self._stats = zeros(self.STATISTICS)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing new is originated, since somebody brakes."""
+        return self._sending.closed
+
+    @closed.setter
+    def closed(self, closed: bool) -> None:
+        self._sending.closed = closed
+
+    @property
+    def incarnation(self) -> int:
+        """Which life of the node this is; -1 before it begins."""
+        return self._sending.incarnation
 
     # --- the contract ---------------------------------------------------------------------------
 
     def begin(self, incarnation: int) -> None:
         """The node begins a life."""
-        self.incarnation = incarnation
+        self._sending.incarnation = incarnation
 
     def submit(
         self, now_us: int, payloads: Sequence[bytes], guarantee: Guarantee, effects: list[Effect]
@@ -89,7 +146,7 @@ class Member(ABC):
             )
         if guarantee is Guarantee.AGREED and self.config.resilience:
             guarantee = Guarantee.of(self.config.resilience)
-        effects.append(Accept(self._queue.accept(payloads, guarantee)))
+        effects.append(Accept(self._sending.queue.accept(payloads, guarantee)))
         self.proceed(now_us, effects)
 
     def packet(self, now_us: int, kind: int, sender: NodeId, data: bytes, effects: list[Effect]) -> None:
@@ -99,24 +156,25 @@ class Member(ABC):
             effects.append(Drop("no order now"))
             return
         try:
-            packet = self._read(order, kind, data)
+            decode, read = self._decode, self._read
+            packet = decode(data) if read is None else read(order, kind, data, decode)
         except Malformed as bad:
             effects.append(Drop(str(bad)))
             return
-        unused = self._take(order, sender, packet, effects)
+        unused = self.rules.take(order, sender, packet, effects)
         if unused:
             effects.append(Drop(unused))
-        self._go_on(order, effects)
+        self.rules.go_on(order, effects)
 
     def timer(self, now_us: int, name: str, effects: list[Effect]) -> None:
         """A timer ran out."""
         if self.order is not None and self._told is None:
-            self._expired(self.order, name, effects)
+            self.rules.expired(self.order, name, effects)
 
     def proceed(self, now_us: int, effects: list[Effect]) -> None:
         """Originate what waits, if that is allowed."""
         if self.order is not None and self._told is None:
-            self._go_on(self.order, effects)
+            self.rules.go_on(self.order, effects)
 
     def unsettled(self) -> Unsettled:
         """Freeze, and tell what is not settled."""
@@ -125,40 +183,47 @@ class Member(ABC):
         return self._told
 
     def install(self, now_us: int, view: View, settled: Settled, effects: list[Effect]) -> None:
-        """Settle the old view and go on in the new one."""
+        """Settle the old view and go on in the new one; or only change the token list."""
         old = self.order
         if old is not None and old.view.id == view.id:
-            assert view.turn <= old.view.turn, f"{self.NAME} has no token list: run it without i-views"
-            return
-        if old is not None and not settle(old, settled, effects):
-            self._cut_off = True
-            effects.append(Halt("cut off"))
-        self._queue.rewind()
-        self._heads.clear()
-        ended = None if old is None else Ended(old.view.id, old.last_message)
-        self.order = Order(view, self.me, self.config, self.AT_LEAST_MAJORITY)
-        effects.append(Install(Configuration(view.id, Kind.REGULAR, view.members), ended))
-        self._begin(self.order, effects)
+            if view.turn <= old.view.turn:
+                return
+            rules = self.rules
+            assert isinstance(rules, HasTokenList), f"{self._name} has no token list: run it without i-views"
+            rules.turn(old, view, settled, effects)
+        else:
+            self._cut_off = self.cut_off
+            if old is not None and not settle(old, settled, effects):
+                self._cut_off = True
+                effects.append(Halt("cut off"))
+            self._sending.begin_view()
+            ended = None if old is None else Ended(old.view.id, old.last_message)
+            at_least = isinstance(self.rules, HasTokenList) and self.rules.AT_LEAST_MAJORITY
+            self.order = Order(view, self.me, self.config, at_least)
+            effects.append(Install(Configuration(view.id, Kind.REGULAR, view.members), ended))
+            self.rules.begin(self.order, effects)
         self._told = None
         self.proceed(now_us, effects)
 
     @property
     def room(self) -> int:
         """Bytes of payload that may be submitted now."""
-        return 0 if self.incarnation < 0 else min(self._queue.room, self.config.max_message_size)
+        return 0 if self.incarnation < 0 else min(self._sending.queue.room, self.config.max_message_size)
 
     @property
     def idle(self) -> bool:
         """Whether everything accepted was delivered here, and is known to be with all."""
         order = self.order
-        if self._queue.waiting:
+        if self._sending.queue.waiting:
             return False
         return order is None or (
-            not self._unplaced(order) and order.last_own <= min(order.delivered, order.stable)
+            not self._sending.unplaced(order) and order.last_own <= min(order.delivered, order.stable)
         )
 
-    holder: NodeId
-    """Who gives places now, as far as is known here."""
+    @property
+    def holder(self) -> NodeId:
+        """Who gives places now, as far as is known here."""
+        return self.rules.holder
 
     @property
     def next_holder(self) -> NodeId:
@@ -169,7 +234,7 @@ class Member(ABC):
     @property
     def waiting_for(self) -> NodeId | None:
         """The members that this one waits for."""
-        return None if self.order is None or self._told is not None else self._awaited(self.order)
+        return None if self.order is None or self._told is not None else self.rules.awaited(self.order)
 
     @property
     def progress(self) -> Hashable:
@@ -188,7 +253,7 @@ class Member(ABC):
             return ()
         settled = min(order.stable, order.delivered)
         return (
-            order.sequenced[self.me] if self._unplaced(order) else None,
+            order.sequenced[self.me] if self._sending.unplaced(order) else None,
             order.hgsn if order.known > order.hgsn else None,
             settled if order.latest > settled else None,
         )
@@ -206,112 +271,27 @@ class Member(ABC):
     @property
     def cut_off(self) -> bool:
         """Whether what is missing here is gone everywhere."""
-        return self._cut_off
+        return self._cut_off or (self.order is not None and self.order.cut_off)
 
     @property
     def stats(self) -> Mapping[str, float]:
         """Running figures, by name."""
         if self.order is not None:
-            self._stats["stable_lag"] = self.order.hgsn - self.order.stable
-        return self._stats
+            self._sending.stats["stable_lag"] = self.order.hgsn - self.order.stable
+        return self._sending.stats
 
-    # --- what is particular to a protocol -------------------------------------------------------
 
-    @abstractmethod
-    def _begin(self, order: Order, effects: list[Effect]) -> None:
-        """A new view begins."""
+class OrdererOf:
+    """What a protocol of the family is made of: its rules, and how they become a member's orderer."""
 
-    def _read(self, order: Order, kind: int, data: bytes) -> AnyPacket:
-        """What is in a packet, or `Malformed`."""
-        return self._decode(data)
+    def __init__(self, rules: RulesClass) -> None:
+        self._rules = rules
+        self.NAME = rules.NAME
+        self.SUMMARY = rules.SUMMARY
+        self.KINDS = rules.KINDS
+        self.DROPS = rules.DROPS
+        self.STATISTICS = rules.STATISTICS
 
-    @abstractmethod
-    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
-        """A packet arrived. Why it is of no use, if it is of none."""
-
-    @abstractmethod
-    def _expired(self, order: Order, name: str, effects: list[Effect]) -> None:
-        """A timer ran out."""
-
-    @abstractmethod
-    def _go_on(self, order: Order, effects: list[Effect]) -> None:
-        """Something has changed: do everything that can be done now."""
-
-    @abstractmethod
-    def _may_send(self, order: Order) -> bool:
-        """Whether flow control allows another packet of one's own."""
-
-    @abstractmethod
-    def _send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
-        """A new message goes out."""
-
-    @abstractmethod
-    def _awaited(self, order: Order) -> NodeId | None:
-        """The members that this one waits for."""
-
-    # --- sending --------------------------------------------------------------------------------
-
-    def _unplaced(self, order: Order) -> int:
-        """How many packets this member has sent whose places it does not know."""
-        return order.N[self.me] - 1 - order.sequenced[self.me]
-
-    def _oldest_own(self, order: Order) -> int | None:
-        """The lsn of the first of them, if there is one."""
-        lsn = order.sequenced[self.me] + 1
-        return lsn if lsn < order.N[self.me] else None
-
-    def _first_unplaced(self, order: Order) -> list[Msg]:
-        """The first few of them: enough to go on with, not enough to be lost again for being too much."""
-        found: list[Msg] = []
-        room = AGAIN_BYTES
-        for lsn in range(order.sequenced[self.me] + 1, order.N[self.me]):
-            msg = order.BUF[self.me, lsn]
-            room -= len(msg.raw)
-            if found and (room < 0 or len(found) == AGAIN):
-                break
-            if msg.key not in order.place_of:
-                found.append(msg)
-        return found
-
-    def _originate(self, order: Order, effects: list[Effect]) -> None:
-        """Send what waits, as far as flow control allows."""
-        queue = self._queue
-        while queue.waiting and not self.closed and self._may_send(order):
-            packed = queue.next_packet(self._loss.space)
-            assert packed is not None
-            self._loss.sent()
-            number, guarantee, chunks, ends, continues, continued = packed
-            flags = CONTINUES * continues | CONTINUED * continued
-            key = (self.me, order.N[self.me])
-            head = self._head(order, self.MESSAGE_KIND)
-            msg = encode_msg(head, key, number, order.hgsn, guarantee, flags, chunks)
-            order.receive(msg)
-            if ends:
-                batch = Batch(order.view.id, 0, 0, self.me, self.incarnation, number, guarantee, ends)
-                effects.append(Originate(batch))
-            self._stats["packets"] += 1
-            self._send(order, msg, effects)
-
-    def _head(self, order: Order, kind: int) -> bytes:
-        """What a packet of that kind begins with in this view."""
-        found = self._heads.get(kind)
-        if found is None:
-            found = self._heads[kind] = header(kind, order.view.id, self.me, self.incarnation)
-        return found
-
-    def _multicast(self, order: Order, data: bytes, effects: list[Effect]) -> None:
-        """Send to all members; a member that is alone has nobody to send to."""
-        if len(order.R) > 1:
-            effects.append(Multicast(data))
-
-    def _send_again(
-        self, data: bytes, effects: list[Effect], to: NodeId | None = None, attempt: int = 0
-    ) -> None:
-        """Send a packet of messages once more, to one member or to all.
-
-        In parts of a datagram each, if it was asked for or packets are being lost. One of its own that only
-        has no place yet may not be lost at all: the first ``attempt`` is cheap, and sends it whole.
-        """
-        self._stats["retransmissions"] += 1
-        whole = attempt == 1 and not self._loss.recent
-        send_in_parts(data, MAX_PACKET if whole else self.config.datagram_size, effects, to)
+    def __call__(self, me: NodeId, config: GroupConfig) -> Member:
+        """The orderer of one member."""
+        return Member(self._rules, me, config)

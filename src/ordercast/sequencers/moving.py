@@ -9,16 +9,15 @@ who is next, in what tells of a member's delivery status, and in how much is on 
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import ClassVar
 
 from ordercast.core.contract import Effect, Halt, Multicast, SetTimer, Unicast
+from ordercast.core.declared import DropReason, PacketKind, Statistic
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import FORGED_SENDER, within_reach
 from ordercast.sequencers.declared import MOVING_DROPS, MOVING_STATISTICS
-from ordercast.sequencers.member import BURST_BYTES, Member
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
     ACK,
@@ -37,7 +36,6 @@ from ordercast.sequencers.packets import (
     MessageKey,
     Msg,
     Req,
-    decode,
     encode_ack,
     encode_copy,
     encode_numbers,
@@ -45,7 +43,7 @@ from ordercast.sequencers.packets import (
     passed_on,
 )
 from ordercast.sequencers.retry_timer import RetryTimer
-from ordercast.viewsync.config import GroupConfig
+from ordercast.sequencers.sending import BURST_BYTES, Sending
 from ordercast.viewsync.contract import ORDER_TIMER, Settled, View
 
 PASS = ORDER_TIMER + "pass"
@@ -64,13 +62,14 @@ class Token(StrEnum):
     """It does not hold the token."""
 
 
-class MovingSequencer(Member):
+class MovingSequencer:
     """One member of a group in which the token moves."""
 
-    KINDS = MOVING_KINDS
-    DROPS = MOVING_DROPS
-    STATISTICS = MOVING_STATISTICS
+    KINDS: ClassVar[Mapping[int, PacketKind]] = MOVING_KINDS
+    DROPS: ClassVar[tuple[DropReason, ...]] = MOVING_DROPS
+    STATISTICS: ClassVar[tuple[Statistic, ...]] = MOVING_STATISTICS
     MESSAGE_KIND = MSG
+    AT_LEAST_MAJORITY: ClassVar[bool] = False
     NOTIFIES: ClassVar[bool] = False
     """Whether the delivery status on every message is heeded: positive notification (002 §3)."""
     NULL_TAKES_PLACE: ClassVar[bool] = True
@@ -80,10 +79,13 @@ class MovingSequencer(Member):
     batch: int
     """Messages to which one ACK may give places."""
 
-    def __init__(
-        self, me: NodeId, config: GroupConfig, decode: Callable[[bytes], AnyPacket] = decode
-    ) -> None:
-        super().__init__(me, config, decode)
+    def __init__(self, sending: Sending) -> None:
+        config = sending.config
+        self.me = sending.me
+        self.config = config
+        self._sending = sending
+        self._loss = sending.loss
+        self._stats = sending.stats
         self.window = 1
         self.batch = min(config.batch, MAX_ENTRIES)
         self.S_TOKEN = Token.EMPT
@@ -104,15 +106,14 @@ class MovingSequencer(Member):
         self._ack_retry = RetryTimer("ack", config, self._loss)
         self._req_retry = RetryTimer("req", config, self._loss, LATE)
 
-    # --- strategy -------------------------------------------------------------------------------
-
-    @abstractmethod
     def _next(self, order: Order) -> NodeId:
-        """The member that gets the token from this one."""
+        """The member that gets the token from this one: the one behind it in the token list."""
+        return order.core[(order.core.index(self.me) + 1) % len(order.core)]
 
     # --- views ----------------------------------------------------------------------------------
 
-    def _begin(self, order: Order, effects: list[Effect]) -> None:
+    def begin(self, order: Order, effects: list[Effect]) -> None:
+        """A new view begins, and the token with it."""
         self._start_token(order, effects)
 
     def _start_token(self, order: Order, effects: list[Effect]) -> None:
@@ -126,24 +127,14 @@ class MovingSequencer(Member):
         for retry in (self._msg_retry, self._ack_retry, self._req_retry):
             retry.forget(effects)
 
-    def install(self, now_us: int, view: View, settled: Settled, effects: list[Effect]) -> None:
-        """Settle the old view and go on in the new one; or only change the token list."""
-        order = self.order
-        if order is None or order.view.id != view.id:
-            super().install(now_us, view, settled, effects)
-        elif view.turn > order.view.turn:
-            self._turn(order, view, settled, effects)
-            self._told = None
-            self.proceed(now_us, effects)
-
-    def _turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
+    def turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
         """An intermediate view (004 §4.4.4): the token begins anew with the first of the new list.
 
         Who lacks some of what was settled has to get it before it orders anything; so has the first.
         """
         assert view.turn == order.view.turn + 1, f"turn {view.turn} after {order.view.turn}"
         if not order.cut(settled.upto):
-            self._cut_off = True
+            order.cut_off = True
             effects.append(Halt("contradiction"))
             return
         order.turn_to(view)
@@ -151,7 +142,8 @@ class MovingSequencer(Member):
 
     # --- packets --------------------------------------------------------------------------------
 
-    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
+    def take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
+        """A packet arrived. Why it is of no use, if it is of none."""
         match packet:
             case Msg():
                 return self._on_msg(order, sender, packet, effects)
@@ -162,7 +154,7 @@ class MovingSequencer(Member):
             case Copy():
                 return self._on_copy(order, sender, packet)
             case Gone(floor):
-                self._cut_off = self._cut_off or order.hgsn < floor
+                order.cut_off = order.cut_off or order.hgsn < floor
             case _:
                 return "unknown kind"
         return ""
@@ -187,7 +179,7 @@ class MovingSequencer(Member):
         if place is not None:
             self._copy(order, sender, [place], effects)
         elif msg.lsn <= order.floors[msg.origin]:
-            effects.append(Unicast(sender, encode_numbers(self._head(order, GONE), order.floor)))
+            effects.append(Unicast(sender, encode_numbers(self._sending.head(order, GONE), order.floor)))
 
     def _on_ack(self, order: Order, sender: NodeId, ack: Ack, effects: list[Effect]) -> str:
         """002 §4.2, "Receiving ACK message"; 004 Fig. 16, lines 25–49."""
@@ -229,14 +221,15 @@ class MovingSequencer(Member):
 
     # --- ordering -------------------------------------------------------------------------------
 
-    def _go_on(self, order: Order, effects: list[Effect]) -> None:
+    def go_on(self, order: Order, effects: list[Effect]) -> None:
+        """Something has changed: do everything that can be done now."""
         order.advance()
-        self._originate(order, effects)
+        self._sending.originate(order, self, effects)
         while self.S_TOKEN is Token.HOLD and self._acknowledge(order, effects):
-            self._originate(order, effects)
+            self._sending.originate(order, self, effects)
         order.deliver(effects)
         order.discard(effects)
-        self._msg_retry.watch(self._oldest_own(order), effects)
+        self._msg_retry.watch(self._sending.oldest_own(order), effects)
         if self.S_TOKEN is Token.TRST:
             self._ack_retry.watch(self.hop, effects)
         if order.known > order.hgsn or order.gaps:
@@ -270,8 +263,8 @@ class MovingSequencer(Member):
         order.rank()
         following = self._next(order)
         ack = Ack(order.view.turn, self.hop + 1, first, following, tuple(keys))
-        self._last_ack = encode_ack(self._head(order, ACK), ack)
-        self._multicast(order, self._last_ack, effects)
+        self._last_ack = encode_ack(self._sending.head(order, ACK), ack)
+        self._sending.multicast(order, self._last_ack, effects)
         self._token_moved(ack.hop, following, self.me)
         self._notified = ack.last
         if self.S_TOKEN is Token.EMPT:
@@ -279,15 +272,17 @@ class MovingSequencer(Member):
             self._stats["token_passes"] += 1
         self._stats["acks"] += 1
 
-    def _may_send(self, order: Order) -> bool:
-        return self._unplaced(order) < self.window
+    def may_send(self, order: Order) -> bool:
+        """Whether another packet of one's own may be on the way."""
+        return self._sending.unplaced(order) < self.window
 
-    def _send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
-        self._multicast(order, msg.raw, effects)
+    def send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
+        """A new message goes out: to all."""
+        self._sending.multicast(order, msg.raw, effects)
         if self.NOTIFIES:
             self._notified = order.hgsn
 
-    def _awaited(self, order: Order) -> NodeId | None:
+    def awaited(self, order: Order) -> NodeId | None:
         """The next holder, until it answers (004 Fig. 18); the holder, while there is work for it (Fig. 20).
 
         A holder waits for who passed it the token, or whom it asked, if it lacks something (Fig. 21).
@@ -301,18 +296,19 @@ class MovingSequencer(Member):
 
     # --- timeouts -------------------------------------------------------------------------------
 
-    def _expired(self, order: Order, name: str, effects: list[Effect]) -> None:
+    def expired(self, order: Order, name: str, effects: list[Effect]) -> None:
+        """A timer ran out."""
         if name == PASS:
             self._on_silence(order, effects)
         elif name == self._msg_retry.name:
-            if self._msg_retry.due(self._oldest_own(order), effects):
+            if self._msg_retry.due(self._sending.oldest_own(order), effects):
                 self._repeat_messages(order, effects)
         elif name == self._ack_retry.name:
             waiting = self.hop if self.S_TOKEN is Token.TRST else None
             if self._ack_retry.due(waiting, effects):
                 self._stats["retransmissions"] += 1
                 effects.append(Unicast(self.holder, self._last_ack))  # it may drown in what goes to all
-                self._multicast(order, self._last_ack, effects)
+                self._sending.multicast(order, self._last_ack, effects)
         elif name == self._req_retry.name and self._req_retry.due(order.missing, effects):
             self._ask(order, effects)
 
@@ -321,12 +317,12 @@ class MovingSequencer(Member):
         if self.S_TOKEN is Token.HOLD and order.known == order.hgsn and len(order.core) > 1:
             self._stats["null_acks"] += 1
             self._pass_token(order, [NULL] if self.NULL_TAKES_PLACE else [], effects)
-            self._go_on(order, effects)
+            self.go_on(order, effects)
 
     def _repeat_messages(self, order: Order, effects: list[Effect]) -> None:
         """The same MSG is sent at every timeout until it is acknowledged (002 §4.2, "Timeout")."""
-        for msg in self._first_unplaced(order):
-            self._send_again(msg.raw, effects, attempt=self._msg_retry.attempts)
+        for msg in self._sending.first_unplaced(order):
+            self._sending.send_again(msg.raw, effects, attempt=self._msg_retry.attempts)
 
     # --- requests (002 §4.2, "Receiving REQ message"; 004 Fig. 16, lines 51–57) -----------------
 
@@ -348,10 +344,11 @@ class MovingSequencer(Member):
         else:
             others = sorted((node for node in order.R if node != self.me), key=lambda node: -order.R[node])
             self._asked = others[attempt % len(others)]
-        req = encode_req(self._head(order, REQ), Req(order.hgsn, self._asked, tuple(keys), tuple(places)))
+        req = Req(order.hgsn, self._asked, tuple(keys), tuple(places))
+        data = encode_req(self._sending.head(order, REQ), req)
         self._stats["requests"] += 1
         self._loss.noticed()
-        effects.append(Multicast(req) if publicly else Unicast(self._asked, req))
+        effects.append(Multicast(data) if publicly else Unicast(self._asked, data))
 
     def _on_req(self, order: Order, sender: NodeId, req: Req, effects: list[Effect]) -> None:
         """Who is named answers; and for a message that has no place, its origin: nobody else may have it."""
@@ -380,17 +377,17 @@ class MovingSequencer(Member):
             msg = order.BUF.get(key)
             if msg is not None and room > 0:
                 room -= len(msg.raw)
-                self._send_again(passed_on(self._head(order, MSG), msg), effects, to)
+                self._sending.send_again(passed_on(self._sending.head(order, MSG), msg), effects, to)
             gone = gone or key[1] <= order.floors.get(key[0], 0)
         found = [place for place in places if place in order.places]
         if found:
             self._copy(order, to, found, effects)
         if gone or any(place <= order.floor for place in places):
-            effects.append(Unicast(to, encode_numbers(self._head(order, GONE), order.floor)))
+            effects.append(Unicast(to, encode_numbers(self._sending.head(order, GONE), order.floor)))
 
     def _copy(self, order: Order, to: NodeId, places: Iterable[int], effects: list[Effect]) -> None:
         """Tell what is in these places, and how far the token has come."""
         rows = [(place, order.places[place]) for place in places if place in order.places]
         copy = Copy(order.view.turn, self.hop, tuple(rows[: self.config.max_requests]))
         self._stats["copies"] += 1
-        effects.append(Unicast(to, encode_copy(self._head(order, COPY), copy)))
+        effects.append(Unicast(to, encode_copy(self._sending.head(order, COPY), copy)))

@@ -62,6 +62,8 @@ class Order:
         """Everything up to this place was given up."""
         self.floors = dict.fromkeys(view.members, 0)
         """The lsn of each member's last message that was given up."""
+        self.cut_off = False
+        """Whether what is missing here is gone everywhere, or contradicts what was delivered here."""
         self._top = dict.fromkeys(view.members, 0)
         self._most_unstable = max(config.max_unstable, 2 * len(view.members))
         self._span = self._most_unstable + config.batch + config.window

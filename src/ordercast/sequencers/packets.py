@@ -16,7 +16,7 @@ origin in itself. `decode` is total: it returns a packet within bounds or raises
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -38,7 +38,7 @@ MSG, ACK, REQ, COPY, GONE = range(FIRST_ORDER_KIND, FIRST_ORDER_KIND + 5)
     TOTAL_RESEND,
 ) = range(FIRST_ORDER_KIND + 16, FIRST_ORDER_KIND + 24)
 
-MOVING_KINDS = {
+MOVING_KINDS: Mapping[int, PacketKind] = {
     MSG: PacketKind("msg", Purpose.MESSAGES, "Messages, numbered by their sender."),
     ACK: PacketKind("ack", Purpose.ORDER, "Places of messages, and who holds the token next."),
     REQ: PacketKind("req", Purpose.ORDER, "Which messages and places its sender lacks."),

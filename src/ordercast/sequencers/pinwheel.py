@@ -7,14 +7,8 @@ as many as there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ordercast.core.identity import NodeId
-from ordercast.sequencers.cm import ring_successor
 from ordercast.sequencers.moving import MovingSequencer
-from ordercast.sequencers.order import Order
-from ordercast.sequencers.packets import AnyPacket, decode
-from ordercast.viewsync.config import GroupConfig
+from ordercast.sequencers.sending import Sending
 
 
 class Pinwheel(MovingSequencer):
@@ -24,11 +18,6 @@ class Pinwheel(MovingSequencer):
     SUMMARY = "Sequencer that moves along a ring; every message tells how far its sender has come."
     NOTIFIES = True
 
-    def __init__(
-        self, me: NodeId, config: GroupConfig, decode: Callable[[bytes], AnyPacket] = decode
-    ) -> None:
-        super().__init__(me, config, decode)
-        self.window = config.window
-
-    def _next(self, order: Order) -> NodeId:
-        return ring_successor(order, self.me)
+    def __init__(self, sending: Sending) -> None:
+        super().__init__(sending)
+        self.window = self.config.window

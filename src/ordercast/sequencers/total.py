@@ -15,13 +15,12 @@ processed by the TOTAL layer": it passes by the order and is counted, and no app
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 from ordercast.core.contract import CancelTimer, Effect, SetTimer, Unicast
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import FORGED_SENDER
 from ordercast.sequencers.declared import TOTAL_DROPS, TOTAL_STATISTICS
-from ordercast.sequencers.member import BURST_BYTES, Member
+from ordercast.sequencers.member import Decode
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
     MAX_ENTRIES,
@@ -43,14 +42,13 @@ from ordercast.sequencers.packets import (
     Resend,
     SeqAck,
     TotalUnicast,
-    decode,
     encode_bcast,
     encode_numbers,
     encode_resend,
     peek_bcast,
 )
 from ordercast.sequencers.retry_timer import RetryTimer
-from ordercast.viewsync.config import GroupConfig
+from ordercast.sequencers.sending import BURST_BYTES, Sending
 from ordercast.viewsync.contract import ORDER_TIMER
 
 FIRST = 1
@@ -62,7 +60,7 @@ LATE = 8
 """What is missing may only be late: it is asked for after this fraction of `retry_us`."""
 
 
-class Total(Member):
+class Total:
     """A member of a group that runs TOTAL."""
 
     NAME = "total"
@@ -72,10 +70,13 @@ class Total(Member):
     STATISTICS = TOTAL_STATISTICS
     MESSAGE_KIND = TOTAL_REQUEST
 
-    def __init__(
-        self, me: NodeId, config: GroupConfig, decode: Callable[[bytes], AnyPacket] = decode
-    ) -> None:
-        super().__init__(me, config, decode)
+    def __init__(self, sending: Sending) -> None:
+        config = sending.config
+        self.me = sending.me
+        self.config = config
+        self._sending = sending
+        self._loss = sending.loss
+        self._stats = sending.stats
         self.holder: NodeId = NOBODY
         self.sequencing = False
         """Whether this member is the sequencer."""
@@ -94,7 +95,7 @@ class Total(Member):
 
     # --- views ----------------------------------------------------------------------------------
 
-    def _begin(self, order: Order, effects: list[Effect]) -> None:
+    def begin(self, order: Order, effects: list[Effect]) -> None:
         """The first listed member is the sequencer: all members have chosen alike (003, "Sequencer")."""
         self.holder = order.view.members[0]
         self.sequencing = self.holder == self.me
@@ -117,19 +118,21 @@ class Total(Member):
             effects.append(SetTimer(IDLE, self.config.silence_us))
 
     def _announce_view(self, order: Order, effects: list[Effect]) -> None:
-        self._multicast(order, encode_numbers(self._head(order, TOTAL_NEW_VIEW), FIRST), effects)
+        data = encode_numbers(self._sending.head(order, TOTAL_NEW_VIEW), FIRST)
+        self._sending.multicast(order, data, effects)
 
     # --- packets --------------------------------------------------------------------------------
 
-    def _read(self, order: Order, kind: int, data: bytes) -> AnyPacket:
+    def read(self, order: Order, kind: int, data: bytes, decode: Decode) -> AnyPacket:
         """A member's own message comes back to it: it need not be taken apart again."""
         if kind == TOTAL_BCAST:
             seq, stable, origin, lsn = peek_bcast(data)
             if origin == self.me and (msg := order.BUF.get((origin, lsn))) is not None:
                 return Bcast(seq, stable, msg)
-        return self._decode(data)
+        return decode(data)
 
-    def _take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
+    def take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
+        """A packet arrived. Why it is of no use, if it is of none."""
         self._unaware.discard(sender)
         match packet:
             case Bcast(seq, stable, msg):
@@ -143,7 +146,7 @@ class Total(Member):
             case NewView(first):
                 if first != FIRST or sender != self.holder:
                     return "other sequencer"
-                effects.append(Unicast(sender, self._head(order, TOTAL_NEW_VIEW_ACK)))
+                effects.append(Unicast(sender, self._sending.head(order, TOTAL_NEW_VIEW_ACK)))
             case SeqAck(seq):
                 if seq == order.R[sender] + 1:
                     order.learn(sender, seq)
@@ -208,24 +211,25 @@ class Total(Member):
             if placed is not None and room > 0:
                 data = self._bcast(order, 0, seq, order.BUF[placed.node, placed.lsn])
                 room -= len(data)
-                self._send_again(data, effects, sender)
+                self._sending.send_again(data, effects, sender)
         return ""
 
     # --- ordering -------------------------------------------------------------------------------
 
-    def _go_on(self, order: Order, effects: list[Effect]) -> None:
+    def go_on(self, order: Order, effects: list[Effect]) -> None:
+        """Something has changed: do everything that can be done now."""
         order.advance()
         order.rank()
-        self._originate(order, effects)
+        self._sending.originate(order, self, effects)
         while self.sequencing and self._sequence(order, effects):
             order.rank()
-            self._originate(order, effects)
+            self._sending.originate(order, self, effects)
         order.deliver(effects)
         order.discard(effects)
         if order.hgsn > self._acknowledged:
             self._acknowledge(order, effects)
         if not self.sequencing:
-            self._request_retry.watch(self._oldest_own(order), effects)
+            self._request_retry.watch(self._sending.oldest_own(order), effects)
             if order.known > order.hgsn:
                 self._resend_retry.watch(order.hgsn, effects)
         elif order.unstable:
@@ -239,26 +243,29 @@ class Total(Member):
             order.advance()
             if key[0] == self.me:
                 self._own.append(order.hgsn)
-            self._multicast(order, self._bcast(order, order.stable, order.hgsn, order.BUF[key]), effects)
+            data = self._bcast(order, order.stable, order.hgsn, order.BUF[key])
+            self._sending.multicast(order, data, effects)
         return bool(chosen)
 
     def _bcast(self, order: Order, stable: int, seq: int, msg: Msg) -> bytes:
-        return encode_bcast(self._head(order, TOTAL_BCAST), seq, stable, msg)
+        return encode_bcast(self._sending.head(order, TOTAL_BCAST), seq, stable, msg)
 
-    def _may_send(self, order: Order) -> bool:
+    def may_send(self, order: Order) -> bool:
         """The sequencer has its sequence ids at once; it waits for the others to have its packets."""
         if self.sequencing:
             own = self._own
             while own and own[0] <= order.stable:
                 own.popleft()
-            return self._unplaced(order) + len(own) < max(self.config.window, 2 * self._ack_every)
-        return self._unplaced(order) < self.config.window
+            return self._sending.unplaced(order) + len(own) < max(self.config.window, 2 * self._ack_every)
+        return self._sending.unplaced(order) < self.config.window
 
-    def _send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
+    def send(self, order: Order, msg: Msg, effects: list[Effect]) -> None:
+        """A new message goes to the sequencer, which needs not send itself any."""
         if not self.sequencing:
             effects.append(Unicast(self.holder, msg.raw))
 
-    def _awaited(self, order: Order) -> NodeId | None:
+    def awaited(self, order: Order) -> NodeId | None:
+        """The sequencer, while something is owed; the sequencer itself waits for who has least."""
         busy = order.pending or order.known > order.hgsn or order.latest > min(order.stable, order.delivered)
         if not busy:
             return None
@@ -283,15 +290,16 @@ class Total(Member):
         """Send TOTAL_CUM_SEQ_ACK to all, or to one."""
         self._acknowledged = order.hgsn
         self._stats["acks"] += 1
-        data = encode_numbers(self._head(order, TOTAL_CUM_SEQ_ACK), order.hgsn, order.stable)
+        data = encode_numbers(self._sending.head(order, TOTAL_CUM_SEQ_ACK), order.hgsn, order.stable)
         if to:
             effects.append(Unicast(to, data))
         else:
-            self._multicast(order, data, effects)
+            self._sending.multicast(order, data, effects)
 
     # --- timeouts -------------------------------------------------------------------------------
 
-    def _expired(self, order: Order, name: str, effects: list[Effect]) -> None:
+    def expired(self, order: Order, name: str, effects: list[Effect]) -> None:
+        """A timer ran out."""
         if name == ACK_TIMER:
             self._ack_running = False
             if order.hgsn > self._acknowledged:
@@ -303,7 +311,7 @@ class Total(Member):
             if self._status_retry.due(order.stable if order.unstable else None, effects):
                 self._tell(order, effects)
         elif name == self._request_retry.name:
-            if self._request_retry.due(self._oldest_own(order), effects):
+            if self._request_retry.due(self._sending.oldest_own(order), effects):
                 self._repeat_requests(order, effects)
         elif name == self._resend_retry.name:
             missing = order.hgsn if order.known > order.hgsn else None
@@ -315,8 +323,8 @@ class Total(Member):
             self._announce_view(order, effects)
 
     def _repeat_requests(self, order: Order, effects: list[Effect]) -> None:
-        for msg in self._first_unplaced(order):
-            self._send_again(msg.raw, effects, self.holder, self._request_retry.attempts)
+        for msg in self._sending.first_unplaced(order):
+            self._sending.send_again(msg.raw, effects, self.holder, self._request_retry.attempts)
 
     def _ask(self, order: Order, effects: list[Effect]) -> None:
         """Ask for the first that are missing; what came in the meantime out of order is not asked for."""
@@ -324,4 +332,4 @@ class Total(Member):
         if seqs:
             self._stats["requests"] += 1
             self._loss.noticed()
-            effects.append(Unicast(self.holder, encode_resend(self._head(order, TOTAL_RESEND), seqs)))
+            effects.append(Unicast(self.holder, encode_resend(self._sending.head(order, TOTAL_RESEND), seqs)))
