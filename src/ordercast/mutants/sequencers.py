@@ -288,7 +288,7 @@ def _resent_with_another_message(right: Any) -> Any:
         for seq in seqs:
             placed = order.places.get(seq + 1) or order.places.get(seq)
             if placed is not None:
-                data = self._bcast(order, seq, order.BUF[placed.node, placed.lsn])
+                data = self._bcast(order, 0, seq, order.BUF[placed.node, placed.lsn])
                 effects.append(Unicast(sender, data))
 
     return on_resend
