@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src"
-MACHINES = ("totem", "multiring", "viewsync", "sequencers")
+MACHINES = ("totem", "multiring", "viewsync", "sequencers", "process_groups")
 """Packages of protocol machines: pure, and known to nobody below the command line."""
 
 MAY_IMPORT: dict[str, frozenset[str]] = {

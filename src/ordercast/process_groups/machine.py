@@ -1,0 +1,365 @@
+"""The process groups of one node, for one of its lives: a pure machine over an ordering machine's deliveries.
+
+001, "The Totem Process Group Interface". Joins and leaves are messages of the one order, and a group changes
+where they are delivered. A regular configuration begins with a `State` of each member: the groups that its
+processes are in. All else that is delivered is held until the last of these has come; that is the place at
+which memberships are put together (`_settle`), the same at all members, and what was held follows.
+
+If the configuration ends first, what was held is handled in the groups' views as they are (`_give_up`). They
+are views of the nodes that came into it together and have delivered the same, so these agree again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ordercast.core.contract import Submit
+from ordercast.core.declared import Sort, Statistic, zeros
+from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
+from ordercast.process_groups.gathering import Gathering
+from ordercast.process_groups.notes import (
+    MOST_GROUPS,
+    End,
+    Join,
+    Leave,
+    State,
+    address,
+    address_of,
+    check_name,
+    check_properties,
+    read,
+    read_address,
+    states,
+    written,
+)
+from ordercast.process_groups.send_queue import ENTRY_OVERHEAD, SendQueue
+from ordercast.process_groups.table import Table
+from ordercast.process_groups.views import (
+    Cause,
+    Installed,
+    Left,
+    Life,
+    Output,
+    Process,
+    Properties,
+    Received,
+    View,
+    ViewId,
+)
+
+QUEUE = 1024 * 1024
+"""Bytes that a node's processes may have waiting until the ordering machine takes them."""
+MOST_HELD = 512 * 1024 * 1024
+"""Bytes that are held while a member's `State` is awaited; has to be above what the ordering machines of all
+members may have in their send queues."""
+ROUTES = 4096
+"""Addresses of messages of which it is remembered who gets them here."""
+
+STATISTICS = (
+    Statistic("malformed", "Payloads that were delivered and are neither messages to groups nor notes."),
+    Statistic("settled", "Configurations in which the memberships of all members were put together."),
+    Statistic("given_up", "Configurations that ended before their members had told their memberships."),
+    Statistic("left_out", "Members whose state did not come before too much was held."),
+    Statistic("most_held", "Bytes that were held at most.", Sort.LARGEST),
+)
+
+
+class ProcessGroups:
+    """The groups that processes of one node's life are in."""
+
+    def __init__(
+        self, node: NodeId, incarnation: int, *, queue: int = QUEUE, most_held: int = MOST_HELD
+    ) -> None:
+        """`queue` and `most_held` are in bytes; the latter has to be the same at all members."""
+        self.me = Life(node, incarnation)
+        self.stats = zeros(STATISTICS)
+        self._queue = SendQueue(queue)
+        self._most_held = most_held
+        self._begun = 0
+        self._asked: dict[int, set[str]] = {}
+        """Of each process that lives, the groups that it has joined, or asked to join."""
+        self._ended: set[int] = set()
+        """Processes that have ended, and are members until all are told."""
+        self._table = Table()
+        self._lives = frozenset((self.me,))
+        """Whose processes are in the table: those that this node came with into its configuration, and when
+        it is settled, all members."""
+        self._transitional: set[str] = set()
+        """Groups whose last view was a transitional one."""
+        self._configuration: Configuration | None = None
+        self._changes = 0
+        """Changes of memberships in this configuration; counted anew once it is settled."""
+        self._gathering: Gathering | None = None
+        self._held: list[tuple[bytes | Join | Leave | End, Batch]] | None = None
+        """What was delivered while states are awaited; None while none are."""
+        self._held_bytes = 0
+        self._settled = False
+        self._routes: dict[bytes, tuple[int, ...]] = {}
+
+    # --- what local processes want --------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Bytes that may be sent now."""
+        return self._queue.room
+
+    @property
+    def waiting(self) -> int:
+        """Payloads that the ordering machine has not taken yet."""
+        return len(self._queue)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the memberships of all members of this regular configuration are put together."""
+        return self._settled
+
+    def begin(self) -> int:
+        """A process of this node begins; its number."""
+        self._begun += 1
+        self._asked[self._begun] = set()
+        return self._begun
+
+    def end(self, process: int) -> None:
+        """A process has ended, in whatever way: it leaves all its groups, and gets nothing more at once."""
+        if self._groups_of(process):
+            self._ended.add(process)
+            self._routes.clear()
+            self._queue.put(written(End(process)), Guarantee.AGREED, urgent=True)
+        del self._asked[process]
+
+    def join(self, process: int, group: str, properties: Properties | None = None) -> None:
+        """A process wants to be in a group, which is created if there is none of that name.
+
+        It is in it from the view on that tells it so. Raises `QueueFull` if there is no room.
+        """
+        check_name(group)
+        check_properties(properties or {})
+        asked = self._groups_of(process)
+        self._queue.put(written(Join(process, group, dict(properties or {}))), Guarantee.AGREED)
+        asked.add(group)
+
+    def leave(self, process: int, group: str) -> None:
+        """A process wants to be in a group no longer; it is until it is told that it has left."""
+        asked = self._groups_of(process)
+        if group not in asked:
+            raise ValueError(f"process {process} has not joined {group!r}: join it first")
+        asked.remove(group)
+        self._queue.put(written(Leave(process, group)), Guarantee.AGREED, urgent=True)
+
+    def send(
+        self, process: int, groups: Sequence[str], body: bytes, guarantee: Guarantee = Guarantee.AGREED
+    ) -> None:
+        """A message to all who are in any of the groups. Raises `QueueFull` if there is no room.
+
+        The sender need not be in them; process 0 is the node itself.
+        """
+        if process:
+            self._groups_of(process)
+        if not 0 < len(set(groups)) == len(groups) <= MOST_GROUPS:
+            raise ValueError(
+                f"a message is for 1 to {MOST_GROUPS} different groups, not for {len(groups)}: name each once"
+            )
+        for group in groups:
+            check_name(group)
+        self._queue.put(address(process, groups) + body, guarantee)
+
+    def _groups_of(self, process: int) -> set[str]:
+        if process not in self._asked:
+            raise ValueError(f"there is no process {process} now: begin one")
+        return self._asked[process]
+
+    def take(self, room: int) -> Submit | None:
+        """What the ordering machine is to be given next, if it has `room` for so many bytes.
+
+        Until the configuration is settled that is this node's `State` alone: so no more has to be held than
+        was in the send queues of all members' ordering machines.
+        """
+        return self._queue.take(room, states_only=not self._settled)
+
+    # --- what the ordering machine does -----------------------------------------------------------
+
+    def install(self, configuration: Configuration) -> list[Output]:
+        """A configuration begins, regular or transitional."""
+        out: list[Output] = []
+        if self._held is not None:
+            self._give_up(out)
+        self._gathering = None
+        self._settled = False
+        self._configuration = configuration
+        self._changes = 0
+        self._lives = frozenset(life for life in self._lives if life.node in configuration.members)
+        lost = self._table.keep(self._lives)
+        if lost:
+            self._announce(lost, Cause.LOST, out)
+        if configuration.kind is Kind.REGULAR:
+            self._gathering = Gathering(configuration)
+            self._held, self._held_bytes = [], 0
+            self._queue.tell(states(configuration.id, self._table.of_life(self.me)))
+        return out
+
+    def deliver(self, batch: Batch) -> list[Output]:
+        """Messages, in order. Never raises because of what is in them."""
+        out: list[Output] = []
+        for found, run in batch.runs(address_of):
+            if found is not None:
+                self._take(found, run, out)
+                continue
+            for at, payload in enumerate(run.payloads):
+                note = read(payload)
+                if note is None:
+                    self.stats["malformed"] += 1
+                elif isinstance(note, State):
+                    self._on_state(Life(batch.origin, batch.incarnation), note, out)
+                else:
+                    self._take(note, run.part(at, [payload]), out)
+        return out
+
+    # --- the beginning of a configuration ---------------------------------------------------------
+
+    def _on_state(self, life: Life, state: State, out: list[Output]) -> None:
+        gathering = self._gathering
+        if gathering is None or state.configuration != gathering.configuration:
+            return  # of a configuration that ended before it was sent
+        if not gathering.take(life, state):
+            return
+        if self._held is None:
+            self._let_in(gathering, life, out)
+        elif not gathering.missing:
+            self._settle(gathering, out)
+
+    def _settle(self, gathering: Gathering, out: list[Output]) -> None:
+        """Put together what members told of their processes; then go on with what was held."""
+        table = Table()
+        for life, memberships in gathering.told.items():
+            for each in memberships:
+                table.add(Process(*life, each.process), each.group, each.properties)
+        before, self._table = self._table, table
+        self._lives = frozenset(gathering.told)
+        self._settled = True
+        self._changes = 0
+        self.stats["settled"] += 1
+        self.stats["left_out"] += len(gathering.missing)
+        changed = {group for group in {*before.groups, *table.groups} if not before.same(table, group)}
+        changed |= self._transitional
+        self._transitional.clear()
+        grown = {group for group in changed if set(table.processes(group)) - set(before.processes(group))}
+        for group in sorted(changed):
+            out += self._left_behind(group, before)
+        self._announce(sorted(changed), Cause.LOST, out, merged=grown)
+        self._changes = 1  # also at those for whom nothing has changed: from here on all count alike
+        self._handle_held(out)
+
+    def _left_behind(self, group: str, before: Table) -> list[Output]:
+        """Processes of this node that are no longer in a group, because its state did not come in time."""
+        gone = sorted(set(before.processes(group)) - set(self._table.processes(group)))
+        return [
+            Left(process.number, group, Cause.LOST)
+            for process in gone
+            if process.life == self.me and process.number not in self._ended
+        ]
+
+    def _let_in(self, gathering: Gathering, life: Life, out: list[Output]) -> None:
+        """A member that was left out tells of its processes after all."""
+        self._lives |= {life}
+        groups = {
+            each.group
+            for each in gathering.told[life]
+            if self._table.add(Process(*life, each.process), each.group, each.properties)
+        }
+        self._announce(sorted(groups), Cause.MERGED, out)
+
+    def _give_up(self, out: list[Output]) -> None:
+        """The configuration ends before its members' states have come."""
+        self.stats["given_up"] += 1
+        self._handle_held(out)
+
+    # --- messages and notes -----------------------------------------------------------------------
+
+    def _take(self, what: bytes | Join | Leave | End, batch: Batch, out: list[Output]) -> None:
+        """A message, by its address, or a note: handle it, now or after what it has to wait for."""
+        if self._held is None:
+            self._handle(what, batch, out)
+            return
+        self._held.append((what, batch))
+        self._held_bytes += sum(map(len, batch.payloads)) + ENTRY_OVERHEAD * len(batch.payloads)
+        self.stats["most_held"] = max(self.stats["most_held"], self._held_bytes)
+        if self._held_bytes > self._most_held and self._gathering is not None:
+            self._settle(self._gathering, out)
+
+    def _handle_held(self, out: list[Output]) -> None:
+        held, self._held = self._held or [], None
+        for what, batch in held:
+            self._handle(what, batch, out)
+
+    def _handle(self, what: bytes | Join | Leave | End, batch: Batch, out: list[Output]) -> None:
+        if isinstance(what, bytes):
+            self._on_message(what, batch, out)
+            return
+        life = Life(batch.origin, batch.incarnation)
+        if life not in self._lives:
+            return  # its groups are not known here: its next state tells
+        process = Process(*life, what.process)
+        match what:
+            case Join(_, group, properties):
+                if self._table.add(process, group, properties):
+                    self._announce([group], Cause.JOINED, out)
+            case Leave(_, group):
+                self._remove(process, [group], Cause.LEFT, out)
+            case End():
+                self._remove(process, self._table.groups_of(process), Cause.DIED, out)
+                if life == self.me:
+                    self._ended.discard(process.number)
+
+    def _remove(self, process: Process, groups: list[str], cause: Cause, out: list[Output]) -> None:
+        removed = [group for group in groups if self._table.remove(process, group)]
+        if process.life == self.me and process.number not in self._ended:
+            out += (Left(process.number, group, cause) for group in removed)
+        self._announce(removed, cause, out)
+
+    def _on_message(self, found: bytes, batch: Batch, out: list[Output]) -> None:
+        to = self._routes.get(found)
+        where = read_address(found)
+        assert where is not None
+        if to is None:
+            to = self._local(where.groups)
+            if len(self._routes) >= ROUTES:
+                self._routes.clear()
+            self._routes[found] = to
+        if to:
+            start = len(found)
+            bodies = [payload[start:] for payload in batch.payloads]
+            out.append(Received(batch._replace(payloads=bodies), where.sender, where.groups, to))
+
+    def _local(self, groups: Sequence[str]) -> tuple[int, ...]:
+        """Processes of this node that are in any of the groups, each once."""
+        found = {
+            process.number
+            for group in groups
+            for process in self._table.processes(group)
+            if process.life == self.me
+        }
+        return tuple(sorted(found - self._ended))
+
+    # --- views ------------------------------------------------------------------------------------
+
+    def _announce(
+        self,
+        groups: Sequence[str],
+        cause: Cause,
+        out: list[Output],
+        merged: set[str] | frozenset[str] = frozenset(),
+    ) -> None:
+        """These groups have changed, at one place in the order: tell their members at this node."""
+        if not groups or self._configuration is None:
+            return
+        self._routes.clear()
+        self._changes += 1
+        part = None if self._settled else min(self._lives)
+        if part is not None:
+            self._transitional.update(groups)
+        view_id = ViewId(self._configuration.id, self._changes, part)
+        for group in groups:
+            to = self._local([group])
+            if to:
+                why = Cause.MERGED if group in merged else cause
+                out.append(Installed(View(group, view_id, self._table.members(group), why), to))

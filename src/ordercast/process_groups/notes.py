@@ -1,0 +1,199 @@
+"""What nodes tell each other about process groups, as payloads of the ordering machine.
+
+A payload begins with a byte that says what it is, beside those of `ordercast.groups.envelope`: a message to
+groups, or a note. All that stands before the application's bytes of a message is its *address*, equal for all
+messages of one process to the same groups, so that these are handled together.
+
+Anybody may have multicast a payload. What the limits here do not allow is no message and no note, at every
+member alike, since nothing but the payload is looked at.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Annotated, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.core.identity import ConfigurationId
+from ordercast.process_groups.views import Properties
+
+MESSAGE, NOTE = 4, 5
+LONGEST_NAME = 128
+"""Bytes of a group's name, in UTF-8."""
+MOST_GROUPS = 64
+"""Groups that one message may be addressed to."""
+MOST_PROPERTIES = 32
+LONGEST_PROPERTY = 256
+"""Characters of a property's name, and of its value."""
+PART_SIZE = 16 * 1024
+"""Bytes after which the rest of a `State` goes into the next part; a single membership may be larger."""
+MOST_PARTS = 1 << 20
+
+_HEAD = struct.Struct("<BIB")
+
+Number: TypeAlias = Annotated[int, Meta(ge=1, lt=2**32)]
+"""Of a process at its node."""
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+Word: TypeAlias = Annotated[str, Meta(max_length=LONGEST_PROPERTY)]
+Words: TypeAlias = Annotated[dict[Word, Word], Meta(max_length=MOST_PROPERTIES)]
+
+
+class Join(msgspec.Struct, array_like=True, frozen=True, tag="join"):
+    """A process of the sender joins a group."""
+
+    process: Number
+    group: Name
+    properties: Words
+
+
+class Leave(msgspec.Struct, array_like=True, frozen=True, tag="leave"):
+    """A process of the sender leaves a group."""
+
+    process: Number
+    group: Name
+
+
+class End(msgspec.Struct, array_like=True, frozen=True, tag="end"):
+    """A process of the sender has ended: it leaves all its groups."""
+
+    process: Number
+
+
+class Membership(msgspec.Struct, array_like=True, frozen=True):
+    """A process is in a group."""
+
+    process: Number
+    group: Name
+    properties: Words
+
+
+class State(msgspec.Struct, array_like=True, frozen=True, tag="state"):
+    """The groups that processes of the sender were in when a configuration began, or a part of that."""
+
+    configuration: ConfigurationId
+    """The regular configuration that it is for; in any other it says nothing."""
+    part: Annotated[int, Meta(ge=0, lt=MOST_PARTS)]
+    parts: Annotated[int, Meta(ge=1, le=MOST_PARTS)]
+    memberships: tuple[Membership, ...]
+
+
+Note: TypeAlias = Join | Leave | End | State
+_decoder: msgspec.msgpack.Decoder[Note] = msgspec.msgpack.Decoder(Note)
+_encode = msgspec.msgpack.encode
+
+
+def written(note: Note) -> bytes:
+    """A note as it is sent."""
+    return bytes((NOTE,)) + _encode(note)
+
+
+def read(payload: bytes) -> Note | None:
+    """The note that was sent so; None if it is none."""
+    if not payload or payload[0] != NOTE:
+        return None
+    try:
+        note = _decoder.decode(payload[1:])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if isinstance(note, State):
+        return (
+            note
+            if note.part < note.parts and all(_is_name(each.group) for each in note.memberships)
+            else None
+        )
+    return note if isinstance(note, End) or _is_name(note.group) else None
+
+
+def states(configuration: ConfigurationId, memberships: Iterable[Membership]) -> Iterator[bytes]:
+    """The memberships of a node's processes as it sends them, in parts of about `PART_SIZE` bytes."""
+    parts: list[list[Membership]] = [[]]
+    size = 0
+    for membership in memberships:
+        if size > PART_SIZE:
+            parts.append([])
+            size = 0
+        parts[-1].append(membership)
+        size += len(_encode(membership))
+    for part, some in enumerate(parts):
+        yield written(State(configuration, part, len(parts), tuple(some)))
+
+
+# --- messages ---------------------------------------------------------------------------------------
+
+
+class Address(NamedTuple):
+    """From whom a message is, and to which groups."""
+
+    sender: int
+    groups: tuple[str, ...]
+
+
+def address(sender: int, groups: Sequence[str]) -> bytes:
+    """What stands in front of a message of a process, by number, to these groups."""
+    names = [group.encode() for group in groups]
+    return _HEAD.pack(MESSAGE, sender, len(names)) + b"".join(bytes((len(name),)) + name for name in names)
+
+
+def address_of(payload: bytes) -> bytes | None:
+    """The part of a payload that is a message's address; None if it is no message."""
+    if len(payload) < _HEAD.size or payload[0] != MESSAGE:
+        return None
+    end = _HEAD.size
+    for _ in range(payload[5]):
+        if end >= len(payload):
+            return None
+        end += 1 + payload[end]
+    found = payload[:end]
+    return found if end <= len(payload) and read_address(found) is not None else None
+
+
+@lru_cache(maxsize=4096)  # asked of each message, and there are few
+def read_address(found: bytes) -> Address | None:
+    """What an address says; None if it is none."""
+    _, sender, count = _HEAD.unpack_from(found)
+    groups: list[str] = []
+    at = _HEAD.size
+    for _ in range(count):
+        name = found[at + 1 : at + 1 + found[at]]
+        at += 1 + len(name)
+        try:
+            groups.append(name.decode())
+        except UnicodeDecodeError:
+            return None
+    well_formed = 0 < count <= MOST_GROUPS and all(map(_is_name, groups)) and len(set(groups)) == count
+    return Address(sender, tuple(groups)) if well_formed else None
+
+
+# --- limits -----------------------------------------------------------------------------------------
+
+
+def _is_name(group: str) -> bool:
+    return 0 < len(group.encode()) <= LONGEST_NAME
+
+
+def check_name(group: str) -> None:
+    """Raise ValueError if a group cannot be called so."""
+    try:
+        fits = _is_name(group)
+    except UnicodeEncodeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{group[:40]!r} cannot be a group's name: choose one of 1 to {LONGEST_NAME} bytes in UTF-8"
+        )
+
+
+def check_properties(properties: Properties) -> None:
+    """Raise ValueError if a process cannot say this of itself."""
+    try:
+        msgspec.convert(dict(properties), Words, strict=True)
+        _encode(dict(properties))
+    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+        raise ValueError(
+            f"properties are up to {MOST_PROPERTIES} texts by name, of up to {LONGEST_PROPERTY} characters: "
+            f"{error}"
+        ) from error
