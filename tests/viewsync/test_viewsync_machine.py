@@ -335,7 +335,7 @@ def test_what_was_decided_and_is_not_to_be_had_ends_this_life() -> None:
     node.hears(1, summary())
     decides(node, decision((1, 2, 3), SECOND, ranges=[span(3)]))
     assert halts(node.timeout("change")) == []
-    assert halts(node.timeout("change", after_us=STUCK * node.config.conservative_us)) == []
+    assert halts(node.timeout("change", after_us=STUCK * node.config.aggressive_us)) == []
     assert halts(node.timeout("change", after_us=1)) == ["cut off"]
 
 
@@ -353,7 +353,7 @@ def test_so_does_what_may_have_been_decided() -> None:
     made = encode_decision(decision((1, 2, 3), SECOND, ranges=[span(3)]))
     node.hears(2, Estimate(0, mine, round_(1, 2), made), incarnation=1)
     assert halts(node.timeout("change")) == []
-    assert halts(node.timeout("change", after_us=STUCK * node.config.conservative_us + 1)) == ["cut off"]
+    assert halts(node.timeout("change", after_us=STUCK * node.config.aggressive_us + 1)) == ["cut off"]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ from ordercast.viewsync.states import State
 REMEMBERED_TURNS = 256
 """Token lists of a view for which is remembered what followed them."""
 STUCK = 2
-"""Conservative timeouts after which a life ends that lacks what was decided on, or may have been."""
+"""Aggressive timeouts after which a life ends that lacks what was decided on, or may have been."""
 
 
 class Membership:
@@ -197,7 +197,7 @@ class Membership:
             self._lacking_us = 0
             return
         self._lacking_us = self._lacking_us or now_us
-        if now_us - self._lacking_us > STUCK * life.config.conservative_us:
+        if now_us - self._lacking_us > STUCK * life.config.aggressive_us:
             life.halt("cut off", effects)
 
     def on_join(self, now_us: int, head: Header, join: Join, effects: list[Effect]) -> None:
