@@ -29,7 +29,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "spark": frozenset({"errors", "extras"}),  # brings Spark up, for whoever has work for it
     "draw": frozenset({"core", "trace", *MACHINES}),  # says what is in their packets
     "audit": frozenset({"core", "trace", "spark", "draw"}),  # its page shows drawings
-    "sim": frozenset({"core", "trace", "audit"}),  # the fuzzer judges its runs with the auditor
+    "sim": frozenset(
+        {"core", "trace", "audit", "process_groups"}
+    ),  # the fuzzer judges its runs with the auditor
     "protocols": frozenset({"core", *MACHINES}),  # the list of them, for a node
     "catalogue": frozenset({"core", "audit", "sim", "protocols", *MACHINES}),  # and for the laboratory
     "mutants": frozenset({"core", "sim", "catalogue", *MACHINES}),  # hunted by the fuzzer

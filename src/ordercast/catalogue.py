@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, PROMISES
+from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, GROUPS, PROMISES
 from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
 from ordercast.core.protocol import SIM, Protocol
@@ -24,7 +24,7 @@ from ordercast.totem.packets import decode_data
 from ordercast.totem.protocol import TOTEM
 from ordercast.totem.rewriting import rewrite as totem_rewrite
 
-__all__ = ["LAB_PROTOCOLS", "LAB_TOTEM", "LabProtocol", "lab_protocol", "sequenced_in_lab"]
+__all__ = ["LAB_PROTOCOLS", "LAB_TOTEM", "LabProtocol", "fuzzed_protocol", "lab_protocol", "sequenced_in_lab"]
 
 # --- Totem ---------------------------------------------------------------------------------------
 
@@ -160,3 +160,9 @@ LAB_PROTOCOLS: dict[str, LabProtocol] = {
 def lab_protocol(name: str) -> LabProtocol:
     """The protocol of that name."""
     return LAB_PROTOCOLS[product_called(name).name]
+
+
+def fuzzed_protocol(name: str) -> LabProtocol:
+    """The protocol of that name; ``totem+groups`` is Totem with process groups above it."""
+    plain = lab_protocol(name.removesuffix(GROUPS))
+    return plain.with_process_groups() if name.endswith(GROUPS) else plain

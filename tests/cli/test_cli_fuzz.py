@@ -170,3 +170,17 @@ def test_an_unknown_mutant_is_named() -> None:
     said = ordercast("sim", "mutants", "--only", "x-men")
     assert said.code == 2
     assert "no mutant is called 'x-men'; there are" in said.sentence
+
+
+def test_a_protocol_is_fuzzed_with_process_groups_above_it_and_its_trace_says_so(tmp_path: Path) -> None:
+    words = ("sim", "fuzz", "--protocol", "total+groups", "--seeds", "1:2", "--nodes", 3, "--jobs", 1)
+    said = ordercast(*words, "--trace", tmp_path, "--json")
+    assert said.code == 0, said
+    assert said.document["coverage"]["process groups: configuration settled"] > 0
+    judged = ordercast("audit", tmp_path, "--engine", "reference", "--json").document
+    assert judged["promises"] == "view-synchrony+groups"
+    assert judged["properties"]["group-synchrony"] == 0
+    assert "live-groups" in judged["unchecked"]
+    again = ordercast("sim", "replay", "--protocol", "total+groups", "--seed", 1, "--nodes", 3, "--json")
+    assert again.document["coverage"] == said.document["coverage"]
+    assert "--protocol total+groups" in again.document["replay"]

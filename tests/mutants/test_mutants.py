@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hunts import CAMPAIGN, rounds
-from ordercast.catalogue import LAB_PROTOCOLS, lab_protocol
+from ordercast.audit.properties import GROUPS
+from ordercast.catalogue import LAB_PROTOCOLS, fuzzed_protocol
 from ordercast.mutants import MUTANTS
 from ordercast.mutants.hunt import hunt_one
 from ordercast.sim.fuzz import plan, run
@@ -16,7 +17,7 @@ AS_IT_IS = [
     (name, seed)
     for name in LAB_PROTOCOLS
     for seed in range(rounds(8, 60) if name == "totem" else rounds(4, 25))
-]
+] + [(name + GROUPS, seed) for name in LAB_PROTOCOLS for seed in range(rounds(3, 40))]
 """Protocols, and seeds that each is run with as it is."""
 
 
@@ -38,7 +39,10 @@ def test_the_mutant_is_found_without_being_told_where(name: str) -> None:
 def test_there_are_mutants_of_every_area() -> None:
     areas = {mutant.area for mutant in MUTANTS.values() if mutant.protocol == "totem"}
     assert areas == {"ordering", "packing", "flow control", "membership", "recovery", "persistence"}
-    family = [mutant for mutant in MUTANTS.values() if mutant.protocol != "totem"]
+    groups = [mutant for mutant in MUTANTS.values() if mutant.protocol.endswith(GROUPS)]
+    assert len(groups) >= 12
+    assert {mutant.area for mutant in groups} == {"states", "views", "messages"}
+    family = [mutant for mutant in MUTANTS.values() if mutant.protocol != "totem" and mutant not in groups]
     assert len(family) >= 20
     assert {mutant.protocol for mutant in family} == LAB_PROTOCOLS.keys() - {"totem"}
 
@@ -46,7 +50,7 @@ def test_there_are_mutants_of_every_area() -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize(("name", "seed"), AS_IT_IS)
 def test_the_protocol_as_it_is_keeps_every_property(name: str, seed: int) -> None:
-    of = lab_protocol(name)
+    of = fuzzed_protocol(name)
     result, _ = run(of, plan(of, seed, NODES))
     assert result.failed is None, result.sentences
     assert result.converged

@@ -84,6 +84,18 @@ def test_a_dead_process_gets_nothing_more_though_others_do_not_know_yet() -> Non
     assert order.messages(1, 1) == [b"late"]
 
 
+def test_a_process_that_asked_to_leave_and_died_gets_nothing_more_either() -> None:
+    order = two_members()
+    order.machines[2].leave(1, "G")
+    order.machines[2].end(1)
+    order.machines[1].send(1, ["G"], b"late")
+    order.order(1)
+    order.order(2)
+    assert order.messages(2, 1) == []
+    assert not order.left(2)
+    assert not order.machines[2]._ended
+
+
 def test_a_group_that_nobody_is_in_any_more_is_forgotten() -> None:
     order = two_members()
     for node in (1, 2):
@@ -238,7 +250,7 @@ def test_nodes_that_meet_in_it_and_part_again_know_nothing_of_each_others_joins(
     order.deliver(1, submit.payloads)
     order.transitional(15, [1, 2])
     assert order.members(1, second, "G") == ["~1.0.1 1.0.2: joined"]
-    assert order.members(2, 1, "G") == ["2.0.1: joined"]
+    assert order.members(2, 1, "G") == ["2.0.1: joined", "~2.0.1: unsettled"]
     order.regular(16, [1, 2])
     assert order.members(2, 1, "G")[-1] == order.members(1, second, "G")[-1] == "1.0.1 1.0.2 2.0.1: merged"
     assert order.views(1, 1, "G")[-1] == order.views(2, 1, "G")[-1]
@@ -341,7 +353,7 @@ def test_the_queue_of_local_messages_is_bounded_but_leaving_is_always_possible()
         machine.join(process, "H", {"about": "x" * 200})
     machine.leave(process, "G")
     machine.end(process)
-    assert machine.waiting == 3
+    assert machine.waiting == 4
 
 
 def test_payloads_that_fit_are_taken_in_order_one_guarantee_at_a_time() -> None:

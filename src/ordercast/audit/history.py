@@ -16,6 +16,7 @@ from itertools import groupby
 from operator import eq, itemgetter, lt
 from typing import Any, NamedTuple, TypeAlias
 
+from ordercast.audit.process_stories import ProcessStories
 from ordercast.core.identity import ConfigurationId, Ended, MessageId, NodeId
 from ordercast.trace.columns import (
     CONFIG_KIND,
@@ -39,7 +40,7 @@ from ordercast.trace.columns import (
     message_of,
     origin_configuration_of,
 )
-from ordercast.trace.schema import Row, TraceError
+from ordercast.trace.schema import GROUP_EVENTS, Row, TraceError
 
 Facts: TypeAlias = tuple[Any, ...]
 """What a row says of a message: the columns ``origin`` to ``guarantee``. See `Message` for the names."""
@@ -224,6 +225,8 @@ class History:
         self.risen: list[Stay] = []
         """Stays that began after the end of their life."""
         self.submitted: list[Row] = []
+        self.group_rows: list[Row] = []
+        """What processes did and were told, where there are process groups."""
         self.deliveries_astray: list[Odd] = []
         """Deliveries outside the configuration they name."""
         self.originations_astray: list[Odd] = []
@@ -261,6 +264,11 @@ class History:
             for stay in stays:
                 installs[stay.id].append(stay)
         return installs
+
+    @cached_property
+    def processes(self) -> ProcessStories:
+        """What processes did and were told, in order."""
+        return ProcessStories(self)
 
     def all_stays(self) -> Iterator[Stay]:
         """Every stay, by node and in order."""
@@ -325,6 +333,8 @@ class History:
             elif event in ("crash", "halt", "restart"):
                 stay = seq = rep = kind = None
                 life, ended = (row[INCARNATION], None) if event == "restart" else (None, row[INCARNATION])
+            elif event in GROUP_EVENTS:
+                self.group_rows.append(row)
         self.alive[node] = life
 
     # --- messages to numbers --------------------------------------------------------------------

@@ -23,6 +23,17 @@ from ordercast.audit.membership import (
     config_unique,
 )
 from ordercast.audit.order import global_order, total_order
+from ordercast.audit.process_groups import (
+    group_once,
+    group_one_view,
+    group_order,
+    group_receivers,
+    group_self_inclusion,
+    group_synchrony,
+    group_views,
+    live_group_delivery,
+    live_groups,
+)
 from ordercast.audit.synchrony import sending_view, validity, view_agreement, view_synchrony
 from ordercast.audit.uniform import uniform_agreement, uniform_integrity, uniform_order
 from ordercast.audit.views import TokenListViews, Views
@@ -102,8 +113,35 @@ TOKEN_LIST_VIEW_SYNCHRONY = Promises("token-list-view-synchrony", TokenListViews
 """The same, where levels of resilience count the members of a token list that may be shorter than the view
 (004 §4.4.3)."""
 
+_OF_PROCESS_GROUPS = (
+    group_views,
+    group_self_inclusion,
+    group_receivers,
+    group_once,
+    group_order,
+    group_synchrony,
+    group_one_view,
+    live_groups,
+    live_group_delivery,
+)
+
+PROCESS_GROUPS = Promises("process-groups", History, *_OF_PROCESS_GROUPS)
+"""What process groups promise over any ordering protocol (001, "The Totem Process Group Interface")."""
+
+GROUPS = "+groups"
+"""Behind the name of a protocol, or of its set of properties: with process groups above it."""
+
+_ORDERED = (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY, TOKEN_LIST_VIEW_SYNCHRONY)
+
 PROMISES: Mapping[str, Promises] = {
-    each.name: each for each in (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY, TOKEN_LIST_VIEW_SYNCHRONY)
+    each.name: each
+    for each in (
+        *_ORDERED,
+        *(
+            Promises(each.name + GROUPS, each.history, *each.values(), *_OF_PROCESS_GROUPS)
+            for each in _ORDERED
+        ),
+    )
 }
 """The sets there are, by name."""
 
@@ -120,7 +158,7 @@ def promised(rows: Iterable[Row]) -> Promises:
     return VIEW_SYNCHRONY
 
 
-_NEED_EXPECTATION = ("live-membership", "live-delivery")
+_NEED_EXPECTATION = ("live-membership", "live-delivery", "live-groups", "live-group-delivery")
 
 
 def audit(
@@ -146,14 +184,22 @@ def audit(
         found = check(history)
         counts[code] = len(found)
         kept += found[:KEPT]
-    unchecked = unjudged(checks) if expectation is None else ()
+    unchecked = unjudged(checks, expected=expectation is not None, every_row=whole)
     names = () if promises is None else (promises.name,)
     return Report(history.events, counts, tuple(kept), unchecked, names)
 
 
-def unjudged(checks: Mapping[str, Check]) -> tuple[str, ...]:
-    """The properties that cannot be judged by a trace alone."""
-    return tuple(code for code in _NEED_EXPECTATION if code in checks)
+def unjudged(
+    checks: Mapping[str, Check], *, expected: bool = False, every_row: bool = True
+) -> tuple[str, ...]:
+    """The properties that cannot be judged by a trace alone, unless it is said what is `expected`.
+
+    Without `every_row`, rows are missing or were not looked at one by one: then what processes are told is
+    not judged either.
+    """
+    codes = () if expected else _NEED_EXPECTATION
+    unseen = () if every_row else tuple(PROCESS_GROUPS)
+    return tuple(code for code in checks if code in codes or code in unseen)
 
 
 def audit_runs(

@@ -12,9 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from ordercast.catalogue import LAB_PROTOCOLS
-from ordercast.catalogue import lab_protocol as protocol_called
+from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
-from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, ProtocolName, SeedRange, TraceDirectory
+from ordercast.cli.options import CORES, NODES, FuzzedName, Jobs, Json, NodeRange, SeedRange, TraceDirectory
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
 from ordercast.sim.campaign import Campaign, Failure, Totals, explore, failure_of
 from ordercast.sim.coverage import ARROW, grouped, with_sums
@@ -27,7 +27,7 @@ MOST_SHOWN = 10
 
 
 def fuzz(
-    protocol: ProtocolName = "totem",
+    protocol: FuzzedName = "totem",
     seeds: SeedRange = "0:1000",
     nodes: NodeRange = NODES,
     jobs: Jobs = CORES,

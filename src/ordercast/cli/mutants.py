@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ordercast.catalogue import lab_protocol as protocol_called
+from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, SeedRange
 from ordercast.cli.screen import SAY, Code, answer, blaming, counting, verdict

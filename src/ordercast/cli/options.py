@@ -103,6 +103,14 @@ def faults(lines: Iterable[str], members: Iterable[NodeId], where: str = "") -> 
 ProtocolName = Annotated[
     str, typer.Option("--protocol", help="Which protocol; see `ordercast protocols`.", metavar="NAME")
 ]
+FuzzedName = Annotated[
+    str,
+    typer.Option(
+        "--protocol",
+        help="Which protocol; see `ordercast protocols`. NAME+groups has process groups above it.",
+        metavar="NAME[+groups]",
+    ),
+]
 ProfileName = Annotated[
     str,
     typer.Option(

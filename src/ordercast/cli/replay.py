@@ -9,9 +9,9 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from ordercast.catalogue import lab_protocol as protocol_called
+from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
-from ordercast.cli.options import NODES, Json, NodeRange, Packets, ProtocolName, Seed, TraceDirectory
+from ordercast.cli.options import NODES, FuzzedName, Json, NodeRange, Packets, Seed, TraceDirectory
 from ordercast.cli.screen import SAY, Code, answer, blaming, facts, verdict
 from ordercast.draw import svg as svg_drawing
 from ordercast.draw.spacetime import Note, timeline_of
@@ -29,7 +29,7 @@ CALM = "faults end, and the network loses nothing from here on"
 
 def replay(
     seed: Seed,
-    protocol: ProtocolName = "totem",
+    protocol: FuzzedName = "totem",
     nodes: NodeRange = NODES,
     members: Annotated[
         str | None, typer.Option(metavar="1,2,3", help="Only these nodes of the group.")

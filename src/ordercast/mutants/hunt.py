@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ordercast.catalogue import lab_protocol
+from ordercast.catalogue import fuzzed_protocol
 from ordercast.mutants import MUTANTS
 from ordercast.sim.campaign import Campaign, Failure, failure_of, run_seed
 
@@ -25,8 +25,8 @@ def hunt_one(seeds: range, nodes: tuple[int, int], name: str) -> Hunt:
     campaign = Campaign(protocol=mutant.protocol, nodes=nodes, seeds=seeds)
     for tried, seed in enumerate(seeds, 1):
         with mutant.planted():
-            failure = failure_of(run_seed(campaign, lab_protocol, seed).result)
-        if failure is not None and failure_of(run_seed(campaign, lab_protocol, seed).result) is None:
+            failure = failure_of(run_seed(campaign, fuzzed_protocol, seed).result)
+        if failure is not None and failure_of(run_seed(campaign, fuzzed_protocol, seed).result) is None:
             return Hunt(name, tried, failure)
     return Hunt(name, len(seeds), None)
 

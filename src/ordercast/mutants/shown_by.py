@@ -76,5 +76,12 @@ SHOWN_BY = {
     "resent-with-another-message": 4,
     "never-asked-for": 14,
     "place-of-the-last-null": 3,
+    "states-of-any-configuration": 12,
+    "held-in-reverse": 1,
+    "lost-without-a-view": 2,
+    "transitional-for-good": 2,
+    "left-at-once": 1,
+    "once-for-each-group": 1,
+    "messages-to-the-dead": 1,
 }
 """Seeds, by the mutant's name, with groups of 2 to 7 nodes."""

@@ -12,6 +12,7 @@ class Gathering:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration.id
+        self.members = frozenset(configuration.members)
         self.missing = set(configuration.members)
         """Nodes whose state is not whole yet."""
         self.told: dict[Life, list[Membership]] = {}

@@ -78,6 +78,8 @@ class ProcessGroups:
         self._begun = 0
         self._asked: dict[int, set[str]] = {}
         """Of each process that lives, the groups that it has joined, or asked to join."""
+        self._joiners: set[int] = set()
+        """Those of them that ever asked to join a group: it may not be ordered yet that they left it."""
         self._ended: set[int] = set()
         """Processes that have ended, and are members until all are told."""
         self._table = Table()
@@ -121,11 +123,13 @@ class ProcessGroups:
 
     def end(self, process: int) -> None:
         """A process has ended, in whatever way: it leaves all its groups, and gets nothing more at once."""
-        if self._groups_of(process):
+        self._groups_of(process)
+        del self._asked[process]
+        if process in self._joiners:
+            self._joiners.remove(process)
             self._ended.add(process)
             self._routes.clear()
             self._queue.put(written(End(process)), Guarantee.AGREED, urgent=True)
-        del self._asked[process]
 
     def join(self, process: int, group: str, properties: Properties | None = None) -> None:
         """A process wants to be in a group, which is created if there is none of that name.
@@ -137,6 +141,7 @@ class ProcessGroups:
         asked = self._groups_of(process)
         self._queue.put(written(Join(process, group, dict(properties or {}))), Guarantee.AGREED)
         asked.add(group)
+        self._joiners.add(process)
 
     def leave(self, process: int, group: str) -> None:
         """A process wants to be in a group no longer; it is until it is told that it has left."""
@@ -269,8 +274,15 @@ class ProcessGroups:
         self._announce(sorted(groups), Cause.MERGED, out)
 
     def _give_up(self, out: list[Output]) -> None:
-        """The configuration ends before its members' states have come."""
+        """The configuration ends before its members' states have come.
+
+        What was delivered in it was delivered to nodes that came from elsewhere, too. So the groups go on in
+        transitional views here, which say nothing of who is in them there.
+        """
         self.stats["given_up"] += 1
+        if self._gathering is not None and self._gathering.members - {life.node for life in self._lives}:
+            regular = sorted(group for group in self._table.groups if group not in self._transitional)
+            self._announce(regular, Cause.UNSETTLED, out)
         self._handle_held(out)
 
     # --- messages and notes -----------------------------------------------------------------------

@@ -46,6 +46,9 @@ class Cause(StrEnum):
     DIED = "process died"
     LOST = "node lost"
     """A node with members of the group is gone from the configuration."""
+    UNSETTLED = "unsettled"
+    """The configuration ends before its members have told of their processes: nodes that this one met there
+    may have members in the group, who get the same messages."""
     MERGED = "merged"
     """A configuration brought nodes together, and with them members that these had in the group."""
 

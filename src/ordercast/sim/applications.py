@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from typing import Protocol
 
 from ordercast.core.contract import Accept, Event, Submit
-from ordercast.core.identity import Batch, Guarantee, MessageId, NodeId
+from ordercast.core.identity import Batch, Configuration, Guarantee, MessageId, NodeId
 from ordercast.sim.clock import Clock
 from ordercast.sim.host import Host, Offer, Refill, take
 from ordercast.sim.payloads import AcceptedPayloads, Corruption, payload
@@ -19,6 +20,39 @@ from ordercast.sim.payloads import AcceptedPayloads, Corruption, payload
 MOST_AHEAD = 512
 """Messages that a saturating sender has accepted and not yet delivered to itself: more would only wait."""
 _MOST_CORRUPT = 100
+
+
+class Above(Protocol):
+    """A layer between the machines of all nodes and their applications, such as process groups."""
+
+    def begin(self, host: Host) -> None:
+        """A life begins; its machine is not started yet."""
+
+    def end(self, host: Host) -> None:
+        """A life ends."""
+
+    def deliver(self, host: Host, batch: Batch) -> None:
+        """A machine delivers messages."""
+
+    def install(self, host: Host, configuration: Configuration) -> None:
+        """A machine installs a configuration."""
+
+    def submit(self, host: Host, size: int, guarantee: Guarantee) -> bool:
+        """The application of a node has a message; False if it is refused."""
+
+    def offers(self, host: Host, room: int) -> Sequence[Offer]:
+        """What a machine is to be given next, if it has room for so many bytes."""
+
+    def hungry(self, host: Host) -> bool:
+        """Whether something waits to be given to a machine."""
+
+    @property
+    def waiting(self) -> int:
+        """How much is not done yet at nodes that are up; 0 once nothing is to be waited for."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What a fuzzer made happen in it."""
 
 
 class Applications:
@@ -49,7 +83,10 @@ class Applications:
         self._queue = queue
         self._carry_out = carry_out
         self._ledger = AcceptedPayloads()
-        self._closed = False
+        self.closed = False
+        """Nobody has anything more to send."""
+        self.above: Above | None = None
+        """The layer between the applications and the machines, if there is one."""
 
     @property
     def mean_wait_us(self) -> float:
@@ -68,11 +105,13 @@ class Applications:
         The message is submitted as soon as the machine has room, after those that wait already.
         """
         host = self._hosts[node]
-        if self._closed:
+        if self.closed:
             return False
         if not host.up:
             self.refused["down"] += 1
             return False
+        if self.above is not None:
+            return self.above.submit(host, size, guarantee)
         if len(host.waiting) >= self._queue:
             self.refused["queue full"] += 1
             return False
@@ -86,7 +125,7 @@ class Applications:
 
     def close(self) -> None:
         """The applications have nothing more to send; what they have handed over stays."""
-        self._closed = True
+        self.closed = True
         for host in self._hosts.values():
             host.refill = None
 
@@ -112,13 +151,17 @@ class Applications:
                 messages = islice(refill(host.node, room), MOST_AHEAD - host.ahead)
                 waiting.extend(self._offer(host, *message, None) for message in messages)
                 refill = None
+            if self.above is not None and not waiting:
+                waiting.extend(self.above.offers(host, room))
             offers = take(waiting, room)
             if not offers:
                 break
             self._hand_over(host, offers)
-            if not waiting and refill is None:
+            if not waiting and refill is None and self.above is None:
                 break
         host.appetite = host.refill is not None or bool(waiting)
+        if self.above is not None and host.up and self.above.hungry(host):
+            host.appetite = True
 
     def _hand_over(self, host: Host, offers: Sequence[Offer]) -> None:
         host.offered = offers
@@ -159,3 +202,5 @@ class Applications:
     def end_life(self, host: Host) -> None:
         """A life ends, and what waited to be submitted with it."""
         self.refused["lost in a crash"] += len(host.waiting)
+        if self.above is not None:
+            self.above.end(host)

@@ -44,6 +44,8 @@ def coverage(world: World, hits: Collection[str] = ()) -> Counter[str]:
         seen[LOST.get(role, f"{role} lost")] += count
     if WRONG_SUSPICION in hits:
         seen[WRONG_SUSPICION] += world.halt_reasons["excluded"]
+    if world.applications.above is not None:
+        seen.update(world.applications.above.counts)
     for state, count in world.crashes.items():
         seen[f"crash in {state or 'no state'}"] += count
     before: dict[NodeId, str] = {}

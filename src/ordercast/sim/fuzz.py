@@ -27,6 +27,7 @@ from ordercast.sim.coverage import coverage
 from ordercast.sim.faults import At, Begin, Burst, Clock, Crash, Fault, When, schedule
 from ordercast.sim.founders import draw_meeting, may_go_on
 from ordercast.sim.network import Lan
+from ordercast.sim.process_groups import GroupLoad, SimulatedProcesses, draw_group_load
 from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.swarm import draw, ending
 from ordercast.sim.watchdog import NeverReturned, watched
@@ -94,6 +95,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload
     faults: tuple[Fault, ...]
     duration_us: int
+    process_groups: GroupLoad | None = None
+    """What processes do, where there are process groups."""
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -142,8 +145,13 @@ def plan(protocol: LabProtocol, seed: int, nodes: tuple[int, int], cuts: Cuts | 
         workload=_draw_workload(seed, product.levels, lock_step),
         faults=tuple(drawn),
         duration_us=duration_us,
+        process_groups=_draw_processes(protocol, seed),
     )
     return cut(case, cuts) if cuts is not None else case
+
+
+def _draw_processes(protocol: LabProtocol, seed: int) -> GroupLoad | None:
+    return draw_group_load(random.Random(f"{seed}/process groups")) if protocol.process_groups else None
 
 
 def cut(case: Case, cuts: Cuts) -> Case:
@@ -239,6 +247,8 @@ def run(protocol: LabProtocol, case: Case, *, packets: bool = False) -> tuple[Re
     world = protocol.world(
         case.settings, case.nodes, case.network, case.seed, packets=packets, history=100_000
     )
+    if case.process_groups is not None:
+        SimulatedProcesses(world, case.process_groups)
     with without_garbage_collection():
         try:
             with watched(lambda: world.handled):
@@ -345,7 +355,9 @@ def most_events(nodes: int) -> int:
 
 def _unfinished(world: World) -> int:
     """Messages that nodes that are up have accepted and not delivered to themselves yet."""
-    return sum(host.ahead for host in world.hosts.values() if host.up)
+    above = world.applications.above
+    waiting = 0 if above is None else above.waiting
+    return waiting + sum(host.ahead for host in world.hosts.values() if host.up)
 
 
 def _one_configuration(world: World) -> bool:

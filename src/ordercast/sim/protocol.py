@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ordercast.audit.properties import Check
+from ordercast.audit.properties import GROUPS, PROMISES, Check, Promises
 from ordercast.core.identity import NodeId
 from ordercast.core.protocol import Protocol
 from ordercast.sim.mutation import Rewrite, unreadable
@@ -35,16 +35,24 @@ class LabProtocol(NamedTuple):
     """What a fuzzer has to make happen, beside all else that `ordercast.sim.coverage` counts."""
     kind_of: Callable[[bytes], str | None] | None = None
     """What a packet's kind is called in the trace, if not as the product says."""
+    process_groups: bool = False
+    """Whether there are process groups above its machines, and processes in them."""
 
     @property
     def name(self) -> str:
-        """What the protocol is called."""
-        return self.product.name
+        """What the protocol is called; with process groups above it, ``totem+groups``."""
+        return self.product.name + (GROUPS if self.process_groups else "")
 
     @property
     def heading(self) -> dict[str, str]:
         """What a trace of a simulated run says of itself: one clock tells the time at all nodes."""
-        return {**self.product.heading, "clock": ONE_CLOCK}
+        heading = {**self.product.heading, "clock": ONE_CLOCK}
+        return {**heading, "promises": self.checks.name} if isinstance(self.checks, Promises) else heading
+
+    def with_process_groups(self) -> LabProtocol:
+        """The same with process groups above its machines."""
+        checks = PROMISES[self.product.promises + GROUPS]
+        return self._replace(process_groups=True, checks=checks)
 
     def world(
         self,

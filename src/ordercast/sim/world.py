@@ -48,13 +48,13 @@ from ordercast.core.contract import (
     Unicast,
 )
 from ordercast.core.identity import Configuration, Kind, NodeId
-from ordercast.sim.applications import MOST_AHEAD, Applications
+from ordercast.sim.applications import MOST_AHEAD, Above, Applications
 from ordercast.sim.clock import Clock
 from ordercast.sim.host import Host
 from ordercast.sim.links import Wiring
 from ordercast.sim.network import NetworkConfig
 from ordercast.sim.processors import Processors
-from ordercast.trace.recorder import Recorder, no_kind
+from ordercast.trace.recorder import Describe, Recorder, no_kind
 from ordercast.trace.schema import Row
 
 MachineFactory = Callable[[NodeId], Machine]
@@ -170,6 +170,17 @@ class World:
         """Call `watcher(node, kind)` whenever a machine sends a packet, before it is on its way."""
         self._watchers_sent.append(watcher)
         self._carry[Multicast] = self._carry[Unicast] = self._send
+
+    def put_above(self, layer: Above, describe: Describe) -> None:
+        """Put a layer between machines and applications, before any node is started.
+
+        `describe` reads off payloads whom they are for.
+        """
+        self.applications.above = layer
+        self._carry[Deliver] = self._deliver_above
+        self._carry[Install] = self._install_above
+        for host in self.hosts.values():
+            host.record.describe_with(describe)
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -304,6 +315,8 @@ class World:
         host.up = True
         host.leaving = host.reviving = False
         self.starts += 1
+        if self.applications.above is not None:
+            self.applications.above.begin(host)
         self._processors.refresh(host)
         self._step(host, Start(host.incarnation, host.disk, seed))
 
@@ -421,6 +434,16 @@ class World:
         batch = effect[0]
         host.record.deliver(self.clock.now, batch)
         self.applications.deliver(host, batch)
+
+    def _deliver_above(self, host: Host, effect: Deliver) -> None:
+        self._deliver(host, effect)
+        assert self.applications.above is not None
+        self.applications.above.deliver(host, effect.batch)
+
+    def _install_above(self, host: Host, effect: Install) -> None:
+        self._install(host, effect)
+        assert self.applications.above is not None
+        self.applications.above.install(host, effect.configuration)
 
     def _stable(self, host: Host, effect: Stable) -> None:
         host.record.stable(self.clock.now, effect.batches)

@@ -34,6 +34,11 @@ STEPS_OF_A_LIFE = 2**32
 Describe: TypeAlias = Callable[[bytes], tuple[str | None, int]]
 """From a payload: the group it is addressed to, and the size of the application's message in it."""
 
+GroupColumns: TypeAlias = tuple[
+    int | None, int | None, int | None, int | None, int | None, int | None, int | None, str | None
+]
+"""The columns ``origin`` to ``guarantee``."""
+
 _NO_MESSAGE = (None, None, None, None, None, None, None, None, None)
 """The columns ``origin`` to ``group`` where no message is concerned."""
 
@@ -253,6 +258,28 @@ class Recorder:
         self._step = step + 1
         place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
         self._append((*place, members, *_NO_MESSAGE, None, None, *ended))
+
+    # --- processes -----------------------------------------------------------------------------
+
+    def describe_with(self, describe: Describe) -> None:
+        """From here on ``group`` and ``size`` are read off payloads."""
+        self._describe = describe
+
+    def group_event(
+        self,
+        now_us: int,
+        event: str,
+        members: tuple[int, ...] | None,
+        message: GroupColumns,
+        group: str | None,
+        size: int | None,
+        words: str | None,
+    ) -> None:
+        """One of `schema.GROUP_EVENTS`; `message` is the columns ``origin`` to ``guarantee``."""
+        step = self._step
+        self._step = step + 1
+        place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
+        self._append((*place, members, *message, group, size, words, *_NO_CHANGE))
 
     # --- packets -------------------------------------------------------------------------------
 

@@ -52,6 +52,21 @@ On an `install` that follows another in the same life they name the configuratio
 (`ordercast.core.identity.Ended`). They are null on every other row.
 """
 
+GROUP_EVENTS = ("group_join", "group_leave", "process_end", "group_view", "group_left", "group_deliver")
+"""Events of processes, where there are process groups; ``number`` is the process's at its node.
+
+``group_join``, ``group_leave`` and ``process_end`` are what a process does. ``group_view`` tells it of a view
+of ``group``: ``members`` are its processes, three numbers each (node, incarnation, number);
+``origin_config_seq`` and ``origin_config_rep`` are the configuration that it was made in, ``seq`` is its
+number there, ``origin`` and ``origin_incarnation`` are the part of that configuration (null if the view is a
+regular one), and ``packet`` is its cause.
+``group_left`` tells a process that it is no longer in ``group``. ``group_deliver`` has the columns of a
+``deliver``; ``members`` are the processes of the node that received the message, by number.
+"""
+
+GROUPS_BETWEEN = "\x1f"
+"""Stands between names in ``group`` where a message is addressed to several."""
+
 EVENTS = (
     "submit",
     "originate",
@@ -64,8 +79,9 @@ EVENTS = (
     "packet_sent",
     "packet_received",
     "packet_dropped",
+    *GROUP_EVENTS,
 )
-"""What the column `event` holds; the last three only where packets are traced."""
+"""What the column `event` holds; those of packets only where packets are traced."""
 
 Row: TypeAlias = tuple[
     int,  # node

@@ -1,0 +1,170 @@
+"""Mistakes one could make in process groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ordercast.core.identity import Batch
+from ordercast.mutants.mutant import Mutant, register
+from ordercast.process_groups.gathering import Gathering
+from ordercast.process_groups.machine import ProcessGroups
+from ordercast.process_groups.notes import Membership, State, read_address
+from ordercast.process_groups.table import Table
+from ordercast.process_groups.views import Cause, Life, Output, Process, Received
+
+PROCESS_GROUP_MUTANTS: list[Mutant] = []
+
+_mutant = register(PROCESS_GROUP_MUTANTS)
+
+# --- the beginning of a configuration ---------------------------------------------------------------
+
+
+@_mutant("totem+groups", "states", ProcessGroups, "_take", "nothing waits for the members' states")
+def _nothing_is_held(right: Any) -> Any:
+    def take(self: ProcessGroups, what: Any, batch: Batch, out: list[Output]) -> None:
+        self._handle(what, batch, out)
+
+    return take
+
+
+@_mutant("totem+groups", "states", ProcessGroups, "_on_state", "a state counts in any configuration")
+def _states_of_any_configuration(right: Any) -> Any:
+    def on_state(self: ProcessGroups, life: Life, state: State, out: list[Output]) -> None:
+        here = self._gathering.configuration if self._gathering is not None else state.configuration
+        right(self, life, State(here, state.part, state.parts, state.memberships), out)
+
+    return on_state
+
+
+@_mutant("totem+groups", "states", Gathering, "take", "the last member's state is not waited for")
+def _last_state_not_awaited(right: Any) -> Any:
+    def take(self: Gathering, life: Life, state: State) -> bool:
+        whole: bool = right(self, life, state)
+        if len(self.missing) == 1:
+            self.missing.clear()
+        return whole
+
+    return take
+
+
+@_mutant("totem+groups", "states", Table, "of_life", "a state tells of the node's first process alone")
+def _state_of_one_process(right: Any) -> Any:
+    def of_life(self: Table, life: Life) -> Iterator[Membership]:
+        memberships = list(right(self, life))
+        return iter([each for each in memberships if each.process == memberships[0].process])
+
+    return of_life
+
+
+@_mutant("totem+groups", "states", ProcessGroups, "_handle_held", "what was held is handled in reverse")
+def _held_in_reverse(right: Any) -> Any:
+    def handle_held(self: ProcessGroups, out: list[Output]) -> None:
+        if self._held is not None:
+            self._held.reverse()
+        right(self, out)
+
+    return handle_held
+
+
+@_mutant(
+    "totem+groups", "states", ProcessGroups, "_give_up", "what is held is lost when the configuration ends"
+)
+def _held_is_lost(right: Any) -> Any:
+    def give_up(self: ProcessGroups, out: list[Output]) -> None:
+        self._held = None
+
+    return give_up
+
+
+@_mutant(
+    "totem+groups", "states", ProcessGroups, "_give_up", "an unsettled configuration leaves regular views"
+)
+def _regular_though_unsettled(right: Any) -> Any:
+    return lambda self, out: self._handle_held(out)
+
+
+# --- views --------------------------------------------------------------------------------------------
+
+
+@_mutant("total+groups", "views", ProcessGroups, "_announce", "views are counted only where members are told")
+def _views_counted_where_told(right: Any) -> Any:
+    def announce(
+        self: ProcessGroups, groups: Sequence[str], cause: Cause, out: list[Output], merged: Any = frozenset()
+    ) -> None:
+        before, told = self._changes, len(out)
+        right(self, groups, cause, out, merged)
+        if len(out) == told:
+            self._changes = before
+
+    return announce
+
+
+@_mutant("totem+groups", "views", ProcessGroups, "_announce", "a lost node is no reason for a new view")
+def _lost_without_a_view(right: Any) -> Any:
+    def announce(
+        self: ProcessGroups, groups: Sequence[str], cause: Cause, out: list[Output], merged: Any = frozenset()
+    ) -> None:
+        if cause is not Cause.LOST or merged:
+            right(self, groups, cause, out, merged)
+
+    return announce
+
+
+@_mutant("totem+groups", "views", ProcessGroups, "_announce", "a transitional view is the last of its group")
+def _transitional_for_good(right: Any) -> Any:
+    def announce(
+        self: ProcessGroups, groups: Sequence[str], cause: Cause, out: list[Output], merged: Any = frozenset()
+    ) -> None:
+        right(self, groups, cause, out, merged)
+        self._transitional.clear()
+
+    return announce
+
+
+@_mutant("cm+groups", "views", ProcessGroups, "leave", "a process leaves at once at its own node")
+def _left_at_once(right: Any) -> Any:
+    def leave(self: ProcessGroups, process: int, group: str) -> None:
+        right(self, process, group)
+        self._table.remove(Process(*self.me, process), group)
+        self._routes.clear()
+
+    return leave
+
+
+# --- messages -----------------------------------------------------------------------------------------
+
+
+@_mutant("dtp+groups", "messages", ProcessGroups, "_on_message", "a message comes once for each group")
+def _once_for_each_group(right: Any) -> Any:
+    def on_message(self: ProcessGroups, found: bytes, batch: Batch, out: list[Output]) -> None:
+        where = read_address(found)
+        assert where is not None
+        bodies = [payload[len(found) :] for payload in batch.payloads]
+        for group in where.groups:
+            to = self._local([group])
+            if to:
+                out.append(Received(batch._replace(payloads=bodies), where.sender, where.groups, to))
+
+    return on_message
+
+
+@_mutant("pinwheel+groups", "messages", ProcessGroups, "_local", "all processes of a node get everything")
+def _everything_to_everybody(right: Any) -> Any:
+    def local(self: ProcessGroups, groups: Sequence[str]) -> tuple[int, ...]:
+        if len(groups) == 1 and not right(self, groups):
+            return ()
+        return tuple(sorted(self._asked))
+
+    return local
+
+
+@_mutant("totem+groups", "messages", ProcessGroups, "_local", "a dead process gets messages until all know")
+def _messages_to_the_dead(right: Any) -> Any:
+    def local(self: ProcessGroups, groups: Sequence[str]) -> tuple[int, ...]:
+        ended, self._ended = self._ended, set()
+        found: tuple[int, ...] = right(self, groups)
+        self._ended = ended
+        return found
+
+    return local
