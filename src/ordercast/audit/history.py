@@ -48,6 +48,7 @@ Facts: TypeAlias = tuple[Any, ...]
 Identity: TypeAlias = tuple[Any, ...]
 """The first three of them: what makes a message the same message."""
 
+_OF_GROUPS = frozenset(GROUP_EVENTS)
 _IDENTITY = slice(0, 3)
 _CONFIGURATION = slice(3, 5)
 _PLACE = itemgetter(3, 4, 5, 6)
@@ -333,7 +334,7 @@ class History:
             elif event in ("crash", "halt", "restart"):
                 stay = seq = rep = kind = None
                 life, ended = (row[INCARNATION], None) if event == "restart" else (None, row[INCARNATION])
-            elif event in GROUP_EVENTS:
+            elif event in _OF_GROUPS:
                 self.group_rows.append(row)
         self.alive[node] = life
 
