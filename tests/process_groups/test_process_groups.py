@@ -342,6 +342,24 @@ def test_a_member_that_never_tells_is_left_out_before_too_much_is_held_and_let_i
     assert order.views(1, 1, "G")[-1] == order.views(2, 1, "G")[-1]
 
 
+def test_a_state_without_end_is_given_up_and_again_when_its_sender_goes_on() -> None:
+    order = Order(1, 2, most_held=1_000)
+    order.regular(8, [1])
+    order.machines[1].begin()
+    order.machines[1].join(1, "G")
+    order.order(1, to=[1])
+    order.install(12, [1, 2])
+    order.order(1)
+    for part in range(100):
+        order.deliver(2, [written(State(order.here, part, 1_000, ()))])
+        gathering = order.machines[1]._gathering
+        kept = 0 if gathering is None else sum(map(len, gathering._parts.values()))
+        assert kept < 25
+    assert order.machines[1].settled
+    assert order.machines[1].stats["left_out"] == 1
+    assert order.members(1, 1, "G") == ["1.0.1: joined"]
+
+
 def test_the_queue_of_local_messages_is_bounded_but_leaving_is_always_possible() -> None:
     machine = ProcessGroups(1, 0, queue=300)
     process = machine.begin()

@@ -30,9 +30,9 @@ def _nothing_is_held(right: Any) -> Any:
 
 @_mutant("totem+groups", "states", ProcessGroups, "_on_state", "a state counts in any configuration")
 def _states_of_any_configuration(right: Any) -> Any:
-    def on_state(self: ProcessGroups, life: Life, state: State, out: list[Output]) -> None:
+    def on_state(self: ProcessGroups, life: Life, state: State, size: int, out: list[Output]) -> None:
         here = self._gathering.configuration if self._gathering is not None else state.configuration
-        right(self, life, State(here, state.part, state.parts, state.memberships), out)
+        right(self, life, State(here, state.part, state.parts, state.memberships), size, out)
 
     return on_state
 

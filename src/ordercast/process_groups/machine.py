@@ -214,23 +214,24 @@ class ProcessGroups:
                 if note is None:
                     self.stats["malformed"] += 1
                 elif isinstance(note, State):
-                    self._on_state(Life(batch.origin, batch.incarnation), note, out)
+                    self._on_state(Life(batch.origin, batch.incarnation), note, len(payload), out)
                 else:
                     self._take(note, run.part(at, [payload]), out)
         return out
 
     # --- the beginning of a configuration ---------------------------------------------------------
 
-    def _on_state(self, life: Life, state: State, out: list[Output]) -> None:
+    def _on_state(self, life: Life, state: State, size: int, out: list[Output]) -> None:
         gathering = self._gathering
         if gathering is None or state.configuration != gathering.configuration:
             return  # of a configuration that ended before it was sent
-        if not gathering.take(life, state):
-            return
-        if self._held is None:
+        whole = gathering.take(life, state)
+        if whole and self._held is None:
             self._let_in(gathering, life, out)
-        elif not gathering.missing:
+        elif not gathering.missing and self._held is not None:
             self._settle(gathering, out)
+        else:
+            self._count_held(size, out)
 
     def _settle(self, gathering: Gathering, out: list[Output]) -> None:
         """Put together what members told of their processes; then go on with what was held."""
@@ -242,6 +243,7 @@ class ProcessGroups:
         self._lives = frozenset(gathering.told)
         self._settled = True
         self._changes = 0
+        self._held_bytes = 0
         self.stats["settled"] += 1
         self.stats["left_out"] += len(gathering.missing)
         changed = {group for group in {*before.groups, *table.groups} if not before.same(table, group)}
@@ -293,10 +295,21 @@ class ProcessGroups:
             self._handle(what, batch, out)
             return
         self._held.append((what, batch))
-        self._held_bytes += sum(map(len, batch.payloads)) + ENTRY_OVERHEAD * len(batch.payloads)
+        size = sum(map(len, batch.payloads)) + ENTRY_OVERHEAD * (len(batch.payloads) - 1)
+        self._count_held(size, out)
+
+    def _count_held(self, size: int, out: list[Output]) -> None:
+        """So many bytes more are held, of messages or of states; see that it stays bounded."""
+        self._held_bytes += size + ENTRY_OVERHEAD
         self.stats["most_held"] = max(self.stats["most_held"], self._held_bytes)
-        if self._held_bytes > self._most_held and self._gathering is not None:
+        if self._held_bytes <= self._most_held or self._gathering is None:
+            return
+        if self._held is not None:
             self._settle(self._gathering, out)
+        else:
+            self._gathering = (
+                None  # who was left out tells too much: it stays so until the next configuration
+            )
 
     def _handle_held(self, out: list[Output]) -> None:
         held, self._held = self._held or [], None
