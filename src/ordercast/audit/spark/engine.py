@@ -20,6 +20,7 @@ from ordercast.audit.explain import KEPT, Report, Violation, merge
 from ordercast.audit.findings import Findings
 from ordercast.audit.properties import (
     EXTENDED_VIRTUAL_SYNCHRONY,
+    PROCESS_GROUPS,
     PROMISES,
     VIEW_SYNCHRONY,
     Promises,
@@ -118,6 +119,10 @@ class _Audit:
             for key, run in runs.items():
                 if key not in notes:
                     run.doubt("its beginning is missing")
+        if PROCESS_GROUPS.keys() <= promises.keys():
+            for run in runs.values():
+                if run.events <= MOST_ROWS:
+                    run.doubt("what its processes are told has to be looked at row by row")
         self._look(table, source, runs)
         doubtful = {key: run for key, run in runs.items() if run.doubts}
         for key, run in runs.items():
