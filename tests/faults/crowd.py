@@ -20,14 +20,6 @@ SPARE = 150
 """Descriptors that a crowd leaves to the test itself."""
 
 
-def free_port() -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-    return port
-
-
 class Served:
     """What a member serves over TCP, and where."""
 

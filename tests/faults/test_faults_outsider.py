@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from crowd import Crowd, Served, free_port
+from crowd import Crowd, Served
 from group import Cluster, wait_until
 
+from free_ports import free_port
 from hunts import rounds
 from ordercast import keys
 from ordercast.errors import KeyProblem, Unreachable

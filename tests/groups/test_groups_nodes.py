@@ -12,6 +12,7 @@ import pytest
 from group_nodes import ANYWHERE, make_node, payloads, read, ring, run, together, until
 
 from absence import turns
+from free_ports import free_port
 from ordercast import (
     AddressProblem,
     Configuration,
@@ -30,19 +31,6 @@ from ordercast.audit.files import audit_trace
 from ordercast.keys import generate, written
 
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-
-
-def free_port() -> int:
-    """Of two neighbours that are free."""
-    while True:
-        with socket.socket(type=socket.SOCK_DGRAM) as one, socket.socket(type=socket.SOCK_DGRAM) as two:
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
-            try:
-                two.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
 
 
 async def check_order(nodes: list[Node], messages: int = 60) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -12,17 +11,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
+from free_ports import free_port
 from ordercast import ConfigurationId, Message, NodeClosed
 from ordercast.log import Position, Replica
 from ordercast.threads import Group, Node
 
 PATIENCE_S = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Crew:
