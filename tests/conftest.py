@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,12 +85,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Where branches are counted, other tests than those of the parts in question run at full speed."""
-    plugin = item.config.pluginmanager.getplugin("_cov")
-    tracing = None if plugin is None else plugin.cov_controller
-    if tracing is None or (_is_in(item, TRACED) and item.get_closest_marker("untraced") is None):
+    if _is_in(item, TRACED) and item.get_closest_marker("untraced") is None:
         return (yield)
-    tracing.pause()
+    here, in_threads = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)
     try:
         return (yield)
     finally:
-        tracing.resume()
+        sys.settrace(here)
+        threading.settrace(in_threads)
