@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from ordercast.audit.properties import PROCESS_GROUPS, Expectation, audit
-from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
+from ordercast.core.identity import GROUPS_BETWEEN, Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.trace.recorder import Recorder
-from ordercast.trace.schema import GROUPS_BETWEEN, Row
+from ordercast.trace.schema import Row
 
 Process = tuple[int, int, int]
 P, Q, R = (1, 0, 1), (2, 0, 1), (2, 0, 2)

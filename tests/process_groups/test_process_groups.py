@@ -10,7 +10,7 @@ from written_order import ROOM, Order
 from ordercast.core.contract import QueueFull
 from ordercast.core.identity import ConfigurationId, Guarantee
 from ordercast.process_groups.machine import ProcessGroups
-from ordercast.process_groups.notes import End, Join, State, address, written
+from ordercast.process_groups.notes import NOTE, End, Join, Membership, State, address, read, states, written
 from ordercast.process_groups.views import Cause, Left, Received
 
 
@@ -471,3 +471,17 @@ def test_no_payload_makes_a_machine_raise_and_all_members_agree_on_what_it_means
     table, same = (order.machines[node]._table for node in (1, 2))
     assert set(table.groups) == set(same.groups)
     assert all(table.same(same, group) for group in table.groups)
+
+
+def test_a_note_nested_absurdly_deep_is_malformed() -> None:
+    """The decoder gives up with a `RecursionError`; nothing of that leaves the machine."""
+    assert read(bytes((NOTE,)) + b"\x91" * 100_000) is None
+    assert read(bytes((NOTE,)) + b"\x81\x01" * 50_000) is None
+
+
+def test_parts_of_a_state_fit_into_small_messages() -> None:
+    memberships = [Membership(number, "g" * 20, {"nick": "n" * 40}) for number in range(1, 50)]
+    parts = list(states(ConfigurationId(8, 1), memberships, 300))
+    assert max(map(len, parts)) <= 300
+    told = [note for part in parts if isinstance(note := read(part), State)]
+    assert [each for state in told for each in state.memberships] == memberships

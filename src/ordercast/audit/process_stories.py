@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ordercast.core.identity import ConfigurationId, MessageId, NodeId
+from ordercast.core.identity import GROUPS_BETWEEN, ConfigurationId, MessageId, NodeId
 from ordercast.trace.columns import (
     EVENT,
     GROUP,
@@ -27,7 +27,7 @@ from ordercast.trace.columns import (
     STEP,
     message_of,
 )
-from ordercast.trace.schema import GROUPS_BETWEEN, Row, TraceError
+from ordercast.trace.schema import Row, TraceError
 
 if TYPE_CHECKING:
     from ordercast.audit.history import History

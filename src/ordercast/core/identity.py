@@ -19,6 +19,10 @@ MAX_INCARNATION = 2**31 - 1
 """Lives of a node are numbered up to this: they have 32 bits in traces and packets."""
 
 
+GROUPS_BETWEEN = "\x1f"
+"""Stands between the names of groups where several are one text; no group's name has it in it."""
+
+
 class ConfigurationId(NamedTuple):
     """Identifier of a ring, view or configuration (000 §3): a number, and who represents it."""
 

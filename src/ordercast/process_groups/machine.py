@@ -12,6 +12,7 @@ are views of the nodes that came into it together and have delivered the same, s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 
 from ordercast.core.contract import Submit
 from ordercast.core.declared import Sort, Statistic, zeros
@@ -19,6 +20,8 @@ from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeI
 from ordercast.process_groups.gathering import Gathering
 from ordercast.process_groups.notes import (
     MOST_GROUPS,
+    PART_SIZE,
+    Address,
     End,
     Join,
     Leave,
@@ -53,7 +56,8 @@ MOST_HELD = 512 * 1024 * 1024
 """Bytes that are held while a member's `State` is awaited; has to be above what the ordering machines of all
 members may have in their send queues."""
 ROUTES = 4096
-"""Addresses of messages of which it is remembered who gets them here."""
+"""Addresses of messages of which it is remembered who gets them here, and senders of which it is remembered
+how they last addressed one."""
 
 STATISTICS = (
     Statistic("malformed", "Payloads that were delivered and are neither messages to groups nor notes."),
@@ -96,7 +100,11 @@ class ProcessGroups:
         """What was delivered while states are awaited; None while none are."""
         self._held_bytes = 0
         self._settled = False
-        self._routes: dict[bytes, tuple[int, ...]] = {}
+        self._routes: dict[bytes, tuple[Address, tuple[int, ...]]] = {}
+        self._recent: dict[NodeId, bytes] = {}
+        """How the nodes last addressed a message: mostly they do so again."""
+        self.part_size = PART_SIZE
+        """Bytes that a part of this node's `State` has at most: has to fit into a message."""
 
     # --- what local processes want --------------------------------------------------------------
 
@@ -183,13 +191,18 @@ class ProcessGroups:
 
     # --- what the ordering machine does -----------------------------------------------------------
 
-    def install(self, configuration: Configuration) -> list[Output]:
-        """A configuration begins, regular or transitional."""
+    def conclude(self) -> list[Output]:
+        """The configuration ends: go on with what was held in it, if its members' states have not come."""
         out: list[Output] = []
         if self._held is not None:
             self._give_up(out)
         self._gathering = None
         self._settled = False
+        return out
+
+    def install(self, configuration: Configuration) -> list[Output]:
+        """A configuration begins, regular or transitional, and the one before it ends (`conclude`)."""
+        out = self.conclude()
         self._configuration = configuration
         self._changes = 0
         self._lives = frozenset(life for life in self._lives if life.node in configuration.members)
@@ -199,14 +212,24 @@ class ProcessGroups:
         if configuration.kind is Kind.REGULAR:
             self._gathering = Gathering(configuration)
             self._held, self._held_bytes = [], 0
-            self._queue.tell(states(configuration.id, self._table.of_life(self.me)))
+            self._queue.tell(states(configuration.id, self._table.of_life(self.me), self.part_size))
         return out
 
     def deliver(self, batch: Batch) -> list[Output]:
-        """Messages, in order. Never raises because of what is in them."""
+        """Messages, in order. Never raises because of what is in them.
+
+        An address tells where it ends: what begins with one has that address, and no other.
+        """
         out: list[Output] = []
+        payloads, recent = batch.payloads, self._recent.get(batch.origin)
+        if recent is not None and all(map(bytes.startswith, payloads, repeat(recent))):
+            self._take(recent, batch, out)
+            return out
         for found, run in batch.runs(address_of):
             if found is not None:
+                if len(self._recent) >= ROUTES:
+                    self._recent.clear()
+                self._recent[batch.origin] = found
                 self._take(found, run, out)
                 continue
             for at, payload in enumerate(run.payloads):
@@ -342,18 +365,18 @@ class ProcessGroups:
         self._announce(removed, cause, out)
 
     def _on_message(self, found: bytes, batch: Batch, out: list[Output]) -> None:
-        to = self._routes.get(found)
-        where = read_address(found)
-        assert where is not None
-        if to is None:
-            to = self._local(where.groups)
+        route = self._routes.get(found)
+        if route is None:
+            where = read_address(found)
+            assert where is not None
             if len(self._routes) >= ROUTES:
                 self._routes.clear()
-            self._routes[found] = to
+            route = self._routes[found] = (where, self._local(where.groups))
+        (sender, groups), to = route
         if to:
             start = len(found)
             bodies = [payload[start:] for payload in batch.payloads]
-            out.append(Received(batch._replace(payloads=bodies), where.sender, where.groups, to))
+            out.append(Received(Batch(*batch[:7], bodies), sender, groups, to))
 
     def _local(self, groups: Sequence[str]) -> tuple[int, ...]:
         """Processes of this node that are in any of the groups, each once."""

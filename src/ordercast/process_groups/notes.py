@@ -18,7 +18,8 @@ from typing import Annotated, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from ordercast.core.identity import ConfigurationId
+from ordercast.core.identity import GROUPS_BETWEEN, ConfigurationId
+from ordercast.core.wire import UNREADABLE
 from ordercast.process_groups.views import Properties
 
 MESSAGE, NOTE = 4, 5
@@ -30,7 +31,9 @@ MOST_PROPERTIES = 32
 LONGEST_PROPERTY = 256
 """Characters of a property's name, and of its value."""
 PART_SIZE = 16 * 1024
-"""Bytes after which the rest of a `State` goes into the next part; a single membership may be larger."""
+"""Bytes of a part of a `State`, at most; a single membership may be larger."""
+PART_FRONT = 64
+"""Bytes of a part beside its memberships, at most."""
 MOST_PARTS = 1 << 20
 
 _HEAD = struct.Struct("<BIB")
@@ -97,7 +100,7 @@ def read(payload: bytes) -> Note | None:
         return None
     try:
         note = _decoder.decode(payload[1:])
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
     if isinstance(note, State):
         return (
@@ -108,16 +111,19 @@ def read(payload: bytes) -> Note | None:
     return note if isinstance(note, End) or _is_name(note.group) else None
 
 
-def states(configuration: ConfigurationId, memberships: Iterable[Membership]) -> Iterator[bytes]:
-    """The memberships of a node's processes as it sends them, in parts of about `PART_SIZE` bytes."""
+def states(
+    configuration: ConfigurationId, memberships: Iterable[Membership], part_size: int = PART_SIZE
+) -> Iterator[bytes]:
+    """The memberships of a node's processes as it sends them, in parts of at most `part_size` bytes."""
     parts: list[list[Membership]] = [[]]
-    size = 0
+    size = PART_FRONT
     for membership in memberships:
-        if size > PART_SIZE:
+        more = len(_encode(membership))
+        if parts[-1] and size + more > part_size:
             parts.append([])
-            size = 0
+            size = PART_FRONT
         parts[-1].append(membership)
-        size += len(_encode(membership))
+        size += more
     for part, some in enumerate(parts):
         yield written(State(configuration, part, len(parts), tuple(some)))
 
@@ -168,11 +174,23 @@ def read_address(found: bytes) -> Address | None:
     return Address(sender, tuple(groups)) if well_formed else None
 
 
+@lru_cache(maxsize=4096)
+def _names(found: bytes) -> str | None:
+    where = read_address(found)
+    return None if where is None else GROUPS_BETWEEN.join(where.groups)
+
+
+def describe(payload: bytes) -> tuple[str | None, int]:
+    """For traces: the groups that a payload is addressed to, and the bytes of the message in it."""
+    found = address_of(payload)
+    return (None, len(payload)) if found is None else (_names(found), len(payload) - len(found))
+
+
 # --- limits -----------------------------------------------------------------------------------------
 
 
 def _is_name(group: str) -> bool:
-    return 0 < len(group.encode()) <= LONGEST_NAME
+    return 0 < len(group.encode()) <= LONGEST_NAME and GROUPS_BETWEEN not in group
 
 
 def check_name(group: str) -> None:
@@ -183,7 +201,8 @@ def check_name(group: str) -> None:
         fits = False
     if not fits:
         raise ValueError(
-            f"{group[:40]!r} cannot be a group's name: choose one of 1 to {LONGEST_NAME} bytes in UTF-8"
+            f"{group[:40]!r} cannot be a group's name: choose one of 1 to {LONGEST_NAME} bytes in UTF-8, "
+            f"without {GROUPS_BETWEEN!r}"
         )
 
 

@@ -14,13 +14,13 @@ import msgspec
 from ordercast.core.contract import QueueFull
 from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
 from ordercast.process_groups.machine import ProcessGroups
-from ordercast.process_groups.notes import address_of, read_address
-from ordercast.process_groups.views import Installed, Left, Output, Received
+from ordercast.process_groups.notes import describe
+from ordercast.process_groups.rows import of_output, of_process
+from ordercast.process_groups.views import Installed, Left, Output
 from ordercast.sim.host import Host, Offer
 from ordercast.sim.network import exponential
 from ordercast.sim.payloads import payload
 from ordercast.sim.world import World
-from ordercast.trace.schema import GROUPS_BETWEEN
 
 MOST_ADDRESSED = 3
 """Groups that a message is for at most."""
@@ -140,42 +140,14 @@ class SimulatedProcesses:
         """Processes of a host are told something: that is, it goes into the trace."""
         for output in outputs:
             if isinstance(output, Installed):
-                self._record_view(host, output)
+                view = output.view
+                self._seen[f"process groups: view {view.id.kind}, {view.cause}"] += 1
             elif isinstance(output, Left):
                 self._joined[host.node].discard((output.process, output.group))
-                self._record(host, "group_left", output.process, output.group, output.cause)
-            else:
-                self._record_messages(host, output)
+            for columns in of_output(output):
+                host.record.group_event(self._world.now, *columns)
         if self._machines[host.node].waiting:
             host.appetite = True
-
-    def _record_view(self, host: Host, output: Installed) -> None:
-        view = output.view
-        self._seen[f"process groups: view {view.id.kind}, {view.cause}"] += 1
-        members = tuple(part for member in view.members for part in member.process)
-        (seq, rep), number, part = view.id
-        node, life = part or (None, None)
-        for process in output.to:
-            columns = (node, life, process, seq, rep, number, None, None)
-            host.record.group_event(
-                self._world.now, "group_view", members, columns, view.group, None, view.cause
-            )
-
-    def _record_messages(self, host: Host, output: Received) -> None:
-        groups, batch = GROUPS_BETWEEN.join(output.groups), output.batch
-        level = str(batch.guarantee.value)
-        for at, body in enumerate(batch.payloads):
-            message = (batch.origin, batch.incarnation, batch.number + at)
-            columns = (*message, *batch.configuration, batch.seq, batch.slot + at, level)
-            host.record.group_event(
-                self._world.now, "group_deliver", output.to, columns, groups, len(body), None
-            )
-
-    def _record(
-        self, host: Host, event: str, process: int, group: str | None, words: str | None = None
-    ) -> None:
-        columns = (None, None, process, None, None, None, None, None)
-        host.record.group_event(self._world.now, event, None, columns, group, None, words)
 
     # --- what processes do ------------------------------------------------------------------------
 
@@ -230,7 +202,7 @@ class SimulatedProcesses:
 
     def _asks(self, node: NodeId, event: str, process: int, group: str | None) -> None:
         host = self._world.hosts[node]
-        self._record(host, event, process, group)
+        host.record.group_event(self._world.now, *of_process(event, process, group))
         self._feed(host)
 
     def _feed(self, host: Host) -> None:
@@ -271,12 +243,3 @@ def _counted(machine: ProcessGroups) -> dict[str, int]:
         "process groups: configuration settled": int(machine.stats["settled"]),
         "process groups: configuration ended unsettled": int(machine.stats["given_up"]),
     }
-
-
-def describe(data: bytes) -> tuple[str | None, int]:
-    """For the trace: the groups that a payload is addressed to, and the bytes of the message in it."""
-    found = address_of(data)
-    where = None if found is None else read_address(found)
-    if found is None or where is None:
-        return None, len(data)
-    return GROUPS_BETWEEN.join(where.groups), len(data) - len(found)

@@ -62,10 +62,8 @@ number there, ``origin`` and ``origin_incarnation`` are the part of that configu
 regular one), and ``packet`` is its cause.
 ``group_left`` tells a process that it is no longer in ``group``. ``group_deliver`` has the columns of a
 ``deliver``; ``members`` are the processes of the node that received the message, by number.
+Where a message is addressed to several groups, `ordercast.core.identity.GROUPS_BETWEEN` stands between them.
 """
-
-GROUPS_BETWEEN = "\x1f"
-"""Stands between names in ``group`` where a message is addressed to several."""
 
 EVENTS = (
     "submit",
