@@ -44,6 +44,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     # drives any machine over any transport: it is handed both
     "runtime": frozenset({"core", "trace", "errors", "plain_file", "file_lock", "transport"}),
     "log": frozenset({"core", "trace", "errors", "file_lock", "keys", "transport", "runtime"}),
+    # serves processes that are no members; is handed the groups and the log of its node
+    "clients": frozenset({"core", "process_groups", "errors", "runtime", "log"}),
     "groups": frozenset(
         {"core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"}
     ),
@@ -67,7 +69,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 LABORATORY = frozenset({"audit", "catalogue", "demo", "draw", "lab", "measure", "mutants", "sim"})
 """Packages that a node never loads, nor do those that it loads: they are for who studies the protocols."""
 PRODUCT = (
-    *("", "core", *MACHINES, "protocols", "transport", "runtime", "groups", "log"),
+    *("", "core", *MACHINES, "protocols", "transport", "runtime", "groups", "clients", "log"),
     *("threads", "testing", "errors"),
 )
 """Packages of which a node, or a program that uses the library, is made; the empty one is `ordercast`."""
