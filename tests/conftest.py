@@ -15,8 +15,10 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["server_fixtures"]
+
 TESTS = Path(__file__).parent
-WAITING = ("cli", "faults", "groups", "log", "measure", "runtime", "streaming", "transport")
+WAITING = ("cli", "clients", "faults", "groups", "log", "measure", "runtime", "streaming", "transport")
 """Tests in these directories have real nodes or processes, for which they wait."""
 TRACED = (
     "core",

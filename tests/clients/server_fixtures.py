@@ -1,0 +1,84 @@
+"""Servers that NATS clients are tried against: the same cases run against all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nats_servers import LOGGED, LONG_S, STREAM, Server, Starting, certificates, nats_server, nats_servers
+
+KINDS: dict[str, tuple[Callable[..., list[Server]], Callable[[], object], str]] = {
+    "nats-server": (
+        nats_servers,
+        nats_server,
+        "nats-server is not installed (on Debian: apt-get install nats-server)",
+    ),
+}
+"""By name: what starts servers of the kind, what tells whether they can be started, and why not."""
+
+
+@pytest.fixture(scope="session", params=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which server the cases run against."""
+    name: str = request.param
+    _, there, reason = KINDS[name]
+    if not there():
+        pytest.skip(reason)
+    return name
+
+
+@pytest.fixture
+def start(kind: str, tmp_path: Path) -> Iterator[Starting]:
+    """Starts servers that have settings of their own, for one test."""
+    with ExitStack() as stack:
+        yield lambda count=1, **wanted: _started(stack, kind, tmp_path, count, **wanted)
+
+
+@pytest.fixture(scope="session")
+def server(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that most cases share, with a stream of the subjects that begin with `LOGGED`."""
+    with ExitStack() as stack:
+        (one,) = _started(stack, kind, tmp_path_factory.mktemp("server"), 1)
+        if kind == "nats-server":
+            asyncio.run(asyncio.wait_for(add_stream(one.url), LONG_S))
+        yield one
+
+
+@pytest.fixture
+def subject(request: pytest.FixtureRequest, _numbers: Iterator[int]) -> str:
+    """The beginning of subjects that no other test uses."""
+    return f"case{next(_numbers)}"
+
+
+@pytest.fixture
+def logged(subject: str) -> str:
+    """The same, of subjects that are in the stream."""
+    return LOGGED + subject
+
+
+@pytest.fixture(scope="session")
+def _numbers() -> Iterator[int]:
+    return itertools.count(1)
+
+
+async def add_stream(url: str) -> None:
+    """A stream on a nats-server, as a node that keeps a log has it."""
+    import nats
+
+    async with await nats.connect(url) as client:
+        await client.jetstream().add_stream(name=STREAM, subjects=[f"{LOGGED}>"], allow_direct=True)
+
+
+def _started(stack: ExitStack, kind: str, directory: Path, count: int, **wanted: Any) -> list[Server]:
+    if wanted.pop("tls", False):
+        wanted["tls"] = certificates(directory)
+    servers = KINDS[kind][0](directory, count, **wanted)
+    for each in servers:
+        stack.callback(each.kill)
+        each.start()
+    return servers
