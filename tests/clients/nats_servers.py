@@ -12,6 +12,7 @@ import json
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Sequence
@@ -154,6 +155,19 @@ def nats_servers(
         file.write_text("\n".join(lines))
         found.append(Server(port, [binary, "-c", str(file)], directory))
     return found
+
+
+async def add_stream(server: Server, login: Login | None = None, authority: Path | None = None) -> None:
+    """Have a nats-server keep what is sent to subjects that begin with `LOGGED`, as nodes with a log do."""
+    import nats
+
+    told: dict[str, Any] = {} if login is None else {"user": login.user, "password": login.password}
+    if authority is not None:
+        told["tls"] = ssl.create_default_context(cafile=str(authority))
+    async with await nats.connect(server.url, **told) as client:
+        await client.jetstream(timeout=LONG_S).add_stream(
+            name=STREAM, subjects=[f"{LOGGED}>"], allow_direct=True
+        )
 
 
 def certificates(directory: Path) -> Certificates:

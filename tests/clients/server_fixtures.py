@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nats_servers import LOGGED, LONG_S, STREAM, Server, Starting, certificates, nats_server, nats_servers
+from nats_servers import LOGGED, LONG_S, Server, Starting, add_stream, certificates, nats_server, nats_servers
 
 KINDS: dict[str, tuple[Callable[..., list[Server]], Callable[[], object], str]] = {
     "nats-server": (
@@ -44,8 +44,7 @@ def server(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
     """A server that most cases share, with a stream of the subjects that begin with `LOGGED`."""
     with ExitStack() as stack:
         (one,) = _started(stack, kind, tmp_path_factory.mktemp("server"), 1)
-        if kind == "nats-server":
-            asyncio.run(asyncio.wait_for(add_stream(one.url), LONG_S))
+        asyncio.run(asyncio.wait_for(add_stream(one), LONG_S))
         yield one
 
 
@@ -64,14 +63,6 @@ def logged(subject: str) -> str:
 @pytest.fixture(scope="session")
 def _numbers() -> Iterator[int]:
     return itertools.count(1)
-
-
-async def add_stream(url: str) -> None:
-    """A stream on a nats-server, as a node that keeps a log has it."""
-    import nats
-
-    async with await nats.connect(url) as client:
-        await client.jetstream().add_stream(name=STREAM, subjects=[f"{LOGGED}>"], allow_direct=True)
 
 
 def _started(stack: ExitStack, kind: str, directory: Path, count: int, **wanted: Any) -> list[Server]:
