@@ -30,6 +30,7 @@ from ordercast.sim.faults import (
     Clog,
     Crash,
     Cut,
+    Distance,
     Fault,
     Gone,
     Heal,
@@ -75,6 +76,7 @@ ALL: list[Actions] = [
     Brake(2),
     Unbrake(2),
     Gone(3, 1),
+    Distance(2, 30_000),
     Partition(((1, 2), (3,))),
     Heal(),
     Cut(1, 2),
@@ -142,6 +144,8 @@ def test_each_kind_of_fault_changes_the_world() -> None:
     apply(group, Gone(3, 1))
     assert isinstance(host.machine, Sequencer)
     assert host.machine.believed_gone == [3]
+    apply(group, Distance(1, 30_000))
+    assert host.machine.round_trip_us == 30_000
     apply(group, Partition(((1,), (2, 3))))
     assert not links.reach(1, 2)
     apply(group, Heal())

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -8,9 +9,10 @@ from careless import PROTOCOL
 from toy_protocol import FRAGILE, Fragile, toy
 
 from hunts import rounds
-from ordercast.catalogue import LAB_TOTEM
+from ordercast.catalogue import LAB_TOTEM, lab_protocol
 from ordercast.core.contract import Effect, Event, Install
 from ordercast.mutants import MUTANTS
+from ordercast.sequencers.member import Member
 from ordercast.sim.campaign import Totals, explore
 from ordercast.sim.faults import (
     IT,
@@ -34,6 +36,7 @@ from ordercast.sim.workload import Workload
 from ordercast.sim.world import World
 
 NODES = (2, 5)
+REGRESSIONS = Path(__file__).parents[1] / "regressions"
 
 
 def case(*faults: Fault, nodes: tuple[int, ...] = (1, 2, 3), duration_us: int = 100_000) -> Case:
@@ -59,6 +62,18 @@ def test_seeds_differ_in_nodes_network_load_and_faults() -> None:
     assert len({each.network for each in cases}) > 20
     assert len({each.workload for each in cases}) > 20
     assert len({each.faults for each in cases}) > 50
+
+
+def test_a_group_at_rest_that_installs_one_configuration_after_the_other_has_not_converged() -> None:
+    """A token that goes round with nothing to do was no progress: looks that found it at the same place said
+    that the order stands still."""
+    (file,) = REGRESSIONS.glob("dtp/two_at_rest*.json")
+    at_rest = msgspec.json.decode(file.read_bytes(), type=Case)
+    right = vars(Member)["progress"].fget
+    assert run(lab_protocol("dtp"), at_rest)[0].converged
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Member, "progress", property(lambda self: right(self)[:-1]))
+        assert not run(lab_protocol("dtp"), at_rest)[0].converged
 
 
 def test_a_case_runs_the_same_every_time() -> None:

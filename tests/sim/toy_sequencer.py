@@ -13,6 +13,7 @@ from ordercast.core.contract import (
     Accept,
     Brake,
     Deliver,
+    Distance,
     Drop,
     Effect,
     Event,
@@ -59,6 +60,7 @@ class Sequencer:
         self.unordered = 0
         self.braked = False
         self.believed_gone: list[NodeId] = []
+        self.round_trip_us = 0
         self.longest_wait_us = 0
 
     @property
@@ -95,6 +97,9 @@ class Sequencer:
                 return []
             case Gone(node):
                 self.believed_gone.append(node)
+                return []
+            case Distance(round_trip_us):
+                self.round_trip_us = round_trip_us
                 return []
             case Timer("quiet"):
                 self.quiet += 1

@@ -51,6 +51,10 @@ class HasTokenList(Protocol):
     def AT_LEAST_MAJORITY(self) -> bool:  # noqa: N802
         """Whether levels of resilience below a majority are raised to it."""
 
+    @property
+    def hop(self) -> int:
+        """How often the token was passed as far as is known here."""
+
     def turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
         """The token list is that of `view` from now on; the order goes on behind what was settled."""
 
@@ -238,12 +242,19 @@ class Member:
 
     @property
     def progress(self) -> Hashable:
-        """How far the order is here, and as far as is known at others; and who orders."""
+        """How far the order is here, and as far as is known at others; and who orders.
+
+        Where nothing is owed, all that can get on is the token: each look may find it with the same member.
+        Where something is owed, a token that goes round and does nothing about it is no progress.
+        """
         order = self.order
         if order is None:
             return None
         view = order.view
-        return view.id, view.turn, order.hgsn, order.delivered, order.stable, self.holder, order.N[self.me]
+        at_rest = all(mark is None for mark in self.owed)
+        hop = self.rules.hop if at_rest and isinstance(self.rules, HasTokenList) else None
+        known = order.hgsn, order.delivered, order.stable, order.N[self.me]
+        return view.id, view.turn, *known, self.holder, hop
 
     @property
     def owed(self) -> tuple[int | None, ...]:

@@ -8,7 +8,7 @@ text form, the one of scenario files: ``str(fault)`` writes it and `ordercast.si
     crash s                  crash s after 3 effects      restart s with disk of 2 writes ago
     pause s                  resume s                     slow s 500us     unslow s
     partition p q | r s      heal                         leave s
-    brake s                  unbrake s                    gone s at t
+    brake s                  unbrake s                    gone s at t      distance s 30ms
     cut p -> q               uncut p -> q                 burst 0.3 for 20ms
     clog p -> q              clog p -> q by 5ms           unclog p -> q
     lose p -> q ack          lose p -> q ack (2nd)
@@ -136,6 +136,14 @@ class Gone(Action, frozen=True):
     """Who is told."""
 
 
+class Distance(Action, frozen=True):
+    """A node is told, rightly or wrongly, how long the longest round trip to its peers takes."""
+
+    node: NodeId
+    round_trip_us: int
+    """0: no longer than its settings are made for."""
+
+
 class Partition(Action, frozen=True):
     """Only nodes of one group reach each other; those in no group make up one more."""
 
@@ -230,6 +238,8 @@ def apply(world: World, action: Action) -> None:
             world.brake(node, False)
         case Gone(node, to):
             world.tell_gone(to, node)
+        case Distance(node, round_trip_us):
+            world.tell_distance(node, round_trip_us)
         case Partition(groups):
             links.partition(groups)
         case Heal():
@@ -299,6 +309,8 @@ def action_text(action: Action, name: Names = _plain_name) -> str:
             return f"{verb} {name(node)}"
         case Gone(node, to):
             return f"gone {name(node)} at {name(to)}"
+        case Distance(node, round_trip_us):
+            return f"distance {name(node)} {time_text(round_trip_us)}"
         case Send(node, names, size, guarantee):
             asked = "" if guarantee is Guarantee.AGREED else f" {guarantee}"
             return f"{name(node)} sends {' '.join(names)} size {size}{asked}"
@@ -362,6 +374,7 @@ Actions: TypeAlias = (
     | Brake
     | Unbrake
     | Gone
+    | Distance
     | Partition
     | Heal
     | Cut

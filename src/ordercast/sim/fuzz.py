@@ -60,6 +60,8 @@ DRIZZLE = 0.05
 DRIZZLE_US = 800_000
 MOST_INSTALLED = 11
 """Regular configurations that a node may install in that time: some by chance, not one after another."""
+INSTALLED_AT_REST = 1
+"""Regular configurations that a node may install in the last `AFTERMATH_US`: nothing is sent or lost then."""
 
 
 class Cuts(msgspec.Struct, frozen=True, kw_only=True):
@@ -305,7 +307,10 @@ def _drive(world: World, case: Case, primary: bool) -> _End:
         _advance(world, world.now + SLICE_US)
         if (now_left := _unfinished(world)) < left:
             left, since_us = now_left, world.now
+    settled = len(world.rows)
     _advance(world, world.now + AFTERMATH_US)
+    if _most_installed(world, settled) > INSTALLED_AT_REST:
+        return _End(converged=False)
     up = frozenset(node for node in world.nodes if world.up(node))
     return _End(converged=True, expectation=Expectation(components=(up,) if up else ()))
 
@@ -330,13 +335,18 @@ def _steady_in_drizzle(world: World, primary: bool) -> bool:
     world.network.links.begin_burst(DRIZZLE)
     _advance(world, world.now + DRIZZLE_US)
     world.network.links.end_burst(DRIZZLE)
+    installed, calm_us = _most_installed(world, begun), world.now
+    while primary and not _one_configuration(world) and world.now - calm_us <= BOUND_US:
+        _advance(world, world.now + SLICE_US)
+    return installed <= MOST_INSTALLED
+
+
+def _most_installed(world: World, begun: int) -> int:
+    """The most regular configurations that one node has installed since the trace had `begun` rows."""
     installed = Counter(
         row[NODE] for row in world.rows[begun:] if row[EVENT] == "install" and row[CONFIG_KIND] == "regular"
     )
-    calm_us = world.now
-    while primary and not _one_configuration(world) and world.now - calm_us <= BOUND_US:
-        _advance(world, world.now + SLICE_US)
-    return max(installed.values(), default=0) <= MOST_INSTALLED
+    return max(installed.values(), default=0)
 
 
 def _advance(world: World, until_us: int) -> None:

@@ -17,6 +17,7 @@ from ordercast.sim.faults import (
     Clog,
     Crash,
     Cut,
+    Distance,
     Gone,
     Heal,
     Leave,
@@ -133,6 +134,7 @@ _FORMS: dict[str, tuple[str, Callable[..., Actions]]] = {
     "brake": (_NODE, lambda find, node: Brake(find(node))),
     "unbrake": (_NODE, lambda find, node: Unbrake(find(node))),
     "gone": (r"(\S+) at (\S+)", lambda find, node, to: Gone(find(node), find(to))),
+    "distance": (_NODE + r" (\S+)", lambda find, node, trip: Distance(find(node), parse_time(trip))),
 }
 """How each action is written behind its verb, and what makes it of the parts."""
 
@@ -146,6 +148,7 @@ _EXAMPLE = {
     "lose": "lose p -> q ack, or lose p -> q ack (2nd)",
     "burst": "burst 0.3 for 20ms",
     "gone": "gone p at q",
+    "distance": "distance p 30ms",
     **{verb: f"{verb} p" for verb in ("pause", "resume", "unslow", "leave", "brake", "unbrake")},
     **{verb: f"{verb} p -> q" for verb in ("cut", "uncut", "unclog")},
 }

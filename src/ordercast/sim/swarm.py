@@ -24,6 +24,7 @@ from ordercast.sim.faults import (
     Clog,
     Crash,
     Cut,
+    Distance,
     Fault,
     Gone,
     Heal,
@@ -46,6 +47,8 @@ GAPS_US = (0, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 """Scales of the gap between a moment and a fault that belongs to it."""
 LENGTHS_US = (1_000, 5_000, 20_000, 60_000, 150_000, 500_000)
 """Scales of how long a fault lasts."""
+ROUND_TRIPS_US = (3_000, 30_000, 150_000, 450_000)
+"""Round trips that nodes are told of, in networks where they take at most a few milliseconds."""
 
 
 def draw(
@@ -71,6 +74,7 @@ def draw(
     drawn = draw_starts(random.Random(f"{seed}/fault/start"), nodes, duration_us) + drawn
     drawn = draw_clocks(random.Random(f"{seed}/fault/clock"), drawn, nodes)
     drawn += _hints(random.Random(f"{seed}/fault/gone"), drawn, nodes, states, duration_us)
+    drawn += _distances(random.Random(f"{seed}/fault/distance"), seed, nodes, duration_us)
     drawn = [fault for fault in drawn if isinstance(fault, When) or fault.at_us < duration_us]
     drawn = [_shortened(fault, duration_us) for fault in drawn]
     drawn.sort(key=_time)
@@ -100,9 +104,10 @@ def ending(
 ) -> list[Fault]:
     """What ends at `at_us` all that `faults` may have begun, so that liveness can be required.
 
-    Partitions heal, cuts and clogs end, everybody resumes at full speed, nobody brakes any more, and
-    every node that is down restarts; the `dead` are down for good, if anybody ever was. Bursts end by
-    themselves. A shrunk list of faults gets its own ending: drop what is at the end and call this again.
+    Partitions heal, cuts and clogs end, everybody resumes at full speed, nobody brakes any more or holds
+    the others for far away, and every node that is down restarts; the `dead` are down for good, if anybody
+    ever was. Bursts end by themselves. A shrunk list of faults gets its own ending: drop what is at the end
+    and call this again.
     """
     begun = [fault.do for fault in faults]
     down = any(isinstance(action, Crash | Leave) for action in begun)
@@ -119,6 +124,8 @@ def ending(
             actions.append(Unslow(node))
         if any(isinstance(action, Brake) for action in begun):
             actions.append(Unbrake(node))
+        if any(isinstance(action, Distance) for action in begun):
+            actions.append(Distance(node, 0))
         if down:
             actions.append(Crash(node) if node in stay_dead else Restart(node))
     return [At(at_us, action) for action in actions]
@@ -402,6 +409,26 @@ def _hints(
             state, nth = stream.choice(states), stream.choice((1, 2, 5, 8))
             hints.append(When(None, state, Gone(node, IT), nth, _gap(stream) // 10, duration_us))
     return hints
+
+
+def _distances(
+    stream: random.Random, seed: int | str, nodes: Sequence[NodeId], duration_us: int
+) -> list[Fault]:
+    """Round trips that some nodes, or all, are told near the moments of the other faults, in some seeds.
+
+    They are longer than those in the network: some timeouts are then too long, and not alike everywhere.
+    """
+    if stream.random() < 0.8:
+        return []
+    told: list[Fault] = []
+    for moment in _moments(random.Random(f"{seed}/fault/moments"), duration_us):
+        trip_us = stream.choice(ROUND_TRIPS_US)
+        for node in _victims(stream, nodes):
+            at_us = moment + _gap(stream)
+            told.append(At(at_us, Distance(node, trip_us)))
+            if stream.random() < 0.5:
+                told.append(At(at_us + _length(stream), Distance(node, 0)))
+    return told
 
 
 def _reached(node: NodeId, nodes: Sequence[NodeId], groups: Sequence[Sequence[NodeId]]) -> list[NodeId]:

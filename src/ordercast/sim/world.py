@@ -29,6 +29,7 @@ from ordercast.core.contract import (
     Brake,
     CancelTimer,
     Deliver,
+    Distance,
     Drop,
     Event,
     Gone,
@@ -280,6 +281,12 @@ class World:
         host = self.hosts[to]
         if host.up and not host.paused:
             self._step(host, Gone(node))
+
+    def tell_distance(self, node: NodeId, round_trip_us: int) -> None:
+        """Tell a node that runs how far its peers are (`Distance`), whether or not it is so."""
+        host = self.hosts[node]
+        if host.up and not host.paused:
+            self._step(host, Distance(round_trip_us))
 
     def pause(self, node: NodeId) -> None:
         """Stop a process: arrivals wait in its buffers, its timers run out unheard."""
