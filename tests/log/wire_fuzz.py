@@ -30,6 +30,15 @@ from ordercast.log.service import Service
 from ordercast.log.view import View
 from ordercast.log.wire import Frames
 
+
+def nested(depth: int) -> list[Any]:
+    """Lists in lists: reading, writing or comparing them may need more stack than there is."""
+    inside: list[Any] = []
+    for _ in range(depth):
+        inside = [inside]
+    return inside
+
+
 START, END = Position(4, 1, 0, 0), Position(4, 1, 40, 1)
 WISHES: list[dict[str, Any]] = [
     {"op": "bounds"},
@@ -40,6 +49,7 @@ WISHES: list[dict[str, Any]] = [
     {"op": "read", "start": None, "end": END, "group": "even"},
 ]
 ODD: list[Any] = [None, -1, 0, 1, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 1.5, "", b"\xff", [], {}, True]
+ODD += [nested(100), nested(800), {"a": nested(300)}]
 ODD += [[1, 2, 3, 4], [2**64 - 1] * 4, [-1, 1, 1, 1], ["a"] * 4, [1, 2], [3, 1], [10**9, 2 * 10**9]]
 
 
@@ -86,7 +96,7 @@ class Fuzz:
         chance, changed = self.chance, bytearray(data)
         for _ in range(chance.choice((1, 1, 2, 5))):
             at = chance.randrange(len(changed) + 1)
-            match chance.randrange(6):
+            match chance.randrange(7):
                 case 0 if changed:
                     changed[at % len(changed)] ^= 1 << chance.randrange(8)
                 case 1 if changed:
@@ -98,6 +108,8 @@ class Fuzz:
                 case 4:
                     number: int = chance.choice((2**31 - 1, 2**32 - 1, 0, len(data)))
                     changed[at : at + 4] = number.to_bytes(4, "big")
+                case 5:
+                    changed[at:at] = chance.choice((b"\x91", b"\x81\xa1a")) * chance.choice((50, 1_000))
                 case _:
                     changed[at:at] = changed[chance.randrange(len(changed) + 1) :][:64]
         return bytes(changed)

@@ -67,7 +67,12 @@ def test_only_its_user_may_ask_and_nothing_stays_behind(tmp_path: Path) -> None:
         (b"\xff\n", "this is no request"),
         (b"{}\n", "this is no request"),
         (b'{"what": "tea"}\n', "nothing is known of 'tea': ask for status"),
-        (b'{"what": ["status"]}\n', "ask for status"),
+        (b'{"what": ["status"]}\n', "this is no request"),
+        (b"[" * 20_000 + b"\n", "this is no request"),
+        (b'{"what": ' + b"[" * 20_000 + b"\n", "this is no request"),
+        (b'{"what": ' + b"[" * 800 + b"]" * 800 + b"}\n", "this is no request"),
+        (b'{"and": ' * 5_000 + b"\n", "this is no request"),
+        (b'{"what": "\\ud800"}\n', "this is no request"),
     ],
 )
 def test_what_is_no_request_is_told_so(tmp_path: Path, line: bytes, sentence: str) -> None:
@@ -170,6 +175,8 @@ def test_where_no_node_runs_that_is_said(tmp_path: Path) -> None:
         (b"hello\n", "is no node of ordercast"),
         (b"[]\n", "is no node of ordercast"),
         (b"{}\n", "is no node of ordercast"),
+        (b"[" * 20_000 + b"\n", "is no node of ordercast"),
+        (b'{"status": ' + b"[" * 20_000 + b"\n", "is no node of ordercast"),
         (b'{"error": "not now"}\n', "answers: not now"),
     ],
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.errors import Unreachable
+from ordercast.errors import LogError, Unreachable
 from ordercast.groups.envelope import tag
 from ordercast.groups.notes import Ask, Commit, Fence, written
 from ordercast.groups.producer_table import Answer, Outcome
@@ -209,6 +209,64 @@ def test_whatever_fails_the_group_delivers_each_row_once(seed: int, failing: flo
         assert written_by(group, a_task(0, batch=1), ROWS[:3]) == (3, 3)
         assert written_by(group, a_task(9), ROWS) == (40, 0), "the batch before was delivered whole"
         assert group.delivered == ROWS + ROWS[:3]
+
+
+class Liar(FrailConnection):
+    """A connection to what is no node: it answers everything with the same."""
+
+    def __init__(self, said: dict[str, Any]) -> None:
+        self.said = said
+
+    def send(self, header: dict[str, Any], body: bytes = b"") -> None:
+        pass
+
+    def receive(self, timeout: float) -> dict[str, Any] | None:
+        return self.said if timeout else None
+
+    def close(self) -> None:
+        pass
+
+
+def deep(depth: int) -> list[Any]:
+    return [deep(depth - 1)] if depth else []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"kept": -1},
+        {"kept": "all"},
+        {"outcome": "taken"},
+        {"outcome": "taken", "rows": None, "checksum": 0, "fence": 1},
+        {"outcome": ["taken"]},
+        {"error": deep(300), "message": deep(300)},
+        {"kept": deep(300)},
+        {"message": 5},
+    ],
+    ids=str,
+)
+def test_what_no_node_says_is_told_and_nothing_else_is_raised(
+    said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ordercast.streaming.producer.AGAIN_S", 0.0)
+    monkeypatch.setattr("ordercast.streaming.producer.FIND_NODE_TIMEOUT_S", 0.0)
+    with pytest.raises(LogError, match=r"no node takes rows for the group rows:\n.*not understood"):
+        written_by(Lies(said), a_task(), ROWS)
+    if said.get("outcome") == "taken":
+        return  # that is all that a node says to a commit
+    with pytest.raises(LogError, match="no node of the group rows takes the commit of batch 0"):
+        commit(Lies(said).connect, NODES, "rows", b"task", 0, done=False)
+
+
+class Lies(Frail):
+    """A group that is none."""
+
+    def __init__(self, said: dict[str, Any]) -> None:
+        self.said = said
+
+    def connect(self, where: str) -> FrailConnection:
+        return Liar(self.said)
 
 
 def calm() -> Frail:

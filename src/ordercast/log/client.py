@@ -23,7 +23,15 @@ from ordercast.transport.address import parse_address
 
 _AT_ONCE = 1 << 20
 """Bytes of an answer that memory is taken for before any of it has come."""
-_SENSELESS = (LookupError, TypeError, ValueError, OverflowError, struct.error, pa.ArrowException)
+_SENSELESS = (
+    LookupError,
+    TypeError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    struct.error,
+    pa.ArrowException,
+)
 """What is raised where an answer is taken apart that no log service gives."""
 
 
@@ -138,9 +146,11 @@ class Connection:
         """The next answer; raises what it says is wrong."""
         header, body = self.receive_all()
         if "error" in header:
-            kind = getattr(errors, str(header["error"]), LogError)
+            name, said = header["error"], header.get("message")
+            kind = getattr(errors, name, LogError) if isinstance(name, str) else LogError
             ours = isinstance(kind, type) and issubclass(kind, OrdercastError)
-            said = str(header.get("message") or "the log service says that something is wrong, and not what")
+            if not said or not isinstance(said, str):
+                said = "the log service says that something is wrong, and not what"
             raise (kind if ours else LogError)(said)
         return header, body
 

@@ -36,6 +36,8 @@ FRAME_S = 60.0
 """How long the rest of a frame may take to come, once it has begun."""
 MOST_FIRST = 4096
 """Bytes of a client's first frame: only who has the key, where there is one, can say more."""
+LONGEST_NAME = 100
+"""Characters of a wish's name that are repeated to who wished for what there is not."""
 BLOCK_MEMORY = 3 * FULL_BYTES
 """Bytes that a block takes on its way to a client: as it is stored, sealed, and in the transport's buffer."""
 SMALL = 16 * 1024
@@ -251,10 +253,13 @@ class Service:
 
     async def _answer(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
         name = wish.pop("op", None)
-        handler = self._handlers.get(name) if isinstance(name, str) else None
+        if not isinstance(name, str):
+            raise Malformed("malformed wish")
+        handler = self._handlers.get(name)
         try:
             if handler is None:
-                raise LogError(f"a log service does not know {name!r}: use the same version on both sides")
+                called = name if len(name) < LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+                raise LogError(f"a log service does not know {called!r}: use the same version on both sides")
             await handler(channel, wish)
         except msgspec.ValidationError as error:
             raise Malformed("malformed wish") from error

@@ -16,6 +16,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from ordercast.core.wire import UNREADABLE
 from ordercast.errors import OrdercastError, StorageProblem
 from ordercast.runtime.connections import READ_BUFFER, Connection, Connections, Listener
 
@@ -31,6 +34,12 @@ MOST_CONNECTIONS = 16
 """At a time, beside those to log and metrics: a node can be asked for its status however many there are."""
 LONGEST_PATH = 100
 """Bytes of a socket's path; systems allow a few more, 103 at least."""
+
+
+class Request(msgspec.Struct):
+    """What is asked for, by name."""
+
+    what: str
 
 
 class NoNode(OrdercastError):
@@ -104,11 +113,10 @@ class Control:
 
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:
-            request = json.loads(line)
-            what = request["what"]
-        except (ValueError, KeyError, TypeError):
+            what = msgspec.json.decode(line, type=Request).what
+        except UNREADABLE:
             return {"error": 'this is no request: send one line of JSON, as in {"what": "status"}'}
-        if not isinstance(what, str) or what not in self._asked:
+        if what not in self._asked:
             return {"error": f"nothing is known of {what!r}: ask for {', '.join(self._asked)}"}
         return {what: self._asked[what]()}
 
@@ -147,7 +155,7 @@ def _read(path: Path, what: str, line: bytes) -> dict[str, Any]:
         if "error" in answer:
             raise NoNode(f"the node at {path} answers: {answer['error']}")
         found: dict[str, Any] = answer[what]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise NoNode(f"what answers at {path} is no node of ordercast: name another socket") from error
     return found
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Annotated, Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 
+from ordercast.core.wire import UNREADABLE
 from ordercast.errors import LogError, OrdercastError, Unreachable
 from ordercast.streaming.backlog import Backlog
 from ordercast.streaming.options import Access
@@ -51,6 +52,43 @@ class Task(NamedTuple):
     """Rises within a run."""
     anew: bool = False
     """Write though the group does not know the batches before this one."""
+
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Said(msgspec.Struct):
+    """What a node says to a task or a job."""
+
+    outcome: str = ""
+    kept: Count | None = None
+    """So many rows are delivered, and in its log."""
+    batches: Count = 0
+    """It knows only so many batches of the job."""
+    most: Count = 0
+    """It remembers so many producers."""
+    error: str = ""
+    """The name of one of our errors."""
+    message: str = "it said something that is not understood"
+
+
+class Taken(msgspec.Struct):
+    """The rest of what it says where it takes a task: how far that task is, and who may go on with it."""
+
+    rows: Count
+    checksum: Count
+    fence: Count
+
+
+_Form = TypeVar("_Form", Said, Taken)
+
+
+def _read(said: dict[str, Any], form: type[_Form]) -> _Form:
+    """What a node said, if a node could have; else it is as one that is not there."""
+    try:
+        return msgspec.convert(said, form)
+    except UNREADABLE as error:
+        raise Unreachable("it said something that is not understood") from error
 
 
 class Connection(Protocol):
@@ -137,27 +175,24 @@ class Producer:
             self._drop()
             self._nodes.append(self._nodes.pop(0))
 
-    def _hear(self, said: dict[str, Any]) -> None:
-        if "kept" in said:
-            self._rows.keep(said["kept"])
-        elif "outcome" in said:
-            self._on_outcome(said)
-        elif said.get("error") in _LASTING:
-            raise Refused(said["message"])
-        else:
-            raise Unreachable(said.get("message", "it said something that is not understood"))
-
-    def _on_outcome(self, said: dict[str, Any]) -> None:
-        match said["outcome"]:
+    def _hear(self, header: dict[str, Any]) -> None:
+        said = _read(header, Said)
+        if said.kept is not None:
+            self._rows.keep(said.kept)
+            return
+        match said.outcome:
+            case "":
+                raise (Refused if said.error in _LASTING else Unreachable)(said.message)
             case "taken":
-                self._fence, self._next = said["fence"], said["rows"]
-                self._rows.resume(said["rows"], said["checksum"])
+                taken = _read(header, Taken)
+                self._fence, self._next = taken.fence, taken.rows
+                self._rows.resume(taken.rows, taken.checksum)
             case "before":
                 self._whole = True
             case "unknown":
-                raise Refused(_unknown(self._task, said.get("batches", 0)))
+                raise Refused(_unknown(self._task, said.batches))
             case "full":
-                raise Refused(_full(self._task.group, said.get("most", 0)))
+                raise Refused(_full(self._task.group, said.most))
             case _:
                 raise Superseded(
                     "another attempt of this task has taken over, and writes its rows: nothing is lost, and "
@@ -213,20 +248,20 @@ def commit(
             except LogError as error:
                 reasons[where] = str(error)
                 continue
-            if said.get("outcome") == "taken":
+            if said.outcome == "taken":
                 return
-            if said.get("outcome") == "full":
+            if said.outcome == "full":
                 raise Refused(_full(group, 0))
-            reasons[where] = said.get("message", "it said something that is not understood")
-            if said.get("error") in _LASTING:
-                raise Refused(reasons[where])
+            reasons[where] = said.message
+            if said.error in _LASTING:
+                raise Refused(said.message)
         if time.monotonic() > until:
             several = "\n".join(f"- {where}: {reason}" for where, reason in reasons.items())
             raise LogError(f"no node of the group {group} takes the commit of batch {batch}:\n{several}")
         time.sleep(AGAIN_S)
 
 
-def _told(connect: Callable[[str], Connection], where: str, wish: dict[str, Any]) -> dict[str, Any]:
+def _told(connect: Callable[[str], Connection], where: str, wish: dict[str, Any]) -> Said:
     connection = connect(where)
     try:
         connection.send(wish)
@@ -235,7 +270,7 @@ def _told(connect: Callable[[str], Connection], where: str, wish: dict[str, Any]
         connection.close()
     if said is None:
         raise Unreachable(f"it did not answer for {SILENCE_S:g} s")
-    return said
+    return _read(said, Said)
 
 
 def _unknown(task: Task, batches: int) -> str:
