@@ -11,6 +11,7 @@ import pytest
 
 from ordercast.audit.properties import PROCESS_GROUPS, Expectation, audit
 from ordercast.core.identity import GROUPS_BETWEEN, Batch, Configuration, ConfigurationId, Guarantee, Kind
+from ordercast.core.subjects import subscription
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
 
@@ -73,18 +74,24 @@ class GroupStory:
         for node in at:
             self.records[node].deliver(self.now, batch)
 
-    def receive(self, number: int, *processes: Process, groups: tuple[str, ...] = ("G",)) -> None:
-        """Processes receive message `number` of node 1."""
+    def receive(
+        self,
+        number: int,
+        *processes: Process,
+        groups: tuple[str, ...] = ("G",),
+        queue: str | None = None,
+    ) -> None:
+        """Processes receive message `number` of node 1, over a queue or not."""
         for process in processes:
             self.now += 10
             message = (1, 0, number, *HERE, number, 0, "agreed")
             self.records[process[0]].group_event(
-                self.now, "group_deliver", (process[2],), message, GROUPS_BETWEEN.join(groups), 10, None
+                self.now, "group_deliver", (process[2],), message, GROUPS_BETWEEN.join(groups), 10, queue
             )
 
 
 def _described(payload: bytes) -> tuple[str | None, int]:
-    return payload.decode().replace(",", GROUPS_BETWEEN), len(payload)
+    return payload.decode().replace(",", GROUPS_BETWEEN) or None, len(payload)
 
 
 def joined() -> GroupStory:
@@ -93,6 +100,18 @@ def joined() -> GroupStory:
     for number, members in enumerate(([P], [P, Q], [P, Q, R]), 1):
         story.join(members[-1], "G")
         story.view(number, members)
+    return story
+
+
+QUEUE = subscription("*", "q")
+
+
+def in_queue() -> GroupStory:
+    """P and Q have joined a queue of which one gets each message."""
+    story = GroupStory()
+    for number, members in enumerate(([P], [P, Q]), 1):
+        story.join(members[-1], QUEUE)
+        story.view(number, members, group=QUEUE)
     return story
 
 
@@ -257,6 +276,46 @@ def a_message_that_nobody_received() -> GroupStory:
     return story
 
 
+@breaks("group-receivers")
+def a_message_over_a_queue_to_who_is_not_in_it() -> GroupStory:
+    story = in_queue()
+    story.order(1, "G")
+    story.receive(1, R, queue=QUEUE)
+    return story
+
+
+@breaks("group-receivers")
+def a_message_to_a_member_of_a_queue_that_the_queue_did_not_choose() -> GroupStory:
+    story = in_queue()
+    story.order(1, "G")
+    story.receive(1, P)
+    return story
+
+
+@breaks("group-queue")
+def a_message_to_two_members_of_a_queue() -> GroupStory:
+    story = in_queue()
+    story.order(1, "G")
+    story.receive(1, P, Q, queue=QUEUE)
+    return story
+
+
+@breaks("live-group-delivery")
+def a_message_that_no_member_of_a_queue_received() -> GroupStory:
+    story = in_queue()
+    story.order(1, "G")
+    return story
+
+
+@breaks("live-group-delivery")
+def a_message_that_a_pattern_describes_and_nobody_received() -> GroupStory:
+    story = GroupStory()
+    story.join(P, subscription(">"))
+    story.view(1, [P], group=subscription(">"))
+    story.order(1, "a.b")
+    return story
+
+
 def _codes(story: GroupStory) -> dict[str, int]:
     expectation = Expectation(components=(frozenset({1, 2}),))
     report = audit(story.rows, expectation, PROCESS_GROUPS)
@@ -286,6 +345,19 @@ def test_a_right_history_keeps_them_all() -> None:
     story.receive(2, Q, groups=("H",))
     story.end(Q)
     story.view(6, [P])
+    assert _codes(story) == {}
+
+
+def test_a_right_history_of_a_queue_keeps_them_all() -> None:
+    story = in_queue()
+    story.order(1, "G")
+    story.receive(1, Q, queue=QUEUE)
+    story.order(2, "a.b")
+    story.order(3, "G")
+    story.end(Q)
+    story.view(3, [P], group=QUEUE)
+    story.order(4)
+    story.receive(4, P, queue=f"{QUEUE}{GROUPS_BETWEEN}1.0.3")
     assert _codes(story) == {}
 
 

@@ -41,7 +41,7 @@ def test_there_are_mutants_of_every_area() -> None:
     assert areas == {"ordering", "packing", "flow control", "membership", "recovery", "persistence"}
     groups = [mutant for mutant in MUTANTS.values() if mutant.protocol.endswith(GROUPS)]
     assert len(groups) >= 12
-    assert {mutant.area for mutant in groups} == {"states", "views", "messages"}
+    assert {mutant.area for mutant in groups} == {"states", "views", "messages", "queues"}
     family = [mutant for mutant in MUTANTS.values() if mutant.protocol != "totem" and mutant not in groups]
     assert len(family) >= 20
     assert {mutant.protocol for mutant in family} == LAB_PROTOCOLS.keys() - {"totem"}

@@ -8,9 +8,20 @@ import pytest
 from written_order import ROOM, Order
 
 from ordercast.core.contract import QueueFull
-from ordercast.core.identity import ConfigurationId, Guarantee
+from ordercast.core.identity import ConfigurationId, Guarantee, MessageId
 from ordercast.process_groups.machine import ProcessGroups
-from ordercast.process_groups.notes import NOTE, End, Join, Membership, State, address, read, states, written
+from ordercast.process_groups.notes import (
+    NOTE,
+    Again,
+    End,
+    Join,
+    Membership,
+    State,
+    address,
+    read,
+    states,
+    written,
+)
 from ordercast.process_groups.views import Cause, Left, Received
 
 
@@ -394,7 +405,7 @@ def test_payloads_that_fit_are_taken_in_order_one_guarantee_at_a_time() -> None:
     ("wrong", "words"),
     [
         (lambda machine: machine.join(1, ""), "group's name"),
-        (lambda machine: machine.join(1, "x" * 129), "group's name"),
+        (lambda machine: machine.join(1, "x" * 256), "group's name"),
         (lambda machine: machine.join(1, "\ud800"), "group's name"),
         (lambda machine: machine.join(1, "G", {"nick": "x" * 300}), "properties"),
         (lambda machine: machine.join(1, "G", {"nick": 7}), "properties"),
@@ -429,7 +440,12 @@ def test_a_callers_mistake_raises_at_once(wrong: object, words: str) -> None:
         b"\x04\x00\x00\x00\x00\x01\x00",
         b"\x04\x00\x00\x00\x00\x01\x01\xff",
         b"\x04\x00\x00\x00\x00\x02\x01G\x01G",
-        b"\x04\x00\x00\x00\x00\x01\xff" + b"G" * 255,
+        b"\x04\x00\x00\x00\x00\x01\x03\x1e\x1e*",
+        b"\x06\x00\x00\x00\x00\x00",
+        written(Join(1, "\x1e\x1ea..b", {})),
+        written(Join(1, "\x1e\x1ea.b", {})),
+        written(Again(MessageId(1, 0, 1), "\x1e\x1e>", address(1, ["G"]))),
+        written(Again(MessageId(1, 0, 1), "\x1eq\x1e>", b"G")),
         b"\x05",
         b"\x05\xc1",
         b"\x06hello",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from ordercast.audit.explain import NAMED, Violation, some
 from ordercast.audit.history import History
@@ -17,6 +18,7 @@ from ordercast.audit.process_stories import (
     ViewKey,
 )
 from ordercast.core.identity import ConfigurationId, MessageId, NodeId
+from ordercast.core.subjects import described, matches, read_subscription
 
 
 def group_views(history: History) -> list[Violation]:
@@ -68,9 +70,9 @@ def group_receivers(history: History) -> list[Violation]:
                 member[process].clear()
             case GoneEvent(process, str(group)):
                 member[process].discard(group)
-            case ReceivedEvent(message, groups, to):
+            case ReceivedEvent(message, groups, to, queue):
                 for process in to:
-                    if member[process].isdisjoint(groups):
+                    if not any(_gets(group, groups, queue) for group in member[process]):
                         sentence = (
                             f"{_a_process(process)} received {_a_message(message)}, which is addressed to "
                             f"{_a_list(groups)}, and was in none of these groups."
@@ -82,14 +84,14 @@ def group_receivers(history: History) -> list[Violation]:
 def group_once(history: History) -> list[Violation]:
     """A process in several of the groups addressed receives a message once."""
     found = []
-    seen: set[tuple[Process, MessageId]] = set()
+    seen: set[tuple[Process, MessageId, str | None]] = set()
     for event in history.processes.all_events():
         if isinstance(event, ReceivedEvent):
             for process in event.to:
-                if (process, event.message) in seen:
+                if (process, event.message, event.queue) in seen:
                     sentence = f"{_a_process(process)} received {_a_message(event.message)} more than once."
                     found.append(_violation("group-once", sentence, (process,), (event.message,)))
-                seen.add((process, event.message))
+                seen.add((process, event.message, event.queue))
     return found
 
 
@@ -128,25 +130,25 @@ def group_order(history: History) -> list[Violation]:
 def group_synchrony(history: History) -> list[Violation]:
     """Processes that go from one view of a group to the next together received the same messages between."""
     found = []
-    here: dict[tuple[Process, str], tuple[ViewKey, list[MessageId]]] = {}
+    here: defaultdict[Process, dict[str, tuple[ViewKey, list[MessageId]]]] = defaultdict(dict)
     between: dict[tuple[ViewKey, ViewKey], tuple[Process, list[MessageId]]] = {}
     for event in history.processes.all_events():
         match event:
             case ViewEvent(process, key):
-                was = here.get((process, key.group))
-                here[process, key.group] = (key, [])
+                was = here[process].get(key.group)
+                here[process][key.group] = (key, [])
                 if was is None:
                     continue
                 other, theirs = between.setdefault((was[0], key), (process, was[1]))
                 if theirs != was[1]:
                     found.append(_differing(was[0], key, (other, theirs), (process, was[1])))
             case GoneEvent(process, str(group)):
-                here.pop((process, group), None)
-            case ReceivedEvent(message, groups, to):
+                here[process].pop(group, None)
+            case ReceivedEvent(message, groups, to, None):
                 for process in to:
-                    for group in groups:
-                        if (process, group) in here:
-                            here[process, group][1].append(message)
+                    for group, (_, messages) in here[process].items():
+                        if _gets(group, groups):
+                            messages.append(message)
     return found
 
 
@@ -170,19 +172,18 @@ def _differing(
 def group_one_view(history: History) -> list[Violation]:
     """Of a group's regular views, a message is received in one; else in transitional ones."""
     found = []
-    here: dict[tuple[Process, str], ViewKey] = {}
+    here: defaultdict[Process, dict[str, ViewKey]] = defaultdict(dict)
     where: dict[tuple[MessageId, str], tuple[Process, ViewKey]] = {}
     for event in history.processes.all_events():
         match event:
             case ViewEvent(process, key):
-                here[process, key.group] = key
+                here[process][key.group] = key
             case GoneEvent(process, str(group)):
-                here.pop((process, group), None)
-            case ReceivedEvent(message, groups, to):
+                here[process].pop(group, None)
+            case ReceivedEvent(message, groups, to, queue):
                 for process in to:
-                    for group in groups:
-                        key_here = here.get((process, group))
-                        if key_here is None or key_here.part is not None:
+                    for group, key_here in here[process].items():
+                        if key_here.part is not None or not _gets(group, groups, queue):
                             continue
                         other, known = where.setdefault((message, group), (process, key_here))
                         if known != key_here:
@@ -193,6 +194,32 @@ def group_one_view(history: History) -> list[Violation]:
                             found.append(
                                 _violation("group-one-view", sentence, (other, process), (message,), key_here)
                             )
+    return found
+
+
+def group_queue(history: History) -> list[Violation]:
+    """Of the members of a queue one receives a message, in the view that they have of the queue."""
+    found = []
+    here: defaultdict[Process, dict[str, ViewKey]] = defaultdict(dict)
+    first: dict[tuple[MessageId, ViewKey], Process] = {}
+    for event in history.processes.all_events():
+        match event:
+            case ViewEvent(process, key):
+                here[process][key.group] = key
+            case GoneEvent(process, str(group)):
+                here[process].pop(group, None)
+            case ReceivedEvent(message, _, to, str(queue)):
+                for process in to:
+                    view = here[process].get(queue)
+                    if view is None:
+                        continue
+                    other = first.setdefault((message, view), process)
+                    if other != process:
+                        sentence = (
+                            f"{_a_process(other)} and {_a_process(process)} both received "
+                            f"{_a_message(message)} over one queue, in view {view}."
+                        )
+                        found.append(_violation("group-queue", sentence, (other, process), (message,), view))
     return found
 
 
@@ -223,7 +250,7 @@ def live_groups(history: History) -> list[Violation]:
                 ]
                 sentence = (
                     f"processes {_processes(sorted(processes))} should have ended in one regular view of "
-                    f"group {group}; they ended: {some(told)}."
+                    f"{described(group)}; they ended: {some(told)}."
                 )
                 found.append(_violation("live-groups", sentence, tuple(views)))
     return found
@@ -249,17 +276,36 @@ def _in_the_end(
 
 
 def live_group_delivery(history: History) -> list[Violation]:
-    """In the end, a process has received all that its node delivered while it was in a group addressed."""
+    """In the end, a process has received all that its node delivered while it was in a group addressed; and
+    of a queue that it was in, some member has."""
     found: list[Violation] = []
     if history.expectation is None:
         return found
+    over_queues = {
+        (event.repeats or event.message, event.queue)
+        for event in history.processes.all_events()
+        if isinstance(event, ReceivedEvent) and event.queue is not None
+    }
     for component in history.expectation.components:
         for node in sorted(component):
-            found += _missed(history, node)
+            found += _missed(history, node, over_queues)
     return found
 
 
-def _missed(history: History, node: NodeId) -> list[Violation]:
+def _lost_to_queue(
+    queue: str, process: Process, event: OrderedEvent, received: set[tuple[MessageId, str]]
+) -> list[Violation]:
+    """Whether no member of a queue received a message that is for one of them."""
+    if not _gets(queue, event.groups, queue) or (event.message, queue) in received:
+        return []
+    sentence = (
+        f"nobody received {_a_message(event.message)} over {described(queue)}, though the node of "
+        f"{_a_process(process)} delivered it while that was a member of the queue."
+    )
+    return [_violation("live-group-delivery", sentence, (process,), (event.message,))]
+
+
+def _missed(history: History, node: NodeId, over_queues: set[tuple[MessageId, str]]) -> list[Violation]:
     life = history.alive.get(node)
     since: dict[tuple[Process, str], int] = {}
     ordered: list[tuple[int, OrderedEvent]] = []
@@ -275,7 +321,7 @@ def _missed(history: History, node: NodeId) -> list[Violation]:
                 since.pop((process, group), None)
             case OrderedEvent((_, incarnation)) if incarnation == life:
                 ordered.append((at, event))
-            case ReceivedEvent(message, _, to):
+            case ReceivedEvent(message, _, to, None):
                 received.update((process, message) for process in to)
     by_group: defaultdict[str, list[tuple[Process, int]]] = defaultdict(list)
     for (process, group), at in since.items():
@@ -283,15 +329,40 @@ def _missed(history: History, node: NodeId) -> list[Violation]:
             by_group[group].append((process, at))
     found = []
     for at, event in ordered:
-        for group in event.groups:
-            for process, joined in by_group[group]:
+        for group, members in by_group.items():
+            if not _gets(group, event.groups):
+                if _queue_of(group) and any(joined < at for _, joined in members):
+                    found += _lost_to_queue(group, members[0][0], event, over_queues)
+                continue
+            for process, joined in members:
                 if joined < at and (process, event.message) not in received:
                     sentence = (
                         f"{_a_process(process)} never received {_a_message(event.message)}, which its node "
-                        f"delivered while it was in group {group}."
+                        f"delivered while it was in {described(group)}."
                     )
                     found.append(_violation("live-group-delivery", sentence, (process,), (event.message,)))
     return found
+
+
+# --- patterns and queues -----------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=65536)
+def _gets(group: str, addressed: tuple[str, ...], queue: str | None = None) -> bool:
+    """Whether members of a group get what is addressed to these: all of them, or one of a `queue`."""
+    pattern = read_subscription(group)
+    if queue is not None and group != queue:
+        return False
+    if pattern is None:
+        return group in addressed
+    if pattern[1] is not None and queue is None:
+        return False
+    return any(matches(pattern[0], each) for each in addressed)
+
+
+def _queue_of(group: str) -> bool:
+    pattern = read_subscription(group)
+    return pattern is not None and pattern[1] is not None
 
 
 # --- words -------------------------------------------------------------------------------------------

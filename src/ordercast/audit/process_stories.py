@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ordercast.core.identity import GROUPS_BETWEEN, ConfigurationId, MessageId, NodeId
+from ordercast.core.subjects import described
 from ordercast.trace.columns import (
     EVENT,
     GROUP,
@@ -23,6 +24,7 @@ from ordercast.trace.columns import (
     ORIGIN_CONFIG_REP,
     ORIGIN_CONFIG_SEQ,
     ORIGIN_INCARNATION,
+    PACKET,
     SEQ,
     STEP,
     message_of,
@@ -47,7 +49,7 @@ class ViewKey(NamedTuple):
 
     def __str__(self) -> str:
         part = "" if self.part is None else f"~{self.part[0]}.{self.part[1]}"
-        return f"{self.configuration}/{self.number}{part} of group {self.group}"
+        return f"{self.configuration}/{self.number}{part} of {described(self.group)}"
 
 
 class ViewEvent(NamedTuple):
@@ -87,6 +89,10 @@ class ReceivedEvent(NamedTuple):
     message: MessageId
     groups: tuple[str, ...]
     to: tuple[Process, ...]
+    queue: str | None = None
+    """The queue of which one process gets it."""
+    repeats: MessageId | None = None
+    """The message of which it is another copy, for another member of the queue."""
 
 
 GroupEvent: TypeAlias = ViewEvent | GoneEvent | AskedEvent | OrderedEvent | ReceivedEvent
@@ -119,10 +125,15 @@ def _read(row: Row) -> GroupEvent | None:
     event = row[EVENT]
     life = (row[NODE], row[INCARNATION])
     if event == "deliver":
-        return OrderedEvent(life, _message(row), _groups(row)) if row[GROUP] is not None else None
+        return OrderedEvent(life, _message(row), _groups(row) if row[GROUP] is not None else ())
     if event == "group_deliver":
+        queue, _, repeats = (row[PACKET] or "").partition(GROUPS_BETWEEN)
         return ReceivedEvent(
-            _message(row), _groups(row), tuple((*life, number) for number in row[MEMBERS] or ())
+            _message(row),
+            _groups(row),
+            tuple((*life, number) for number in row[MEMBERS] or ()),
+            queue or None,
+            _repeated(row, repeats) if repeats else None,
         )
     number = row[NUMBER]
     if number is None:
@@ -159,6 +170,13 @@ def _message(row: Row) -> MessageId:
     if origin is None or incarnation is None or number is None:
         raise _lacking(row, "origin, origin_incarnation and number")
     return MessageId(origin, incarnation, number)
+
+
+def _repeated(row: Row, words: str) -> MessageId:
+    numbers = words.split(".")
+    if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
+        raise _lacking(row, "the message that it repeats as ORIGIN.INCARNATION.NUMBER")
+    return MessageId(*map(int, numbers))
 
 
 def _groups(row: Row) -> tuple[str, ...]:

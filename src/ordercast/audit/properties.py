@@ -27,6 +27,7 @@ from ordercast.audit.process_groups import (
     group_once,
     group_one_view,
     group_order,
+    group_queue,
     group_receivers,
     group_self_inclusion,
     group_synchrony,
@@ -121,6 +122,7 @@ _OF_PROCESS_GROUPS = (
     group_order,
     group_synchrony,
     group_one_view,
+    group_queue,
     live_groups,
     live_group_delivery,
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from ordercast.core.identity import Batch
+from ordercast.core.subjects import read_subscription
 from ordercast.mutants.mutant import Mutant, register
 from ordercast.process_groups.gathering import Gathering
 from ordercast.process_groups.machine import ProcessGroups
 from ordercast.process_groups.notes import Membership, State, read_address
+from ordercast.process_groups.patterns import Patterns
+from ordercast.process_groups.queues import Share
+from ordercast.process_groups.routing import Routing
 from ordercast.process_groups.table import Table
 from ordercast.process_groups.views import Cause, Life, Output, Process, Received
 
@@ -127,7 +131,7 @@ def _left_at_once(right: Any) -> Any:
     def leave(self: ProcessGroups, process: int, group: str) -> None:
         right(self, process, group)
         self._table.remove(Process(*self.me, process), group)
-        self._routes.clear()
+        self._routing.forget()
 
     return leave
 
@@ -135,36 +139,85 @@ def _left_at_once(right: Any) -> Any:
 # --- messages -----------------------------------------------------------------------------------------
 
 
-@_mutant("dtp+groups", "messages", ProcessGroups, "_on_message", "a message comes once for each group")
+@_mutant("dtp+groups", "messages", Routing, "on_message", "a message comes once for each group")
 def _once_for_each_group(right: Any) -> Any:
-    def on_message(self: ProcessGroups, found: bytes, batch: Batch, out: list[Output]) -> None:
+    def on_message(self: Routing, found: bytes, batch: Batch, out: list[Output]) -> None:
         where = read_address(found)
         assert where is not None
         bodies = [payload[len(found) :] for payload in batch.payloads]
         for group in where.groups:
-            to = self._local([group])
+            to = self.local([group])
             if to:
                 out.append(Received(batch._replace(payloads=bodies), where.sender, where.groups, to))
 
     return on_message
 
 
-@_mutant("pinwheel+groups", "messages", ProcessGroups, "_local", "all processes of a node get everything")
+@_mutant("pinwheel+groups", "messages", Routing, "local", "all processes of a node get everything")
 def _everything_to_everybody(right: Any) -> Any:
-    def local(self: ProcessGroups, groups: Sequence[str]) -> tuple[int, ...]:
+    def local(self: Routing, groups: Sequence[str]) -> tuple[int, ...]:
         if len(groups) == 1 and not right(self, groups):
             return ()
-        return tuple(sorted(self._asked))
+        everybody: tuple[int, ...] = right(self, list(self.table.groups))
+        return everybody
 
     return local
 
 
-@_mutant("totem+groups", "messages", ProcessGroups, "_local", "a dead process gets messages until all know")
+@_mutant("totem+groups", "messages", Routing, "local", "a dead process gets messages until all know")
 def _messages_to_the_dead(right: Any) -> Any:
-    def local(self: ProcessGroups, groups: Sequence[str]) -> tuple[int, ...]:
+    def local(self: Routing, groups: Sequence[str]) -> tuple[int, ...]:
         ended, self._ended = self._ended, set()
         found: tuple[int, ...] = right(self, groups)
         self._ended = ended
         return found
 
     return local
+
+
+# --- patterns and queues --------------------------------------------------------------------------------
+
+
+@_mutant("totem+groups", "queues", Patterns, "of", "a pattern that ends in > describes nothing")
+def _rest_describes_nothing(right: Any) -> Any:
+    def of(self: Patterns, subject: str) -> list[str]:
+        return [group for group in right(self, subject) if not group.endswith(">")]
+
+    return of
+
+
+@_mutant("total+groups", "queues", Routing, "_give", "a node gives a queue's messages to its own members")
+def _own_members_first(right: Any) -> Any:
+    def give(self: Routing, process: Process, share: Share, message: Received, out: list[Output]) -> None:
+        own = self.local([share.queue])
+        right(self, Process(*self._me, own[0]) if own else process, share, message, out)
+
+    return give
+
+
+@_mutant("totem+groups", "queues", Routing, "_give", "what a queue has for a dead process is lost")
+def _lost_with_the_process(right: Any) -> Any:
+    def give(self: Routing, process: Process, share: Share, message: Received, out: list[Output]) -> None:
+        if process.life != self._me or process.number not in self._ended:
+            right(self, process, share, message, out)
+
+    return give
+
+
+@_mutant("totem+groups", "queues", Routing, "send_owed", "what a queue had for a lost node is lost")
+def _lost_with_the_node(right: Any) -> Any:
+    def send_owed(self: Routing, lives: Container[Life]) -> None:
+        pass
+
+    return send_owed
+
+
+@_mutant("cm+groups", "queues", Table, "of_life", "a state tells of no queue")
+def _no_queues_in_states(right: Any) -> Any:
+    def of_life(self: Table, life: Life) -> Iterator[Membership]:
+        for each in right(self, life):
+            found = read_subscription(each.group)
+            if found is None or found[1] is None:
+                yield each
+
+    return of_life

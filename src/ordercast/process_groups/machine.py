@@ -7,12 +7,16 @@ which memberships are put together (`_settle`), the same at all members, and wha
 
 If the configuration ends first, what was held is handled in the groups' views as they are (`_give_up`). They
 are views of the nodes that came into it together and have delivered the same, so these agree again.
+
+A group may be a subscription (`ordercast.core.subjects`): its members get what is sent to all groups that its
+pattern describes, and over a queue one of them does (`ordercast.process_groups.queues`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
+from typing import TypeAlias
 
 from ordercast.core.contract import Submit
 from ordercast.core.declared import Sort, Statistic, zeros
@@ -21,20 +25,21 @@ from ordercast.process_groups.gathering import Gathering
 from ordercast.process_groups.notes import (
     MOST_GROUPS,
     PART_SIZE,
-    Address,
+    Again,
     End,
     Join,
     Leave,
+    Served,
     State,
     address,
     address_of,
     check_name,
     check_properties,
     read,
-    read_address,
     states,
     written,
 )
+from ordercast.process_groups.routing import ROUTES, Routing
 from ordercast.process_groups.send_queue import ENTRY_OVERHEAD, SendQueue
 from ordercast.process_groups.table import Table
 from ordercast.process_groups.views import (
@@ -55,9 +60,6 @@ QUEUE = 1024 * 1024
 MOST_HELD = 512 * 1024 * 1024
 """Bytes that are held while a member's `State` is awaited; has to be above what the ordering machines of all
 members may have in their send queues."""
-ROUTES = 4096
-"""Addresses of messages of which it is remembered who gets them here, and senders of which it is remembered
-how they last addressed one."""
 
 STATISTICS = (
     Statistic("malformed", "Payloads that were delivered and are neither messages to groups nor notes."),
@@ -65,7 +67,11 @@ STATISTICS = (
     Statistic("given_up", "Configurations that ended before their members had told their memberships."),
     Statistic("left_out", "Members whose state did not come before too much was held."),
     Statistic("most_held", "Bytes that were held at most.", Sort.LARGEST),
+    Statistic("sent_again", "Messages to a queue that were sent again: who was to get them has ended."),
 )
+
+Told: TypeAlias = bytes | Join | Leave | End | Served | Again
+"""What is delivered beside states: messages, by their address, and notes."""
 
 
 class ProcessGroups:
@@ -86,7 +92,8 @@ class ProcessGroups:
         """Those of them that ever asked to join a group: it may not be ordered yet that they left it."""
         self._ended: set[int] = set()
         """Processes that have ended, and are members until all are told."""
-        self._table = Table()
+        self._routing = Routing(self.me, self._ended, self._queue, self.stats)
+        """Who gets what, as the groups' table says."""
         self._lives = frozenset((self.me,))
         """Whose processes are in the table: those that this node came with into its configuration, and when
         it is settled, all members."""
@@ -96,15 +103,19 @@ class ProcessGroups:
         self._changes = 0
         """Changes of memberships in this configuration; counted anew once it is settled."""
         self._gathering: Gathering | None = None
-        self._held: list[tuple[bytes | Join | Leave | End, Batch]] | None = None
+        self._held: list[tuple[Told, Batch]] | None = None
         """What was delivered while states are awaited; None while none are."""
         self._held_bytes = 0
         self._settled = False
-        self._routes: dict[bytes, tuple[Address, tuple[int, ...]]] = {}
         self._recent: dict[NodeId, bytes] = {}
         """How the nodes last addressed a message: mostly they do so again."""
         self.part_size = PART_SIZE
         """Bytes that a part of this node's `State` has at most: has to fit into a message."""
+
+    @property
+    def _table(self) -> Table:
+        """Who is in which group."""
+        return self._routing.table
 
     # --- what local processes want --------------------------------------------------------------
 
@@ -136,7 +147,7 @@ class ProcessGroups:
         if process in self._joiners:
             self._joiners.remove(process)
             self._ended.add(process)
-            self._routes.clear()
+            self._routing.forget()
             self._queue.put(written(End(process)), Guarantee.AGREED, urgent=True)
 
     def join(self, process: int, group: str, properties: Properties | None = None) -> None:
@@ -176,6 +187,13 @@ class ProcessGroups:
             check_name(group)
         self._queue.put(address(process, groups) + body, guarantee)
 
+    def hand_over(self, received: Received) -> None:
+        """A process that was to get messages of a queue could not take them: another member does.
+
+        The process has left the queue, or ended, before this is called; else it may be chosen again.
+        """
+        self._routing.hand_over(received)
+
     def _groups_of(self, process: int) -> set[str]:
         if process not in self._asked:
             raise ValueError(f"there is no process {process} now: begin one")
@@ -198,6 +216,7 @@ class ProcessGroups:
             self._give_up(out)
         self._gathering = None
         self._settled = False
+        self._routing.settled_in = None
         return out
 
     def install(self, configuration: Configuration) -> list[Output]:
@@ -206,6 +225,8 @@ class ProcessGroups:
         self._configuration = configuration
         self._changes = 0
         self._lives = frozenset(life for life in self._lives if life.node in configuration.members)
+        self._routing.shares.lose(self._lives, self._lives)
+        self._routing.send_owed(self._lives)
         lost = self._table.keep(self._lives)
         if lost:
             self._announce(lost, Cause.LOST, out)
@@ -262,9 +283,13 @@ class ProcessGroups:
         for life, memberships in gathering.told.items():
             for each in memberships:
                 table.add(Process(*life, each.process), each.group, each.properties)
-        before, self._table = self._table, table
+        before, self._routing.table = self._table, table
+        self._routing.shares.lose(gathering.told, self._lives)
+        self._routing.shares.settle()
         self._lives = frozenset(gathering.told)
+        self._routing.send_owed(self._lives)
         self._settled = True
+        self._routing.settled_in = gathering.configuration
         self._changes = 0
         self._held_bytes = 0
         self.stats["settled"] += 1
@@ -312,7 +337,7 @@ class ProcessGroups:
 
     # --- messages and notes -----------------------------------------------------------------------
 
-    def _take(self, what: bytes | Join | Leave | End, batch: Batch, out: list[Output]) -> None:
+    def _take(self, what: Told, batch: Batch, out: list[Output]) -> None:
         """A message, by its address, or a note: handle it, now or after what it has to wait for."""
         if self._held is None:
             self._handle(what, batch, out)
@@ -339,13 +364,20 @@ class ProcessGroups:
         for what, batch in held:
             self._handle(what, batch, out)
 
-    def _handle(self, what: bytes | Join | Leave | End, batch: Batch, out: list[Output]) -> None:
+    def _handle(self, what: Told, batch: Batch, out: list[Output]) -> None:
         if isinstance(what, bytes):
-            self._on_message(what, batch, out)
+            self._routing.on_message(what, batch, out)
+            return
+        if isinstance(what, Again):
+            self._routing.on_again(what, batch, out)
             return
         life = Life(batch.origin, batch.incarnation)
         if life not in self._lives:
             return  # its groups are not known here: its next state tells
+        if isinstance(what, Served):
+            if what.configuration == self._routing.settled_in:
+                self._routing.shares.served(life, what.count)
+            return
         process = Process(*life, what.process)
         match what:
             case Join(_, group, properties):
@@ -364,30 +396,6 @@ class ProcessGroups:
             out += (Left(process.number, group, cause) for group in removed)
         self._announce(removed, cause, out)
 
-    def _on_message(self, found: bytes, batch: Batch, out: list[Output]) -> None:
-        route = self._routes.get(found)
-        if route is None:
-            where = read_address(found)
-            assert where is not None
-            if len(self._routes) >= ROUTES:
-                self._routes.clear()
-            route = self._routes[found] = (where, self._local(where.groups))
-        (sender, groups), to = route
-        if to:
-            start = len(found)
-            bodies = [payload[start:] for payload in batch.payloads]
-            out.append(Received(Batch(*batch[:7], bodies), sender, groups, to))
-
-    def _local(self, groups: Sequence[str]) -> tuple[int, ...]:
-        """Processes of this node that are in any of the groups, each once."""
-        found = {
-            process.number
-            for group in groups
-            for process in self._table.processes(group)
-            if process.life == self.me
-        }
-        return tuple(sorted(found - self._ended))
-
     # --- views ------------------------------------------------------------------------------------
 
     def _announce(
@@ -400,14 +408,14 @@ class ProcessGroups:
         """These groups have changed, at one place in the order: tell their members at this node."""
         if not groups or self._configuration is None:
             return
-        self._routes.clear()
+        self._routing.forget()
         self._changes += 1
         part = None if self._settled else min(self._lives)
         if part is not None:
             self._transitional.update(groups)
         view_id = ViewId(self._configuration.id, self._changes, part)
         for group in groups:
-            to = self._local([group])
+            to = self._routing.local([group])
             if to:
                 why = Cause.MERGED if group in merged else cause
                 out.append(Installed(View(group, view_id, self._table.members(group), why), to))

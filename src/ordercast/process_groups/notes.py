@@ -18,13 +18,21 @@ from typing import Annotated, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from ordercast.core.identity import GROUPS_BETWEEN, ConfigurationId
+from ordercast.core.identity import GROUPS_BETWEEN, ConfigurationId, MessageId
+from ordercast.core.subjects import (
+    LONGEST_QUEUE,
+    LONGEST_SUBJECT,
+    MARK,
+    read_subscription,
+)
 from ordercast.core.wire import UNREADABLE
 from ordercast.process_groups.views import Properties
 
-MESSAGE, NOTE = 4, 5
-LONGEST_NAME = 128
+MESSAGE, NOTE, HEADED = 4, 5, 6
+LONGEST_NAME = LONGEST_SUBJECT
 """Bytes of a group's name, in UTF-8."""
+LONGEST_SUBSCRIPTION = LONGEST_SUBJECT + LONGEST_QUEUE + 2
+"""Bytes of the name of a group that is a subscription."""
 MOST_GROUPS = 64
 """Groups that one message may be addressed to."""
 MOST_PROPERTIES = 32
@@ -37,10 +45,12 @@ PART_FRONT = 64
 MOST_PARTS = 1 << 20
 
 _HEAD = struct.Struct("<BIB")
+_LENGTH = struct.Struct("<I")
+_MESSAGES = (MESSAGE, HEADED)
 
 Number: TypeAlias = Annotated[int, Meta(ge=1, lt=2**32)]
 """Of a process at its node."""
-Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_SUBSCRIPTION)]
 Word: TypeAlias = Annotated[str, Meta(max_length=LONGEST_PROPERTY)]
 Words: TypeAlias = Annotated[dict[Word, Word], Meta(max_length=MOST_PROPERTIES)]
 
@@ -84,7 +94,22 @@ class State(msgspec.Struct, array_like=True, frozen=True, tag="state"):
     memberships: tuple[Membership, ...]
 
 
-Note: TypeAlias = Join | Leave | End | State
+class Served(msgspec.Struct, array_like=True, frozen=True, tag="served"):
+    """Processes of the sender got what queues had for them, the first so many messages of a configuration."""
+
+    configuration: ConfigurationId
+    count: Annotated[int, Meta(ge=1)]
+
+
+class Again(msgspec.Struct, array_like=True, frozen=True, tag="again"):
+    """A message for another member of a queue, since the one that was to get it has ended."""
+
+    message: MessageId
+    queue: Name
+    payload: bytes
+
+
+Note: TypeAlias = Join | Leave | End | State | Served | Again
 _decoder: msgspec.msgpack.Decoder[Note] = msgspec.msgpack.Decoder(Note)
 _encode = msgspec.msgpack.encode
 
@@ -105,10 +130,14 @@ def read(payload: bytes) -> Note | None:
     if isinstance(note, State):
         return (
             note
-            if note.part < note.parts and all(_is_name(each.group) for each in note.memberships)
+            if note.part < note.parts and all(_may_be_joined(each.group) for each in note.memberships)
             else None
         )
-    return note if isinstance(note, End) or _is_name(note.group) else None
+    if isinstance(note, Again):
+        found = read_subscription(note.queue)
+        well_formed = found is not None and found[1] is not None and address_of(note.payload) is not None
+        return note if well_formed else None
+    return note if isinstance(note, End | Served) or _may_be_joined(note.group) else None
 
 
 def states(
@@ -138,15 +167,19 @@ class Address(NamedTuple):
     groups: tuple[str, ...]
 
 
-def address(sender: int, groups: Sequence[str]) -> bytes:
-    """What stands in front of a message of a process, by number, to these groups."""
+def address(sender: int, groups: Sequence[str], *, headed: bool = False) -> bytes:
+    """What stands in front of a message of a process, by number, to these groups; or of one with a `head`."""
     names = [group.encode() for group in groups]
-    return _HEAD.pack(MESSAGE, sender, len(names)) + b"".join(bytes((len(name),)) + name for name in names)
+    if any(group.startswith(MARK) for group in groups):
+        raise ValueError("nothing can be sent to a subscription: name the subject")
+    return _HEAD.pack(HEADED if headed else MESSAGE, sender, len(names)) + b"".join(
+        bytes((len(name),)) + name for name in names
+    )
 
 
 def address_of(payload: bytes) -> bytes | None:
     """The part of a payload that is a message's address; None if it is no message."""
-    if len(payload) < _HEAD.size or payload[0] != MESSAGE:
+    if len(payload) < _HEAD.size or payload[0] not in _MESSAGES:
         return None
     end = _HEAD.size
     for _ in range(payload[5]):
@@ -174,6 +207,19 @@ def read_address(found: bytes) -> Address | None:
     return Address(sender, tuple(groups)) if well_formed else None
 
 
+def head(words: bytes) -> bytes:
+    """What stands between address and message where the sender says something beside it."""
+    return _LENGTH.pack(len(words)) + words
+
+
+def read_head(body: bytes) -> tuple[bytes, bytes]:
+    """The words that `head` put in front of a message, and the message; all is message if there are none."""
+    if len(body) < _LENGTH.size:
+        return b"", body
+    end = _LENGTH.size + _LENGTH.unpack_from(body)[0]
+    return (body[_LENGTH.size : end], body[end:]) if end <= len(body) else (b"", body)
+
+
 @lru_cache(maxsize=4096)
 def _names(found: bytes) -> str | None:
     where = read_address(found)
@@ -190,13 +236,19 @@ def describe(payload: bytes) -> tuple[str | None, int]:
 
 
 def _is_name(group: str) -> bool:
-    return 0 < len(group.encode()) <= LONGEST_NAME and GROUPS_BETWEEN not in group
+    return (
+        0 < len(group.encode()) <= LONGEST_NAME and GROUPS_BETWEEN not in group and not group.startswith(MARK)
+    )
+
+
+def _may_be_joined(group: str) -> bool:
+    return read_subscription(group) is not None if group.startswith(MARK) else _is_name(group)
 
 
 def check_name(group: str) -> None:
-    """Raise ValueError if a group cannot be called so."""
+    """Raise ValueError if there can be no group of that name that a process could join."""
     try:
-        fits = _is_name(group)
+        fits = _may_be_joined(group)
     except UnicodeEncodeError:
         fits = False
     if not fits:

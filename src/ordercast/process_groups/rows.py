@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from ordercast.core.identity import GROUPS_BETWEEN
-from ordercast.process_groups.views import Installed, Left, Output
+from ordercast.process_groups.views import Installed, Left, Output, Unheard
 
 Message: TypeAlias = tuple[
     int | None, int | None, int | None, int | None, int | None, int | None, int | None, str | None
@@ -35,10 +35,13 @@ def of_output(output: Output) -> Iterator[Columns]:
             yield "group_view", members, columns, view.group, None, str(view.cause)
     elif isinstance(output, Left):
         yield of_process("group_left", output.process, output.group, str(output.cause))
-    else:
+    elif not isinstance(output, Unheard):
         groups, batch = GROUPS_BETWEEN.join(output.groups), output.batch
         level = str(batch.guarantee.value)
+        words = output.queue
+        if words is not None and output.again is not None:
+            words += GROUPS_BETWEEN + ".".join(map(str, output.again))
         for at, body in enumerate(batch.payloads):
             message = (batch.origin, batch.incarnation, batch.number + at)
             place = (*message, *batch.configuration, batch.seq, batch.slot + at, level)
-            yield "group_deliver", output.to, place, groups, len(body), None
+            yield "group_deliver", output.to, place, groups, len(body), words

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 
 from ordercast.process_groups.notes import Membership
+from ordercast.process_groups.patterns import Patterns
 from ordercast.process_groups.views import Life, Member, Process, Properties
 
 
@@ -18,6 +19,7 @@ class Table:
     def __init__(self) -> None:
         self._groups: dict[str, dict[Process, Properties]] = {}
         self._processes: dict[Process, set[str]] = {}
+        self._patterns = Patterns()
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups
@@ -30,6 +32,10 @@ class Table:
     def processes(self, group: str) -> Iterable[Process]:
         """The members of a group."""
         return self._groups.get(group, {}).keys()
+
+    def subscriptions(self, subject: str) -> list[str]:
+        """The groups of those who subscribe to patterns that describe a subject, or to it over a queue."""
+        return self._patterns.of(subject)
 
     def members(self, group: str) -> tuple[Member, ...]:
         """The members of a group, in ascending order, with what they say of themselves."""
@@ -53,8 +59,11 @@ class Table:
 
     def add(self, process: Process, group: str, properties: Properties) -> bool:
         """A process is in a group from here on; False if it was before."""
-        members = self._groups.setdefault(group, {})
-        if process in members:
+        members = self._groups.get(group)
+        if members is None:
+            members = self._groups[group] = {}
+            self._patterns.add(group)
+        elif process in members:
             return False
         members[process] = properties
         self._processes.setdefault(process, set()).add(group)
@@ -68,6 +77,7 @@ class Table:
         del members[process]
         if not members:
             del self._groups[group]
+            self._patterns.remove(group)
         groups = self._processes[process]
         groups.remove(group)
         if not groups:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from ordercast.core.identity import Batch, ConfigurationId, Kind, NodeId
+from ordercast.core.identity import Batch, ConfigurationId, Kind, MessageId, NodeId
 
 Properties: TypeAlias = Mapping[str, str]
 """What a process says of itself when it joins a group, as in ``{"nick": "ann"}``."""
@@ -118,11 +118,27 @@ class Received(NamedTuple):
     batch: Batch
     """The messages, in order; payloads are the application's."""
     sender: int
-    """Number of the process that sent them at `batch.origin`; 0: none, they came from outside all groups."""
+    """Number of the process that sent them at `batch.origin`, or at the origin of `again`; 0: none, they came
+    from outside all groups."""
     groups: tuple[str, ...]
     """The groups that they are addressed to."""
     to: tuple[int, ...]
     """Processes of this node, by number, in ascending order."""
+    heads: Sequence[bytes] | None = None
+    """What the sender said of each beside the message itself, if anything."""
+    queue: str | None = None
+    """The queue of which one member gets it, as the group of its members is called; None: all do."""
+    again: MessageId | None = None
+    """The message that it repeats, for another member of the queue than the one that was to get it."""
 
 
-Output: TypeAlias = Installed | Left | Received
+class Unheard(NamedTuple):
+    """Messages with heads, of a process of this node, that reach nobody at all: it may want to know."""
+
+    batch: Batch
+    sender: int
+    groups: tuple[str, ...]
+    heads: Sequence[bytes]
+
+
+Output: TypeAlias = Installed | Left | Received | Unheard

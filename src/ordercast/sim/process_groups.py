@@ -13,10 +13,11 @@ import msgspec
 
 from ordercast.core.contract import QueueFull
 from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
+from ordercast.core.subjects import subscription
 from ordercast.process_groups.machine import ProcessGroups
 from ordercast.process_groups.notes import describe
 from ordercast.process_groups.rows import of_output, of_process
-from ordercast.process_groups.views import Installed, Left, Output
+from ordercast.process_groups.views import Installed, Left, Output, Received
 from ordercast.sim.host import Host, Offer
 from ordercast.sim.network import exponential
 from ordercast.sim.payloads import payload
@@ -24,6 +25,11 @@ from ordercast.sim.world import World
 
 MOST_ADDRESSED = 3
 """Groups that a message is for at most."""
+SUBSCRIPTIONS = (
+    *(subscription("*"), subscription(">")),
+    *(subscription("G1", "q"), subscription("*", "q"), subscription(">", "r")),
+)
+"""Patterns and queues that processes may join beside groups."""
 
 
 class GroupLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +44,23 @@ class GroupLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Begins, joins, leaves and deaths per second at each node."""
     outside: float = 0.2
     """Share of messages that no process sends, but the node itself."""
+    subscribing: float = 0.0
+    """Share of joins that are not of a group, but of a pattern or queue."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The groups."""
         return tuple(f"G{number}" for number in range(1, self.groups + 1))
+
+    def draw_groups(self, stream: random.Random, count: int) -> list[str]:
+        """Different groups for a process to join."""
+        found = stream.sample(self.names, min(self.groups, count))
+        if not self.subscribing:
+            return found
+        drawn = [
+            stream.choice(SUBSCRIPTIONS) if stream.random() < self.subscribing else each for each in found
+        ]
+        return list(dict.fromkeys(drawn))
 
 
 def draw_group_load(stream: random.Random) -> GroupLoad:
@@ -52,6 +70,7 @@ def draw_group_load(stream: random.Random) -> GroupLoad:
         processes=stream.choice((1, 2, 3, 4)),
         rate=stream.choice((0.0, 5.0, 20.0, 60.0)),
         outside=stream.choice((0.0, 0.2, 0.5)),
+        subscribing=stream.choice((0.0, 0.3, 0.7)),
     )
 
 
@@ -98,7 +117,7 @@ class SimulatedProcesses:
         stream = random.Random(f"{self._world.clock.seed}/first processes/{node}/{host.incarnation}")
         for _ in range(stream.randint(min(1, self._load.processes), self._load.processes)):
             process = self.begin_process(node)
-            for group in stream.sample(self._load.names, min(self._load.groups, stream.randint(0, 2))):
+            for group in self._load.draw_groups(stream, stream.randint(0, 2)):
                 self.join(node, process, group)
 
     def end(self, host: Host) -> None:
@@ -144,6 +163,8 @@ class SimulatedProcesses:
                 self._seen[f"process groups: view {view.id.kind}, {view.cause}"] += 1
             elif isinstance(output, Left):
                 self._joined[host.node].discard((output.process, output.group))
+            elif isinstance(output, Received) and output.queue is not None:
+                self._seen[f"process groups: queue {'again' if output.again else 'message'}"] += 1
             for columns in of_output(output):
                 host.record.group_event(self._world.now, *columns)
         if self._machines[host.node].waiting:
@@ -220,7 +241,7 @@ class SimulatedProcesses:
             return
         self._act_later(node, stream)
         host = self._world.hosts[node]
-        what, which, where = stream.random(), stream.random(), stream.choice(self._load.names)
+        what, which, (where,) = stream.random(), stream.random(), self._load.draw_groups(stream, 1)
         if not host.up or host.paused:
             return
         living, joined = self._living[node], sorted(self._joined[node])

@@ -61,7 +61,10 @@ of ``group``: ``members`` are its processes, three numbers each (node, incarnati
 number there, ``origin`` and ``origin_incarnation`` are the part of that configuration (null if the view is a
 regular one), and ``packet`` is its cause.
 ``group_left`` tells a process that it is no longer in ``group``. ``group_deliver`` has the columns of a
-``deliver``; ``members`` are the processes of the node that received the message, by number.
+``deliver``; ``members`` are the processes of the node that received the message, by number. Where one
+received it as the member of a queue, ``packet`` is the group of the queue's members
+(`ordercast.core.subjects`); and if it was sent again because the member that was to get it has ended, behind
+`GROUPS_BETWEEN`, the message that it repeats: origin, incarnation and number.
 Where a message is addressed to several groups, `ordercast.core.identity.GROUPS_BETWEEN` stands between them.
 """
 

@@ -1,0 +1,188 @@
+"""Who gets a message: the members of its groups, those who subscribe to patterns, and one of each queue."""
+
+from __future__ import annotations
+
+from collections.abc import Container, MutableMapping, Sequence
+from typing import NamedTuple
+
+from ordercast.core.identity import Batch, ConfigurationId, Guarantee, MessageId
+from ordercast.core.subjects import read_subscription
+from ordercast.process_groups.notes import (
+    HEADED,
+    Again,
+    Served,
+    address,
+    address_of,
+    head,
+    read_address,
+    read_head,
+    written,
+)
+from ordercast.process_groups.queues import Share, Shares, chosen
+from ordercast.process_groups.send_queue import SendQueue
+from ordercast.process_groups.table import Table
+from ordercast.process_groups.views import Life, Output, Process, Received, Unheard
+
+ROUTES = 4096
+"""Addresses of messages of which it is remembered who gets them here."""
+
+
+class Route(NamedTuple):
+    """Who gets the messages of one address."""
+
+    sender: int
+    groups: tuple[str, ...]
+    to: tuple[int, ...]
+    """Processes of this node, by number."""
+    queues: tuple[tuple[str, tuple[Process, ...]], ...]
+    """Queues, and their members at all nodes, of which one gets it."""
+    heard: bool
+    """Whether anybody gets it, at any node."""
+
+
+class Routing:
+    """Hands messages to the processes of one node's life."""
+
+    def __init__(
+        self, me: Life, ended: Container[int], queue: SendQueue, stats: MutableMapping[str, int | float]
+    ) -> None:
+        """`ended` are processes of this node that get nothing more though they are in the table still."""
+        self.table = Table()
+        self.shares = Shares()
+        self.settled_in: ConfigurationId | None = None
+        """The regular configuration, once the memberships of its members are put together."""
+        self._me = me
+        self._ended = ended
+        self._queue = queue
+        self._stats = stats
+        self._routes: dict[bytes, Route] = {}
+
+    def forget(self) -> None:
+        """Memberships have changed: who gets what is looked up anew."""
+        self._routes.clear()
+
+    def on_message(self, found: bytes, batch: Batch, out: list[Output]) -> None:
+        """Messages of one address."""
+        route = self._routes.get(found)
+        if route is None:
+            if len(self._routes) >= ROUTES:
+                self._routes.clear()
+            route = self._routes[found] = self._route(found)
+        sender, groups, to, queues, heard = route
+        mine = not heard and batch.origin == self._me.node and batch.incarnation == self._me.incarnation
+        if not (to or queues or mine):
+            return
+        start = len(found)
+        bodies = [payload[start:] for payload in batch.payloads]
+        heads = None
+        if found[0] == HEADED:
+            heads, bodies = map(list, zip(*map(read_head, bodies), strict=True))
+        inner = Batch(*batch[:7], bodies)
+        if queues:
+            self._share(route, batch.payloads, inner, heads, out)
+        elif to:
+            out.append(Received(inner, sender, groups, to, heads))
+        elif heads is not None:
+            out.append(Unheard(inner, sender, groups, heads))
+
+    def _route(self, found: bytes) -> Route:
+        """Who gets the messages of an address, as memberships are now."""
+        where = read_address(found)
+        assert where is not None
+        plain = list(where.groups)
+        queues: dict[str, tuple[Process, ...]] = {}
+        for group in where.groups:
+            for each in self.table.subscriptions(group):
+                pattern = read_subscription(each)
+                if pattern is not None and pattern[1] is not None:
+                    queues[each] = tuple(sorted(self.table.processes(each)))
+                elif each not in plain:
+                    plain.append(each)
+        heard = bool(queues) or any(group in self.table for group in plain)
+        return Route(where.sender, where.groups, self.local(plain), tuple(queues.items()), heard)
+
+    def _share(
+        self,
+        route: Route,
+        payloads: Sequence[bytes],
+        batch: Batch,
+        heads: Sequence[bytes] | None,
+        out: list[Output],
+    ) -> None:
+        """Messages that queues get, too: one after the other, since each may go to another member."""
+        sender, groups, to, queues, _ = route
+        for at, body in enumerate(batch.payloads):
+            one = Received(batch.part(at, [body]), sender, groups, to, None if heads is None else [heads[at]])
+            if to:
+                out.append(one)
+            message = MessageId(batch.origin, batch.incarnation, batch.number + at)
+            for queue, members in queues:
+                self._give(chosen(members, message), Share(message, queue, payloads[at]), one, out)
+
+    def _give(self, process: Process, share: Share, message: Received, out: list[Output]) -> None:
+        """A member of a queue is to get a message."""
+        if process.life != self._me:
+            self.shares.keep(process.life, share)
+            return
+        if process.number in self._ended:
+            self._send_again(share)
+        else:
+            out.append(message._replace(to=(process.number,), queue=share.queue))
+        count = self.shares.given(len(share.payload))
+        if count is not None and self.settled_in is not None:
+            self._queue.put(written(Served(self.settled_in, count)), Guarantee.AGREED, urgent=True)
+
+    def _send_again(self, share: Share) -> None:
+        self._stats["sent_again"] += 1
+        self._queue.put(written(Again(*share)), Guarantee.AGREED, urgent=True)
+
+    def on_again(self, again: Again, batch: Batch, out: list[Output]) -> None:
+        """A message for another member of a queue, which is chosen anew."""
+        self.shares.sent_again(again.message, again.queue)
+        found = address_of(again.payload)
+        where = None if found is None else read_address(found)
+        members = sorted(self.table.processes(again.queue))
+        if found is None or where is None or not members:
+            return
+        body, heads = again.payload[len(found) :], None
+        if found[0] == HEADED:
+            first, body = read_head(body)
+            heads = [first]
+        one = Received(
+            batch._replace(payloads=[body]),
+            *where,
+            to=(),
+            heads=heads,
+            queue=again.queue,
+            again=again.message,
+        )
+        number = MessageId(batch.origin, batch.incarnation, batch.number)
+        self._give(chosen(members, number), Share(again.message, again.queue, again.payload), one, out)
+
+    def local(self, groups: Sequence[str]) -> tuple[int, ...]:
+        """Processes of this node that are in any of the groups, each once."""
+        found = {
+            process.number
+            for group in groups
+            for process in self.table.processes(group)
+            if process.life == self._me
+        }
+        return tuple(sorted(number for number in found if number not in self._ended))
+
+    def hand_over(self, received: Received) -> None:
+        """A process that was to get messages of a queue could not take them: another member does.
+
+        The process has left the queue, or ended, before this is called; else it may be chosen again.
+        """
+        assert received.queue is not None
+        batch, heads = received.batch, received.heads
+        front = address(received.sender, received.groups, headed=heads is not None)
+        for at, body in enumerate(batch.payloads):
+            whole = front + (body if heads is None else head(heads[at]) + body)
+            message = received.again or MessageId(batch.origin, batch.incarnation, batch.number + at)
+            self._send_again(Share(message, received.queue, whole))
+
+    def send_owed(self, lives: Container[Life]) -> None:
+        """Only these lives are left: send what processes of others were to get, if this node is to do it."""
+        for share in self.shares.owed_by(self._me, lives):
+            self._send_again(share)
