@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Generator, Iterator
@@ -20,6 +21,8 @@ pytest_plugins = ["server_fixtures"]
 TESTS = Path(__file__).parent
 WAITING = ("cli", "clients", "faults", "groups", "log", "measure", "runtime", "streaming", "transport")
 """Tests in these directories have real nodes or processes, for which they wait."""
+PARSING = ("test_tidy.py", "test_architecture.py")
+"""Tests in these files parse all of the source."""
 TRACED = (
     "core",
     "groups",
@@ -39,6 +42,11 @@ hypothesis.settings.load_profile("ordercast")
 
 # What tests do in a JVM is over before its second compiler pays off, a third of the processor time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+# A shell that runs the tests in the background has SIGINT ignored, and so would all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
@@ -71,10 +79,11 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on Spark are run by one process: a session is a JVM, and they share it.
+    """Tests on Spark are run by one process: a session is a JVM, and they share it. So are those that parse
+    the source.
 
-    They come first, as the largest group. The other processes begin with tests that wait, and end with those
-    that compute, so that there is work for all processors to the end.
+    The largest group comes first. The other processes begin with tests that wait, and end with those that
+    compute, so that there is work for all processors to the end.
     """
     items.sort(key=lambda item: not _is_in(item, WAITING))
     for item in items:
@@ -82,6 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif item.path.name in PARSING:
+            item.add_marker(pytest.mark.xdist_group("source"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,7 @@ def test_a_message_passes_through_the_files_that_the_page_lists(what: str) -> No
     assert len(followed) <= MOST_FILES[what]
 
 
+@cache
 def classes() -> list[tuple[int, str, str, list[str]]]:
     """Every class of ours: its lines, name, file and bases; the largest first."""
     found = []

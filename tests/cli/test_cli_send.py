@@ -211,6 +211,7 @@ def test_a_fixed_list_of_peers_lets_nobody_in(tmp_path: Path) -> None:
         (b"a\n\nb", [b"a", b"", b"b"]),
         (b"x" * 200_000 + b"\ny", [b"x" * 200_000, b"y"]),
     ],
+    ids=("none", "not ended", "ended", "an empty one", "a long one"),
 )
 def test_lines(text: bytes, expected: list[bytes]) -> None:
     async def read() -> list[bytes]:
