@@ -26,12 +26,10 @@ Ports of loopback from 4800 to 4899, and 7000 to 7099, are replaced by free ones
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -40,6 +38,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from typer.testing import CliRunner
+
+from free_ports import free_port
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
@@ -183,17 +183,8 @@ class Play:
 
     def _port(self, told: str) -> str:
         """A free port instead, the next being free as well; the same one on the whole page."""
-        while told not in self._ports:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one, socket.socket() as also:
-                one.bind(("127.0.0.1", 0))
-                port = one.getsockname()[1]
-                with (
-                    contextlib.suppress(OSError, OverflowError),
-                    socket.socket(type=socket.SOCK_DGRAM) as two,
-                ):
-                    also.bind(("127.0.0.1", port))
-                    two.bind(("127.0.0.1", port + 1))
-                    self._ports[told] = str(port)
+        if told not in self._ports:
+            self._ports[told] = str(free_port())
         return self._ports[told]
 
 

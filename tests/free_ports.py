@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import socket
 
-PORTS = range(20_000, 32_000, 2)
-"""Below those that the kernel gives to whoever asks for any: nobody else comes by one of them by chance."""
+PORTS = range(10_000, 20_000, 2)
+"""Below those that the kernel gives to whoever asks for any, and those that nodes draw: nobody comes by one
+of them by chance."""
 
 
 def free_port() -> int:
@@ -25,3 +26,8 @@ def free_port() -> int:
             for each in taken:
                 each.close()
         return port
+
+
+def free_address() -> str:
+    """An address of loopback for a node: its port, and the next, are free."""
+    return f"127.0.0.1:{free_port()}"

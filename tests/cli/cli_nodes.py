@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,20 +27,6 @@ def until(true: Callable[[], Any], what: str) -> Any:
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.02)
     return found
-
-
-def free_address() -> str:
-    """An address whose port, and the next, nobody uses now."""
-    while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as two:
-                try:
-                    two.bind(("127.0.0.1", port + 1))
-                except (OSError, OverflowError):
-                    continue
-                return f"127.0.0.1:{port}"
 
 
 @contextmanager

@@ -7,9 +7,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from cli_nodes import free_address, node
+from cli_nodes import node
 from cli_parts import ordercast, process
 
+from free_ports import free_address
 from ordercast.runtime.control import SOCKET
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_nodes import free_address, node, started
+from cli_nodes import node, started
 from cli_parts import ordercast
 
+from free_ports import free_address
 from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.cli.fuzz import coverage_table
 from ordercast.protocols import PROTOCOLS

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from cli_nodes import LONG_S, Running, free_address, node, started
+from cli_nodes import LONG_S, Running, node, started
 from cli_parts import Said, ordercast, process
 
+from free_ports import free_address
 from ordercast.cli.send import lines
 
 

@@ -13,7 +13,7 @@ from ordercast import Group, Message, Node
 from ordercast.transport.udp import UdpTransport
 
 ANYWHERE = "127.0.0.1:0"
-SAFETY_NET_S = 30
+SAFETY_NET_S = 60
 
 
 def make_node(**given: Any) -> Node:

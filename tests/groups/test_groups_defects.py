@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 import pytest
 from group_nodes import make_node, run, together, until
 
+from free_ports import free_address
 from ordercast import Excluded, Message, Node, Rejoined
 from ordercast.audit.files import audit_trace
 from ordercast.core.contract import Effect, Event, Packet
@@ -64,7 +64,7 @@ def test_a_machine_that_raises_on_a_packet_comes_back_as_another_life(
             seeds = [node.config.listen or "" for node in nodes]
             given: dict[str, Any] = {"data": tmp_path / str(id), "trace": tmp_path / "trace"}
             node = make_node(
-                id=id, listen=_free(), seeds=seeds, protocol=protocol, settings=settings, **given
+                id=id, listen=free_address(), seeds=seeds, protocol=protocol, settings=settings, **given
             )
             nodes.append(node)
         await asyncio.gather(*(node.start() for node in nodes))
@@ -100,13 +100,6 @@ def test_a_machine_that_raises_on_a_packet_comes_back_as_another_life(
     report = audit_trace(tmp_path / "trace")
     assert report.events
     assert report.clean, [violation.sentence for violation in report.violations]
-
-
-def _free() -> str:
-    """An address with two free ports, in all likelihood."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1] & ~1}"
 
 
 def test_what_was_not_delivered_is_told_to_its_sender(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from contextlib import AsyncExitStack
 
 import pytest
 from group_nodes import make_node, payloads, ring, run, together
 
+from free_ports import free_address
 from ordercast import Node
 from ordercast.errors import ConfigProblem
 from ordercast.groups.founders import is_own, who_begins, with_founders
@@ -21,20 +21,6 @@ from ordercast.viewsync.packets import Answer, Group, Heartbeat, encode
 
 FAMILY = [name for name, protocol in PROTOCOLS.items() if protocol.primary_partition]
 OWN = ("10.0.0.1", 4801)
-
-
-def free_addresses(count: int) -> list[str]:
-    """Addresses of loopback that this test may use: each node takes two ports."""
-    found = []
-    held = []
-    for _ in range(count):
-        probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        probe.bind(("127.0.0.1", 0))
-        held.append(probe)
-        found.append(f"127.0.0.1:{probe.getsockname()[1]}")
-    for probe in held:
-        probe.close()
-    return found
 
 
 def founders(config: NodeConfig, *hosts: str, own: tuple[str, int] = OWN) -> object:
@@ -129,7 +115,7 @@ def test_nodes_with_one_list_begin_together(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        addresses = free_addresses(3)
+        addresses = [free_address() for _ in range(3)]
         nodes = [make_node(listen=address, seeds=addresses, protocol="total") for address in addresses]
         async with AsyncExitStack() as stack:
             first = asyncio.create_task(stack.enter_async_context(nodes[0]))
@@ -149,7 +135,7 @@ def test_who_is_told_of_a_group_that_is_not_there_waits_and_says_for_whom(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        (seed,) = free_addresses(1)
+        seed = free_address()
         async with AsyncExitStack() as stack:
             early = make_node(seeds=[seed], protocol="cm")
             waits = asyncio.create_task(stack.enter_async_context(early))

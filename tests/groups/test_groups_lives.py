@@ -309,6 +309,7 @@ def test_a_protocol_that_does_not_revive_ends_with_its_machine(
     run(main)
 
 
+@pytest.mark.usefixtures("journals")
 def test_the_trace_of_a_node_has_all_its_lives(tmp_path: Path) -> None:
     async def main() -> None:
         async with frail_nodes(tmp_path, trace=tmp_path / "trace") as (one, two):

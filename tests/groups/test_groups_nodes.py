@@ -12,7 +12,7 @@ import pytest
 from group_nodes import ANYWHERE, make_node, payloads, read, ring, run, together, until
 
 from absence import turns
-from free_ports import free_port
+from free_ports import free_address, free_port
 from ordercast import (
     AddressProblem,
     Configuration,
@@ -119,7 +119,7 @@ def test_a_small_mtu_and_a_large_one() -> None:
 
 def test_a_list_of_all_peers_lets_nobody_else_in() -> None:
     async def main() -> None:
-        addresses = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+        addresses = [free_address() for _ in range(3)]
         nodes = [make_node(listen=address, peers=addresses) for address in addresses]
         try:
             await asyncio.gather(*(node.start() for node in nodes))
@@ -137,7 +137,7 @@ def test_a_list_of_all_peers_lets_nobody_else_in() -> None:
 
 def test_the_own_address_may_be_among_the_seeds() -> None:
     async def main() -> None:
-        addresses = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+        addresses = [free_address() for _ in range(3)]
         nodes = [make_node(listen=address, seeds=addresses) for address in addresses]
         try:
             await asyncio.gather(*(node.start() for node in nodes))
@@ -151,7 +151,7 @@ def test_the_own_address_may_be_among_the_seeds() -> None:
 
 def test_a_seed_that_is_down_first_and_comes_up_later() -> None:
     async def main() -> None:
-        seed = f"127.0.0.1:{free_port()}"
+        seed = free_address()
         async with make_node(seeds=[seed]) as early:
             assert early.members == (early.id,)
             async with make_node(listen=seed) as late:
@@ -368,9 +368,9 @@ async def start_in_the_end(data: Path, listen: str) -> Node:
 
 def test_a_start_that_was_cancelled_gives_everything_back(tmp_path: Path) -> None:
     async def main() -> None:
-        listen = f"127.0.0.1:{free_port()}"
+        listen = free_address()
         for further in (1, 10, 100):
-            node = make_node(data=tmp_path, listen=listen, seeds=[f"127.0.0.1:{free_port()}"])
+            node = make_node(data=tmp_path, listen=listen, seeds=[free_address()])
             task = asyncio.create_task(node.start())
             await turns(further)
             task.cancel()
