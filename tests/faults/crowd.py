@@ -11,11 +11,15 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from group import Member
+from group import Cluster, Member
 
+from free_ports import free_port
+from ordercast import keys
 from ordercast.log import Replica
 from ordercast.transport.address import parse_address
 
+DESCRIPTORS = 256
+"""Of each member of a group that is attacked."""
 SPARE = 150
 """Descriptors that a crowd leaves to the test itself."""
 
@@ -46,10 +50,37 @@ class Served:
             assert bounds.head is not None
             return sum(batch.num_rows for batch in replica.read(None, bounds.head))
 
+    def read_some(self, key: Path | None) -> bool:
+        """Whether a client with the key reads the last entries of the log over TCP."""
+        with Replica(self.log_address, None if key is None else str(key)) as replica:
+            head = replica.bounds().head
+            assert head is not None
+            start = replica.before(head, 20)
+            return any(batch.num_rows for batch in replica.read(start, head))
+
     def scrape(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics[1]}/metrics", timeout=30) as answer:
             text: str = answer.read().decode()
         return text
+
+
+class Target:
+    """A group whose members serve logs and metrics, with few descriptors."""
+
+    def __init__(self, directory: Path, sealed: bool) -> None:
+        self.directory = directory
+        self.key: Path | None = None
+        if sealed:
+            self.key = directory / "key"
+            keys.create(self.key)
+        self.group = Cluster(
+            directory, rate=40.0, key=str(self.key) if self.key else None, descriptors=DESCRIPTORS
+        )
+
+    def start(self, node: int) -> Served:
+        metrics = free_port()
+        options = {"log": str(self.directory / f"log-{node}"), "metrics": f"127.0.0.1:{metrics}"}
+        return Served(self.group.start(node, options=options), metrics)
 
 
 class Crowd:

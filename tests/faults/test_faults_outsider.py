@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from crowd import Crowd, Served
-from group import Cluster, wait_until
+from crowd import Crowd, Served, Target
+from group import wait_until
 
-from free_ports import free_port
 from hunts import rounds
 from ordercast import keys
 from ordercast.errors import KeyProblem, Unreachable
@@ -23,26 +22,6 @@ from ordercast.runtime.control import SOCKET, NoNode, ask
 
 CONNECTIONS = rounds(1_000, 5_000, "ORDERCAST_CONNECTIONS")
 """Opened at each TCP port."""
-DESCRIPTORS = 256
-
-
-class Target:
-    """A group whose members serve logs and metrics, with few descriptors."""
-
-    def __init__(self, directory: Path, sealed: bool) -> None:
-        self.directory = directory
-        self.key: Path | None = None
-        if sealed:
-            self.key = directory / "key"
-            keys.create(self.key)
-        self.group = Cluster(
-            directory, rate=40.0, key=str(self.key) if self.key else None, descriptors=DESCRIPTORS
-        )
-
-    def start(self, node: int) -> Served:
-        metrics = free_port()
-        options = {"log": str(self.directory / f"log-{node}"), "metrics": f"127.0.0.1:{metrics}"}
-        return Served(self.group.start(node, options=options), metrics)
 
 
 @pytest.fixture(params=["sealed", "plain"])
