@@ -170,6 +170,8 @@ int main(int count, char **arguments) {
     printf("kill me\n");
     printf("reconnect");
     print_next(back, 1);
+    must(natsSubscription_Unsubscribe(kept), "unsubscribe");
+    must(natsSubscription_Unsubscribe(back), "unsubscribe");
     must(natsConnection_Drain(one), "drain");
     for (int tries = 0; natsConnection_Status(one) != NATS_CONN_STATUS_CLOSED && tries < LONG_MS / 10; tries++) nats_Sleep(10);
     printf("drain %s\n", natsConnection_Status(one) == NATS_CONN_STATUS_CLOSED ? "true" : "false");
