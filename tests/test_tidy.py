@@ -49,6 +49,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "groups": frozenset(
         {"core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"}
     ),
+    "client": frozenset({"errors", "transport"}),  # knows nodes by what they say to clients alone
     "threads": frozenset({"core", "errors", "runtime", "groups"}),
     "testing": frozenset({"core", "trace", "transport", "runtime", "groups"}),  # groups in memory
     "measure": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
@@ -60,7 +61,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
             *("spark", "log", "lab", "streaming"),
             *("core", "trace", "audit", "draw", "sim", "protocols", "mutants", "errors", "runtime"),
             *("catalogue", "extras", "keys", "transport"),
-            *("groups", "threads", "measure", "demo", *MACHINES),
+            *("client", "groups", "threads", "measure", "demo", *MACHINES),
         }
     ),
 }
@@ -70,7 +71,7 @@ LABORATORY = frozenset({"audit", "catalogue", "demo", "draw", "lab", "measure", 
 """Packages that a node never loads, nor do those that it loads: they are for who studies the protocols."""
 PRODUCT = (
     *("", "core", *MACHINES, "protocols", "transport", "runtime", "groups", "clients", "log"),
-    *("threads", "testing", "errors"),
+    *("client", "threads", "testing", "errors"),
 )
 """Packages of which a node, or a program that uses the library, is made; the empty one is `ordercast`."""
 

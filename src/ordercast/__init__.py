@@ -10,10 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ordercast import errors, threads
+    from ordercast import client, errors, threads
+    from ordercast.client.api import Client
     from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, MessageId
     from ordercast.errors import (
+        AccessDenied,
         AddressProblem,
+        ClientClosed,
         ConfigProblem,
         DuplicateNode,
         Evicted,
@@ -21,8 +24,12 @@ if TYPE_CHECKING:
         KeyProblem,
         MessageTooLarge,
         NodeClosed,
+        NoResponders,
+        NotAcknowledged,
+        NotConnected,
         OrdercastError,
         OtherProtocol,
+        RequestTimeout,
         SendTimeout,
         StorageProblem,
     )
@@ -35,7 +42,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessDenied",
     "AddressProblem",
+    "Client",
+    "ClientClosed",
     "ConfigProblem",
     "Configuration",
     "ConfigurationChange",
@@ -52,15 +62,20 @@ __all__ = [
     "Message",
     "MessageId",
     "MessageTooLarge",
+    "NoResponders",
     "Node",
     "NodeClosed",
     "NodeConfig",
+    "NotAcknowledged",
+    "NotConnected",
     "OrdercastError",
     "OtherProtocol",
     "Receipt",
     "Rejoined",
+    "RequestTimeout",
     "SendTimeout",
     "StorageProblem",
+    "client",
     "errors",
     "load_config",
     "threads",
@@ -68,9 +83,11 @@ __all__ = [
 
 _HOMES = {
     "ordercast.core.identity": "Configuration ConfigurationId Ended Kind MessageId",
+    "ordercast.client.api": "Client",
     "ordercast.errors": (
-        "AddressProblem ConfigProblem DuplicateNode Evicted Excluded KeyProblem MessageTooLarge NodeClosed "
-        "OrdercastError OtherProtocol SendTimeout StorageProblem"
+        "AccessDenied AddressProblem ClientClosed ConfigProblem DuplicateNode Evicted Excluded KeyProblem "
+        "MessageTooLarge NoResponders NodeClosed NotAcknowledged NotConnected OrdercastError OtherProtocol "
+        "RequestTimeout SendTimeout StorageProblem"
     ),
     "ordercast.groups.api": "Group Node Receipt",
     "ordercast.groups.events": "ConfigurationChange Delivery Message Rejoined",

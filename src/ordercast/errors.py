@@ -72,6 +72,30 @@ class Excluded(OrdercastError):
     """The group went on without this node, which comes back as another life; what it sent is uncertain."""
 
 
+class NotConnected(OrdercastError):
+    """A client reaches no node, or lost the one it talked to before it was answered."""
+
+
+class AccessDenied(OrdercastError):
+    """A node does not let a client in, or does not let it do what it asked for."""
+
+
+class ClientClosed(OrdercastError):
+    """The client has ended, or was never started: it takes no more work."""
+
+
+class NoResponders(OrdercastError):
+    """Nobody receives in the group that a request was sent to."""
+
+
+class RequestTimeout(OrdercastError, TimeoutError):
+    """A request was not answered in time."""
+
+
+class NotAcknowledged(OrdercastError):
+    """A safe message of a client cannot be acknowledged: no log keeps it, or the log refuses it."""
+
+
 class AddressProblem(OrdercastError):
     """An address is not written as one, is taken, or is not one of this machine's."""
 
