@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,9 +56,10 @@ def journals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ordercast.trace.journal._can_start_python", lambda: False)
 
 
-def _is_in(item: pytest.Item, places: tuple[str, ...]) -> bool:
-    """Whether a test is in one of these directories or files below `tests/`."""
-    return any(item.path.is_relative_to(TESTS / place) for place in places)
+@cache
+def _is_in(path: Path, places: tuple[str, ...]) -> bool:
+    """Whether a file of tests is one of these, or in one of these directories, below `tests/`."""
+    return any(path.is_relative_to(TESTS / place) for place in places)
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     The largest group comes first. The other processes begin with tests that wait, and end with those that
     compute, so that there is work for all processors to the end.
     """
-    items.sort(key=lambda item: not _is_in(item, WAITING))
+    items.sort(key=lambda item: not _is_in(item.path, WAITING))
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
@@ -98,7 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Where branches are counted, other tests than those of the parts in question run at full speed."""
-    if _is_in(item, TRACED) and item.get_closest_marker("untraced") is None:
+    if _is_in(item.path, TRACED) and item.get_closest_marker("untraced") is None:
         return (yield)
     here, in_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
