@@ -147,7 +147,7 @@ def test_a_log_is_followed_while_it_grows(following: tuple[subprocess.Popen[str]
     process, address = following
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["node"] == 4
-    assert ordercast("send", "g", "hello", "--seed", address).code == 0
+    assert ordercast("send", "g", "hello", "--member", "--seed", address).code == 0
     for line in process.stdout:
         if json.loads(line).get("payload") == "hello":
             return

@@ -67,7 +67,9 @@ def test_a_trace_of_real_nodes_is_audited(tmp_path: Path) -> None:
         node(tmp_path / "2", "--id", 2, "--seed", one.address, *trace) as two,
     ):
         one.with_members(2)
-        assert process("send", "orders", "a", "b", "--safe", "--seed", two.address, *trace).code == 0
+        assert (
+            process("send", "orders", "a", "b", "--member", "--safe", "--seed", two.address, *trace).code == 0
+        )
         assert (two.stop()[0], one.stop()[0]) == (0, 0)
     document = ordercast("audit", tmp_path / "trace", "--json", "--engine", "reference").document
     assert (document["runs"], document["clean"]) == (1, True)

@@ -189,9 +189,9 @@ def test_a_node_runs_it_and_others_have_to(tmp_path: Path) -> None:
     with node(tmp_path / "1", "--id", 1, "--listen", address, "--protocol", "total") as one:
         status = one.up()
         assert (status["protocol"], status["role"]) == ("total", "sequencer")
-        sent = ordercast("send", "g", "hello", "--seed", address, "--protocol", "total", "--json")
+        sent = ordercast("send", "g", "hello", "--member", "--seed", address, "--protocol", "total", "--json")
         assert sent.code == 0, sent.err
-        with started("send", "g", "hello", "--seed", address) as refused:
+        with started("send", "g", "hello", "--member", "--seed", address) as refused:
             _, err = refused.communicate()
         assert refused.returncode == 3
         assert "the group runs protocol total, and this node totem" in " ".join(err.split())

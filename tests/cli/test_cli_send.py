@@ -1,4 +1,4 @@
-"""`ordercast send` and `ordercast listen`: members that come and go."""
+"""`ordercast send` and `ordercast listen`: as members that come and go."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def sending(ring: Ring, message: str) -> Iterator[None]:
 
     def send() -> None:
         while not done.is_set():
-            process("send", "orders", message, "-c", ring.file)
+            process("send", "orders", "--member", message, "-c", ring.file)
 
     thread = threading.Thread(target=send)
     thread.start()
@@ -79,14 +79,23 @@ def test_messages_arrive_in_one_order_at_all_who_listen(ring: Ring) -> None:
     """A ring may fall apart on a busy machine, and who listens then misses what is sent meanwhile; so it
     is sent until both have heard enough."""
     with (
-        started("listen", "orders", "-c", ring.file, "--count", 6, "--json") as first,
+        started("listen", "orders", "--member", "-c", ring.file, "--count", 6, "--json") as first,
         started(
-            "listen", "orders", "--seed", ring.two.address, "--key", ring.key, "--count", 6, "--json"
+            "listen",
+            "orders",
+            "--member",
+            "--seed",
+            ring.two.address,
+            "--key",
+            ring.key,
+            "--count",
+            6,
+            "--json",
         ) as second,
     ):
         while first.poll() is None or second.poll() is None:
-            assert process("send", "invoices", "not for orders", "-c", ring.file).code == 0
-            assert process("send", "orders", "one", "twö", "thr\tee", "-c", ring.file).code == 0
+            assert process("send", "invoices", "--member", "not for orders", "-c", ring.file).code == 0
+            assert process("send", "orders", "--member", "one", "twö", "thr\tee", "-c", ring.file).code == 0
         heard, also_heard = events(first), events(second)
     for each in (heard, also_heard):
         assert each[0]["event"] == "configuration", "it is told where it is first"
@@ -104,28 +113,30 @@ def test_messages_arrive_in_one_order_at_all_who_listen(ring: Ring) -> None:
 
 
 def test_what_was_sent_is_told_with_its_place(ring: Ring) -> None:
-    said = process("send", "orders", "one", "twö", "-c", ring.file)
+    said = process("send", "orders", "--member", "one", "twö", "-c", ring.file)
     assert (said.code, said.err) == (0, "")
     assert "✓ 2 messages to orders, ordered from 1." in said.out
-    document = fed("three\n\nfour\nfive", "send", "orders", "-c", ring.file, "--safe", "--json").document
+    document = fed(
+        "three\n\nfour\nfive", "send", "orders", "--member", "-c", ring.file, "--safe", "--json"
+    ).document
     assert (document["group"], document["messages"], document["safe"]) == ("orders", 4, True)
     assert len(document["members"]) > 1
     assert (document["first"]["number"], document["last"]["number"]) == (1, 4)
 
 
 def test_a_message_many_times(ring: Ring) -> None:
-    document = process("send", "orders", "x", "--count", 2500, "-c", ring.file, "--json").document
+    document = process("send", "orders", "--member", "x", "--count", 2500, "-c", ring.file, "--json").document
     assert document["messages"] == 2500
     assert document["last"]["number"] - document["first"]["number"] == 2499
 
 
 def test_no_message_is_said_to_be_none(ring: Ring) -> None:
-    said = fed("", "send", "orders", "-c", ring.file)
+    said = fed("", "send", "orders", "--member", "-c", ring.file)
     assert (said.code, said.out) == (0, "nothing was sent to orders: there was no message\n")
 
 
 def test_listening_for_people_and_until_interrupted(ring: Ring) -> None:
-    with started("listen", "orders", "-c", ring.file) as listener:
+    with started("listen", "orders", "--member", "-c", ring.file) as listener:
         assert listener.stdout is not None
         first = listener.stdout.readline()
         with sending(ring, "tab\there"):
@@ -142,7 +153,7 @@ def test_listening_for_people_and_until_interrupted(ring: Ring) -> None:
 
 
 def test_a_listener_that_nobody_reads_leaves_quietly(ring: Ring) -> None:
-    with started("listen", "orders", "-c", ring.file) as listener:
+    with started("listen", "orders", "--member", "-c", ring.file) as listener:
         assert listener.stdout is not None
         assert listener.stderr is not None
         listener.stdout.readline()
@@ -158,7 +169,7 @@ def test_a_listener_that_nobody_reads_leaves_quietly(ring: Ring) -> None:
 
 def test_a_group_that_is_not_there() -> None:
     address = free_address()
-    said = process("send", "orders", "x", "--seed", address, "--timeout", 0.5)
+    said = process("send", "orders", "--member", "x", "--seed", address, "--timeout", 0.5)
     assert said.code == 3
     port = int(address.rpartition(":")[2])
     assert f"nobody at {address} shared a group with this node within 0.5 s" in said.sentence
@@ -168,10 +179,11 @@ def test_a_group_that_is_not_there() -> None:
 def test_the_wrong_key_and_none(ring: Ring, tmp_path: Path) -> None:
     assert ordercast("keygen", tmp_path / "other.key").code == 0
     address = ring.one.address
-    said = process("listen", "orders", "--seed", address, "--key", tmp_path / "other.key", "--timeout", 0.5)
+    listen = ("listen", "orders", "--member", "--seed", address, "--timeout", 0.5)
+    said = process(*listen, "--key", tmp_path / "other.key")
     assert said.code == 3
     assert "that it has the same key" in said.sentence
-    said = process("listen", "orders", "--seed", address, "--timeout", 0.5)
+    said = process(*listen)
     assert said.code == 3
     assert "that the group has no key, or name it with --key" in said.sentence
 
@@ -186,7 +198,7 @@ def test_the_wrong_key_and_none(ring: Ring, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(words: tuple[str, ...], sentence: str) -> None:
-    for command in (("send", "orders", "x"), ("listen", "orders")):
+    for command in (("send", "orders", "--member", "x"), ("listen", "orders", "--member")):
         said = ordercast(*command, *words)
         assert (said.code, said.out) == (2, "")
         assert sentence in said.sentence
@@ -195,7 +207,7 @@ def test_what_cannot_be_is_refused(words: tuple[str, ...], sentence: str) -> Non
 def test_a_fixed_list_of_peers_lets_nobody_in(tmp_path: Path) -> None:
     file = tmp_path / "ring.toml"
     file.write_text('peers = ["127.0.0.1:4801", "127.0.0.1:4803"]')
-    said = ordercast("send", "orders", "x", "-c", file)
+    said = ordercast("send", "orders", "--member", "x", "-c", file)
     assert said.code == 2
     assert "no further member is let in" in said.sentence
 

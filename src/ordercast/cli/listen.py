@@ -9,10 +9,22 @@ import queue
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ordercast.cli.clients import (
+    Access,
+    AsMember,
+    Nodes,
+    Password,
+    Signer,
+    Token,
+    User,
+    access,
+    checked,
+    for_members,
+)
 from ordercast.cli.member import (
     ConfigFile,
     Insecure,
@@ -26,14 +38,27 @@ from ordercast.cli.member import (
     live,
     passing,
 )
-from ordercast.cli.screen import payload_document, printable
-from ordercast.core.identity import Ended, Kind
-from ordercast.groups.events import ConfigurationChange, Message
-from ordercast.runtime.config import NodeConfig
+from ordercast.cli.screen import payload_document, printable, refuse
+
+if TYPE_CHECKING:
+    from ordercast import client as clients
+    from ordercast.core.identity import Ended
+    from ordercast.groups.events import ConfigurationChange, Message
+    from ordercast.runtime.config import NodeConfig
 
 
 def listen(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.")],
+    client: Nodes = None,
+    user: User = "",
+    password: Password = "",
+    token: Token = "",
+    tls: Signer = None,
+    start: Annotated[
+        int | None,
+        typer.Option("--from", min=1, metavar="PLACE", help="Place in the log to begin at; 1 is the first."),
+    ] = None,
+    member: AsMember = False,
     config: ConfigFile = None,
     seed: Seeds = None,
     key: KeyFile = None,
@@ -47,14 +72,59 @@ def listen(
         bool, typer.Option("--json", help="Print one JSON object a line: a message or a configuration.")
     ] = False,
 ) -> None:
-    """Become a member of a group, and print its messages and configurations in their order.
+    """Print a group's messages in their order, as a client of a node: --client, or one on this machine.
 
-    How the group is reached is told as to `ordercast send`. Exit code 3 if it cannot be reached.
+    GROUP may be a pattern then: orders.* or orders.>. With --member: become a member of the group, and print
+    its configurations, too. How nodes are reached is told as to `ordercast send`. Exit code 3 if none is.
     """
-    live(_listen(passing(config, seed, key, insecure, protocol, profile, trace), group, count, timeout, json))
+    if member:
+        if start is not None:
+            refuse("--from is for clients of a node that keeps a log: leave out --member")
+        chosen = passing(config, seed, key, insecure, protocol, profile, trace)
+        live(_listen(chosen, group, count, timeout, json))
+        return
+    only = for_members(
+        config=config, seed=seed, key=key, insecure=insecure, protocol=protocol, profile=profile, trace=trace
+    )
+    node = access(client, user, password, token, tls, only)
+    live(_listen_as_client(node, checked(group, pattern=True), start, count, timeout, json))
+
+
+async def _listen_as_client(
+    node: Access, group: str, start: int | None, most: int | None, timeout: float, json: bool
+) -> None:
+    async with node.connected(timeout) as client:
+        joined = await client.join(group, start=start)
+        printer = _Printer()
+        read = 0
+        async for messages in joined.batches():
+            some = messages if most is None else messages[: most - read]
+            await printer.print(
+                [
+                    json_format.dumps(_received(message))
+                    if json
+                    else f"{message.group}: {printable(message.payload)}"
+                    for message in some
+                ]
+            )
+            read += len(some)
+            if read == most:
+                return
+
+
+def _received(message: clients.Message) -> dict[str, Any]:
+    return {
+        "event": "message",
+        "group": message.group,
+        **payload_document(message.payload),
+        "headers": dict(message.headers),
+        "seq": message.seq,
+    }
 
 
 async def _listen(config: NodeConfig, name: str, most: int | None, timeout: float, json: bool) -> None:
+    from ordercast.groups.events import ConfigurationChange, Message
+
     async with among_others(config, timeout) as node:
         group = await node.join(name)
         printer = _Printer()
@@ -111,6 +181,8 @@ def _resolve(done: asyncio.Future[None], error: OSError | None) -> None:
 
 
 def _document(event: Message | ConfigurationChange) -> dict[str, Any]:
+    from ordercast.groups.events import ConfigurationChange
+
     if isinstance(event, ConfigurationChange):
         return {
             "event": "configuration",
@@ -139,6 +211,9 @@ def _ended(ended: Ended | None) -> dict[str, Any] | None:
 
 
 def _words(event: Message | ConfigurationChange, me: int) -> str:
+    from ordercast.core.identity import Kind
+    from ordercast.groups.events import ConfigurationChange
+
     if isinstance(event, ConfigurationChange):
         kind = "configuration" if event.kind is Kind.REGULAR else "transitional configuration"
         members = ", ".join(

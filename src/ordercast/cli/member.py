@@ -12,15 +12,17 @@ import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from ordercast.cli.screen import ASIDE, Code, refuse
 from ordercast.errors import ConfigProblem, KeyProblem, OrdercastError
-from ordercast.groups.api import Node
-from ordercast.runtime.config import DEFAULT_PORT, NodeConfig, load
 from ordercast.transport.address import format_address, is_loopback, parse_address
+
+if TYPE_CHECKING:
+    from ordercast.groups.api import Node
+    from ordercast.runtime.config import NodeConfig
 
 ConfigFile = Annotated[
     Path | None,
@@ -74,6 +76,8 @@ class NotReached(OrdercastError):
 
 def configured(file: Path | None, **changes: Any) -> NodeConfig:
     """The configuration of a file, or the default, with what the options change."""
+    from ordercast.runtime.config import NodeConfig, load
+
     try:
         base = NodeConfig() if file is None else load(file)
         return base.with_changes(**{name: value for name, value in changes.items() if value is not None})
@@ -119,6 +123,8 @@ def passing(
 
 def _own(config: NodeConfig) -> str:
     """Where the node of this configuration is reached from its own machine."""
+    from ordercast.runtime.config import DEFAULT_PORT
+
     place = config.place()
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(place.host, place.host)
     return format_address(host, place.port or DEFAULT_PORT)
@@ -139,6 +145,8 @@ def _any_port(base: NodeConfig, seeds: Sequence[str]) -> str:
 @asynccontextmanager
 async def among_others(config: NodeConfig, timeout: float) -> AsyncIterator[Node]:
     """A member that shares a group with at least one other, and with all it knows unless that takes long."""
+    from ordercast.groups.api import Node
+
     async with Node(config=config) as node:
         try:
             await node.wait_for(2, timeout)

@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ordercast.core.identity import NodeId
-from ordercast.sim.faults import Fault
-from ordercast.sim.scenario import parse
+if TYPE_CHECKING:
+    from ordercast.core.identity import NodeId
+    from ordercast.sim.faults import Fault
 
 MOST_NODES = 128
 """No protocol forms larger groups with its default settings."""
@@ -84,6 +84,8 @@ def fields(pairs: Iterable[str]) -> dict[str, object]:
 
 def faults(lines: Iterable[str], members: Iterable[NodeId], where: str = "") -> tuple[Fault, ...]:
     """Faults as in scenario files, a line each: ``at 2s crash 3``. `where` names the file."""
+    from ordercast.sim.scenario import parse
+
     found: list[Fault] = []
     head = f"nodes {' '.join(map(str, members))}\nuntil 1s\n"
     for number, line in enumerate(lines, 1):

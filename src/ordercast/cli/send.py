@@ -11,11 +11,23 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice, repeat
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 from rich.markup import escape
 
+from ordercast.cli.clients import (
+    Access,
+    AsMember,
+    Nodes,
+    Password,
+    Signer,
+    Token,
+    User,
+    access,
+    checked,
+    for_members,
+)
 from ordercast.cli.member import (
     ConfigFile,
     Insecure,
@@ -31,10 +43,12 @@ from ordercast.cli.member import (
     passing,
 )
 from ordercast.cli.options import Json
-from ordercast.cli.screen import ASIDE, SAY, answer, verdict
-from ordercast.groups.api import Group, Receipt
-from ordercast.groups.events import Message
-from ordercast.runtime.config import NodeConfig
+from ordercast.cli.screen import ASIDE, SAY, answer, refuse, verdict
+
+if TYPE_CHECKING:
+    from ordercast.groups.api import Group, Receipt
+    from ordercast.groups.events import Message
+    from ordercast.runtime.config import NodeConfig
 
 AT_A_TIME = 1_000
 """Messages handed over at a time."""
@@ -48,6 +62,19 @@ def send(
         list[str] | None,
         typer.Argument(metavar="MESSAGE", help="What to send; without any, each line of stdin."),
     ] = None,
+    client: Nodes = None,
+    user: User = "",
+    password: Password = "",
+    token: Token = "",
+    tls: Signer = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --safe: what was sent before, in this session and in this order, is not sent twice.",
+        ),
+    ] = None,
+    member: AsMember = False,
     config: ConfigFile = None,
     seed: Seeds = None,
     key: KeyFile = None,
@@ -56,22 +83,82 @@ def send(
     profile: OfProfile = None,
     trace: TracedTo = None,
     safe: Annotated[
-        bool, typer.Option("--safe", help="Delivered only once every member is known to have it.")
+        bool, typer.Option("--safe", help="Wait until it is in the log; of a member: until all have it.")
     ] = False,
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Send each message N times.")] = 1,
     timeout: ReachTimeout = 10.0,
     json: Json = False,
 ) -> None:
-    """Send messages to a group: become a member, send, wait until they are ordered, leave.
+    """Send messages to a group, as a client of a node: --client, or one on this machine at the usual port.
 
-    How the group is reached is in --config, or told by --seed and --key; without either, a node on this
-    machine at the usual port is looked for. Exit code 3 if the group cannot be reached.
+    With --member: become a member of the group, send, wait until they are ordered, leave. How the group is
+    reached is then in --config, or told by --seed and --key. Exit code 3 if nobody is reached.
     """
-    chosen = passing(config, seed, key, insecure, protocol, profile, trace)
     given = [os.fsencode(message) for message in messages or ()]
+    if member:
+        sending = _send(
+            passing(config, seed, key, insecure, protocol, profile, trace),
+            *(group, given, safe, count, timeout, json),
+        )
+    else:
+        only = for_members(
+            config=config,
+            seed=seed,
+            key=key,
+            insecure=insecure,
+            protocol=protocol,
+            profile=profile,
+            trace=trace,
+        )
+        node = access(client, user, password, token, tls, only)
+        if session is not None and not safe:
+            refuse("--session makes safe messages exactly once: say --safe, too")
+        sending = _send_as_client(node, checked(group), given, safe, count, timeout, session, json)
     if not given and sys.stdin.isatty():
         ASIDE.print("[bright_black]a message a line; Ctrl-D ends[/]")
-    live(_send(chosen, group, given, safe, count, timeout, json))
+    live(sending)
+
+
+async def _send_as_client(
+    node: Access,
+    group: str,
+    given: Sequence[bytes],
+    safe: bool,
+    times: int,
+    timeout: float,
+    session: str | None,
+    json: bool,
+) -> None:
+    async with node.connected(timeout, session) as client:
+        begun = time.monotonic()
+        count = duplicates = 0
+        first = last = None
+        async for some in _repeated(given, times):
+            count += len(some)
+            if not safe:
+                for message in some:
+                    await client.send(group, message, timeout=timeout)
+                continue
+            found = await asyncio.gather(
+                *(client.send(group, message, safe=True, timeout=timeout) for message in some)
+            )
+            first, last = first or found[0].seq, found[-1].seq
+            duplicates += sum(each.duplicate for each in found)
+        await client.flush(timeout)
+        document = {
+            "group": group,
+            "messages": count,
+            "safe": safe,
+            "first": first,
+            "last": last,
+            "duplicates": duplicates,
+            "node": client.address,
+            "took_s": round(time.monotonic() - begun, 6),
+        }
+    if json:
+        answer(document)
+    else:
+        _show_to_client(document)
 
 
 async def _send(
@@ -175,6 +262,26 @@ def _position(message: Message) -> dict[str, Any]:
         "slot": message.slot,
         "number": message.id.number,
     }
+
+
+def _show_to_client(document: dict[str, Any]) -> None:
+    count, group = document["messages"], escape(document["group"])
+    if not count:
+        SAY.print(f"nothing was sent to {group}: there was no message")
+        return
+    guarantee = "safe message" if document["safe"] else "message"
+    what = f"1 {guarantee}" if count == 1 else f"{count:,} {guarantee}s"
+    first, last = document["first"], document["last"]
+    where = (
+        ""
+        if first is None
+        else f", in the log at {first}"
+        if count == 1
+        else f", in the log from {first} to {last}"
+    )
+    SAY.print(verdict(True, f"{what} to {group}{where}"), soft_wrap=True)
+    if document["duplicates"]:
+        SAY.print(f"  [bright_black]{document['duplicates']:,} of them were there before[/]")
 
 
 def _show(document: dict[str, Any]) -> None:

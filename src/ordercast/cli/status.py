@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,13 +15,18 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from ordercast.cli.clients import Access, Nodes, Password, Signer, Token, User, access
 from ordercast.cli.member import ConfigFile, configured
 from ordercast.cli.options import Json
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse
 from ordercast.draw.words import duration
+from ordercast.errors import AccessDenied, NoResponders, NotConnected, RequestTimeout
 from ordercast.runtime.control import SOCKET, NoNode, ask
 
 Status = dict[str, Any]
+OF_CLIENTS = "$ORDERCAST.STATUS"
+"""The group in which a node answers its clients how it is doing."""
+ANSWER_S = 5.0
 
 
 def status(
@@ -29,26 +35,31 @@ def status(
         Path | None, typer.Option(metavar="DIR", help="Data directory of the node, instead.")
     ] = None,
     socket: Annotated[Path | None, typer.Option(metavar="PATH", help="Its control socket, instead.")] = None,
+    client: Nodes = None,
+    user: User = "",
+    password: Password = "",
+    token: Token = "",
+    tls: Signer = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show it anew until interrupted.")] = False,
     every: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="How often --watch asks.")] = 1.0,
     json: Json = False,
 ) -> None:
-    """Ask a running node on this machine: members, state, rates, losses, and who is slow.
+    """Ask a running node: members, state, rates, losses, and who is slow.
 
-    A node is asked through its data directory. With --watch and --json, an object a line. Exit code 1 if no
-    node answers.
+    A node on this machine is asked through its data directory, any that serves clients with --client. With
+    --watch and --json, an object a line. Exit code 1 if no node answers.
     """
-    path = _socket(config, data, socket)
+    asked = _asking(config, data, socket, access(client, user, password, token, tls, ()) if client else None)
     try:
         if watch and json:
-            for found in _asked(path, every):
+            for found in _asked(asked, every):
                 answer(found)
         elif watch:
-            _watch(path, every)
+            _watch(asked, every)
         elif json:
-            answer(ask(path))
+            answer(asked())
         else:
-            SAY.print(shown(ask(path)))
+            SAY.print(shown(asked()))
     except NoNode as error:
         ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(Code.FAILED) from None
@@ -56,10 +67,40 @@ def status(
         raise typer.Exit(Code.OK) from None
 
 
+def _asking(
+    config: Path | None, data: Path | None, socket: Path | None, client: Access | None
+) -> Callable[[], Status]:
+    """How the node that was named is asked."""
+    if client is None:
+        path = _socket(config, data, socket)
+        return lambda: ask(path)
+    if config or data or socket:
+        refuse("say which node in one way: --client HOST:PORT, or one of -c, --data and --socket")
+    return lambda: asyncio.run(_ask_as_client(client))
+
+
+async def _ask_as_client(node: Access) -> Status:
+    import json
+
+    try:
+        async with node.connected(ANSWER_S) as client:
+            answer = await client.request(OF_CLIENTS, timeout=ANSWER_S)
+    except NoResponders:
+        where = ", ".join(node.servers)
+        raise NoNode(f"{where} does not say how it is doing: see that it is a node of ordercast") from None
+    except (NotConnected, RequestTimeout, AccessDenied) as error:
+        raise NoNode(str(error)) from None
+    found: Status = json.loads(answer.payload)
+    return found
+
+
 def _socket(config: Path | None, data: Path | None, socket: Path | None) -> Path:
     named = [place for place in (config, data, socket) if place is not None]
     if len(named) != 1:
-        refuse("say which node: -c FILE, its configuration; --data DIR; or --socket PATH; one of them")
+        refuse(
+            "say which node: -c FILE, its configuration; --data DIR; --socket PATH; or --client HOST:PORT; "
+            "one of them"
+        )
     if socket is not None:
         return socket
     if config is not None:
@@ -72,20 +113,20 @@ def _socket(config: Path | None, data: Path | None, socket: Path | None) -> Path
     return data / SOCKET
 
 
-def _asked(path: Path, every: float) -> Iterator[Status]:
+def _asked(ask: Callable[[], Status], every: float) -> Iterator[Status]:
     while True:
-        yield ask(path)
+        yield ask()
         time.sleep(every)
 
 
-def _watch(path: Path, every: float) -> None:
+def _watch(ask: Callable[[], Status], every: float) -> None:
     """Until interrupted; a node that is restarted meanwhile is found again."""
-    ask(path)
+    ask()
     with Live(console=SAY, auto_refresh=False) as live:
         while True:
             found: Group | Text
             try:
-                found = shown(ask(path))
+                found = shown(ask())
             except NoNode as error:
                 found = Text(str(error), style="red")
             if SAY.is_terminal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Self
 
 from ordercast.client.events import Message
@@ -72,6 +72,23 @@ class Inbox:
 
     async def take(self) -> Message:
         """The next one. Raises `StopAsyncIteration` behind the last, or the error that ended it."""
+        await self._come()
+        message = self._messages.popleft()
+        self._bytes -= message.size
+        if self._on_taken is not None:
+            self._on_taken()
+        return message
+
+    async def take_all(self) -> list[Message]:
+        """All that are there, at least one."""
+        await self._come()
+        messages, self._bytes = list(self._messages), 0
+        self._messages.clear()
+        if self._on_taken is not None:
+            self._on_taken()
+        return messages
+
+    async def _come(self) -> None:
         while not self._messages:
             if self._ended:
                 if self._error is not None:
@@ -81,11 +98,6 @@ class Inbox:
                 raise RuntimeError(f"two tasks read one subscription of {self._group}: join once for each")
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        message = self._messages.popleft()
-        self._bytes -= message.size
-        if self._on_taken is not None:
-            self._on_taken()
-        return message
 
 
 class Subscription:
@@ -112,6 +124,17 @@ class Subscription:
         if message.seq is not None:
             self.last_seq = message.seq
         return message
+
+    async def batches(self) -> AsyncIterator[list[Message]]:
+        """The messages, as many at a time as have come: the fast path."""
+        while True:
+            try:
+                messages = await self._inbox.take_all()
+            except StopAsyncIteration:
+                return
+            if messages[-1].seq is not None:
+                self.last_seq = messages[-1].seq
+            yield messages
 
     async def leave(self) -> None:
         """Receive nothing more: what is read behind what already came is the end."""

@@ -1,0 +1,141 @@
+"""`ordercast send`, `listen` and `status` as clients of a server: no member comes or goes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_nodes import LONG_S, started
+from cli_parts import ordercast, process
+from nats_servers import Login, Server, Starting
+
+from free_ports import free_address
+
+
+def fed(text: str, *words: object) -> Any:
+    with started(*words, stdin=subprocess.PIPE) as running:
+        out, err = running.communicate(text, timeout=LONG_S)
+        assert (running.returncode, err) == (0, "")
+        return json.loads(out)
+
+
+def test_what_is_sent_is_heard(server: Server, subject: str) -> None:
+    """Sent until it was heard: nobody says when a listener is there."""
+    words = ("listen", f"{subject}.*", "--client", server.address, "--count", 3, "--json")
+    with started(*words) as listener:
+        while listener.poll() is None:
+            said = process("send", f"{subject}.a", "one", "twö", "thr\tee", "--client", server.address)
+            assert (said.code, said.err) == (0, "")
+            assert f"✓ 3 messages to {subject}.a\n" in said.out
+        out, err = listener.communicate(timeout=LONG_S)
+    assert (listener.returncode, err) == (0, "")
+    heard = [json.loads(line) for line in out.splitlines()]
+    assert [each["payload"] for each in heard] == ["one", "twö", "thr\tee"]
+    assert {(each["event"], each["group"], each["seq"]) for each in heard} == {
+        ("message", f"{subject}.a", None)
+    }
+
+
+def test_safe_messages_have_a_place_in_the_log_and_are_read_from_there(server: Server, logged: str) -> None:
+    reached = ("--client", server.address)
+    document = fed("one\n\nthree", "send", logged, "--safe", "--session", logged, "--json", *reached)
+    assert (document["messages"], document["safe"], document["duplicates"]) == (3, True, 0)
+    assert document["node"] == server.address
+    assert document["last"] > document["first"]
+    again = process("send", logged, "one", "", "three", "four", "--safe", "--session", logged, *reached)
+    assert again.code == 0
+    assert f"✓ 4 safe messages to {logged}, in the log from {document['first']} to " in again.out
+    assert "3 of them were there before" in again.out
+    heard = process("listen", logged, "--from", document["first"], "--count", 4, *reached)
+    assert heard.out.splitlines() == [f"{logged}: {text}" for text in ("one", "", "three", "four")]
+
+
+def test_a_listener_ends_when_it_is_interrupted(server: Server, subject: str) -> None:
+    with started("listen", subject, "--client", server.address, "--json") as listener:
+        assert listener.stdout is not None
+        while listener.poll() is None:
+            process("send", subject, "x", "--client", server.address)
+            if listener.stdout.readline():
+                break
+        listener.send_signal(signal.SIGINT)
+        listener.communicate(timeout=LONG_S)
+        assert listener.returncode == 130
+
+
+def test_a_password_may_be_a_variable(start: Starting, subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (closed,) = start(login=Login(user="ann", password="s3cret"))
+    words = ("send", subject, "x", "--client", closed.address)
+    said = process(*words)
+    assert said.code == 3
+    assert "see to user, password or token" in said.sentence
+    monkeypatch.setenv("ORDERCAST_USER", "ann")
+    monkeypatch.setenv("ORDERCAST_PASSWORD", "s3cret")
+    assert process(*words).code == 0
+
+
+def test_a_server_that_does_not_say_how_it_is(server: Server) -> None:
+    said = process("status", "--client", server.address)
+    assert said.code == 1
+    assert "see that it is a node of ordercast" in said.sentence
+
+
+def test_a_node_that_is_not_there() -> None:
+    address = free_address()
+    for words in (("send", "orders", "x"), ("listen", "orders")):
+        said = process(*words, "--client", address, "--timeout", 0.2)
+        assert said.code == 3
+        assert f"{address}: " in said.sentence
+        assert 'a node runs there with clients = "HOST:PORT"' in said.sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--seed", "127.0.0.1:4801"), "--seed: that is for members. Say --member"),
+        (("--client", "http://h:1"), "connect with nats://, tls:// or just host and port"),
+        (("--client", "127.0.0.1:1", "--tls", "nowhere.pem"), "nowhere.pem cannot be used as a certificate"),
+        (("--client", "127.0.0.1:1", "--user", "u", "--token", "t"), "user and token are both given"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: tuple[str, ...], sentence: str) -> None:
+    for command in (("send", "orders", "x"), ("listen", "orders")):
+        said = ordercast(*command, *words)
+        assert (said.code, said.out) == (2, "")
+        assert sentence in said.sentence
+
+
+def test_names_of_groups() -> None:
+    for words in (("send", "a.*", "x"), ("send", "a b", "x"), ("listen", "a b")):
+        said = ordercast(*words)
+        assert said.code == 2
+        assert "is no name of a group here" in said.sentence
+
+
+def test_options_that_do_not_go_together(tmp_path: Path) -> None:
+    said = ordercast("send", "g", "x", "--session", "s")
+    assert said.code == 2
+    assert "say --safe, too" in said.sentence
+    said = ordercast("listen", "g", "--member", "--from", 3)
+    assert said.code == 2
+    assert "leave out --member" in said.sentence
+    said = ordercast("status", "--client", "h:1", "--data", tmp_path)
+    assert said.code == 2
+    assert "in one way" in said.sentence
+
+
+def test_a_send_loads_no_node_and_no_laboratory() -> None:
+    script = (
+        "import sys\nfrom ordercast.cli import app\n"
+        "try: app(['send', 'g', 'x', '--client', '127.0.0.1:1', '--timeout', '0.1'])\n"
+        "except SystemExit: pass\n"
+        "print(*(name for name in sys.modules if name[:10] == 'ordercast.'))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=LONG_S)
+    loaded = {name.split(".")[1] for name in done.stdout.split()}
+    assert "client" in loaded
+    assert not loaded & {"groups", "runtime", "protocols", "totem", "audit", "lab", "draw"}
