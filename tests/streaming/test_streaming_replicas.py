@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_files import Writer, configuration, numbers, place
 
+from hunts import rounds
 from ordercast.errors import ConfigProblem, Unreachable
 from ordercast.log import Position, Replica
 from ordercast.streaming import replicas as module
@@ -129,7 +133,7 @@ def test_a_range_that_one_began_is_finished_by_another(
 def test_one_that_is_away_is_passed_over_and_the_other_is_asked_first_from_then_on(tmp_path: Path) -> None:
     there = written(tmp_path, 1)
     replicas = of(str(tmp_path / "nowhere"), there)
-    assert replicas.end_of(replicas.oldest(), None) == place("8.1/40/9")
+    assert replicas.end_of(replicas.oldest(), None) == place("4.1/60/9")
     assert replicas.first == there
 
 
@@ -171,8 +175,134 @@ def test_a_replica_that_split_away_is_refused_with_an_explanation(tmp_path: Path
     with pytest.raises(NoReplica, match=r"(?s)no replica can go on after 12.1/1/4:.*theirs: .*split away"):
         of(there).end_of(within, None)
     both = of(there, here)
-    assert both.end_of(within, None) == place("16.1/1/9")
+    assert both.end_of(within, None) == place("12.1/3/9")
+    assert both.end_of(Place.after(place("12.1/3/9")), None) == place("16.1/1/9")
     assert numbers(both.read(within, place("16.1/1/9"), None)) == ALL[35:70]
+
+
+# --- replicas that were parted --------------------------------------------------------------------
+
+
+def parted(path: Path) -> tuple[str, str]:
+    """Two nodes of four, of which the second was cut off before it had the last packet of 4.1."""
+    with_all = Writer(path / "with-all", 2).install(configuration(4, 1, 1, 2, 3, 4)).packets(10)
+    with_all.packets(1, 100).install(configuration(6, 1, 1, 2, 4, transitional=True))
+    cut_off = Writer(path / "cut-off", 3).install(configuration(4, 1, 1, 2, 3, 4)).packets(10)
+    cut_off.install(configuration(10, 3, 3, transitional=True)).install(configuration(12, 3, 3))
+    cut_off.install(configuration(14, 3, 3, transitional=True))
+    with_all.install(configuration(8, 1, 1, 2, 4)).install(configuration(14, 1, 1, 2, 4, transitional=True))
+    for log in (with_all, cut_off):
+        log.install(configuration(16, 1, 1, 2, 3, 4)).packets(5, 110)
+    return with_all.done(), cut_off.done()
+
+
+def stream(replicas: Replicas, start: Place, rows: int | None = None) -> list[int]:
+    """The messages that a stream reads."""
+    found: list[int] = []
+    at = start
+    while (end := replicas.end_of(at, rows)) is not None:
+        found += numbers(replicas.read(at, end, None))
+        at = Place.after(end)
+    return found
+
+
+@pytest.mark.parametrize("rows", [None, 7, 50])
+def test_a_stream_does_not_pass_by_what_the_replica_that_it_goes_on_with_was_cut_off_from(
+    tmp_path: Path, rows: int | None
+) -> None:
+    """The replica that was read ends just where the two that are left went different ways."""
+    with_all, cut_off = parted(tmp_path)
+    start = Place.after(place("4.1/10/9"))
+    assert stream(of(cut_off, with_all), start, rows) == list(range(100, 160))
+    assert stream(of(cut_off), start, rows) == list(range(110, 160)), "which is its own history"
+
+
+def test_who_may_have_more_of_a_configuration_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind = Writer(tmp_path / "behind", 2).install(configuration(4, 1, 1, 2, 3)).packets(10)
+    ahead = Writer(tmp_path / "ahead", 3).install(configuration(4, 1, 1, 2, 3)).packets(10)
+    ahead.install(configuration(8, 3, 3)).packets(1, 500)
+    replicas, start = of(ahead.done(), behind.where), Place.after(place("4.1/10/9"))
+    assert replicas.end_of(start, None) is None
+    behind.packets(1, 100)
+    assert replicas.end_of(start, None) == place("4.1/11/9")
+    behind.done()
+    before = of(ahead.where, behind.where)
+    monkeypatch.setattr(module, "PARTED_S", 0.0)
+    assert before.end_of(Place.after(place("4.1/11/9")), None) is None, "there is no more of it"
+    late = Writer(tmp_path / "late", 1).install(configuration(4, 1, 1, 2, 3)).packets(4).done()
+    assert of(ahead.where, late).end_of(start, None) == place("8.3/1/9"), "not for ever"
+
+
+class Histories:
+    """Logs of three nodes that are parted again and again, and meet again."""
+
+    def __init__(self, path: Path, chance: random.Random) -> None:
+        self.logs = {node: Writer(path / str(node), node) for node in (1, 2, 3)}
+        self.of: dict[int, list[int]] = {node: [] for node in self.logs}
+        """The messages that each delivered."""
+        self._chance = chance
+        self._numbers = count(0, 10)
+
+    def part_and_meet(self, turn: int) -> None:
+        common, chance = 16 * turn, self._chance
+        for node in self.logs:
+            self._install(node, common + 4, (1, 2, 3))
+        self._deliver((1, 2, 3), chance.randint(0, 3))
+        nodes = chance.sample((1, 2, 3), 3)
+        at = chance.randint(1, 3)
+        sides = [tuple(sorted(side)) for side in (nodes[:at], nodes[at:]) if side]
+        self._deliver(sides[0], chance.randint(0, 2))  # which the others never got
+        for number, side in enumerate(sides):
+            for node in side:
+                self._install(node, common + 8 + 4 * number, side)
+            self._deliver(side, chance.randint(0, 2))
+
+    def _install(self, node: int, seq: int, members: tuple[int, ...]) -> None:
+        if self.of[node] or seq > 4:
+            together = members if seq % 16 != 4 else (node,)
+            self.logs[node].install(configuration(seq - 2, node, *together, transitional=True))
+        self.logs[node].install(configuration(seq, members[0], *members))
+
+    def _deliver(self, nodes: tuple[int, ...], packets: int) -> None:
+        for first in (next(self._numbers) for _ in range(packets)):
+            for node in nodes:
+                self.logs[node].packets(1, first)
+                self.of[node] += range(first, first + 10)
+
+
+@pytest.mark.parametrize("seed", range(rounds(6, 300)))
+def test_whichever_replica_a_stream_goes_on_with_it_reads_the_history_of_one_side(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each place another is asked first, or has ended: each range is the same at all that serve it."""
+    monkeypatch.setattr(module, "PARTED_S", 0.0)
+    chance = random.Random(seed)
+    histories = Histories(tmp_path, chance)
+    for turn in range(4):
+        histories.part_and_meet(turn)
+    logs = [log.done() for log in histories.logs.values()]
+    at, found = of(*logs).oldest(), list[int]()
+    while True:
+        asked = of(*chance.sample(logs, chance.choice((1, 3, 3))))
+        try:
+            end = asked.end_of(at, chance.choice((None, 3, 15)))
+        except NoReplica:  # it was on another side
+            continue
+        if end is None:
+            break
+        served = []
+        for where in logs:
+            with contextlib.suppress(NoReplica):
+                served.append(numbers(of(where).read(at, end, None)))
+        assert served
+        assert all(rows == served[0] for rows in served)
+        found += served[0]
+        at = Place.after(end)
+    common = set.intersection(*map(set, histories.of.values()))
+    assert [number for number in found if number in common] == sorted(common)
+    assert found == sorted(set(found))
 
 
 def trimmed(path: Path) -> str:

@@ -2,6 +2,11 @@
 
 What is read is named by positions in the total order, which mean the same everywhere. So a range that one
 replica began is finished by another, from the last row that was had: nothing is lost or comes twice.
+
+Replicas that were parted for a while hold the same before and after, and others in between. So a range of a
+stream ends with its configuration at the latest: who holds both its ends holds the same between them. And
+before a stream goes on to another configuration, the other replicas are asked whether they have more of this
+one: what was delivered in it is not passed by because the replica that is read was cut off before.
 """
 
 from __future__ import annotations
@@ -28,6 +33,8 @@ AGAIN_S = 0.05
 """How soon they are asked again."""
 ELSEWHERE_S = 1.0
 """A replica that has had nothing new for so long may be cut off: another one is asked as well."""
+PARTED_S = 5.0
+"""How long a replica that may have more of a configuration is waited for, where another one has left it."""
 QUICK_S = 1.0
 """A connection that fails within so long was closed, and may be made anew; else nobody answers."""
 _ALL = 2**62
@@ -36,6 +43,8 @@ _LOOKED_AT = 1000
 _MOST_TURNS = 100
 """How often a read goes on with another replica where one was away."""
 
+_NO_GROUP = ""
+"""No group has this name: of a range, it leaves the changes of the configuration."""
 _NAMES = ("config_seq", "config_rep", "seq", "slot")
 
 T = TypeVar("T")
@@ -107,6 +116,8 @@ class Replicas:
         self._answered = False
         self._served = time.monotonic()
         self._news = time.monotonic()
+        self._parting: tuple[Place, float] = (Place(), 0.0)
+        """Where some replicas have left a configuration and others have not, and since when that is known."""
 
     def close(self) -> None:
         """Give all connections back."""
@@ -227,11 +238,13 @@ class Replicas:
             ends = self._patiently(lambda: self._of_each(lambda replica: _end_of(replica, at, _ALL)))  # noqa: B023
             if not ends:
                 return end
-            end = max(ends.values())
+            more = self._of_each(lambda replica: _end_within(replica, at, _ALL))  # noqa: B023
+            same = [each for each in more.values() if not _leaves(at, each)]
+            end = max(same or ends.values())
         return end
 
     def end_of(self, start: Place, rows: int | None) -> Position | None:
-        """Where about so many rows from `start` on end; None while there is nothing new.
+        """Where about so many rows of one configuration from `start` on end; None while there is nothing new.
 
         Does not wait: with nobody to ask there is nothing new, for a while.
         """
@@ -241,7 +254,7 @@ class Replicas:
             self._close(self._order[0])
             self._order.append(self._order.pop(0))
         try:
-            end = self._ask(f"go on {start}", lambda replica: _end_of(replica, start, rows or _ALL))
+            end = self._ask(f"go on {start}", lambda replica: _end_within(replica, start, rows or _ALL))
         except NoReplica as error:
             if not error.passing or now - self._served > REPLICA_TIMEOUT_S:
                 raise
@@ -249,7 +262,44 @@ class Replicas:
             return None
         if end is not None:
             self._news = time.monotonic()
+            if _leaves(start, end):
+                return self._left_by_all(start, end, rows or _ALL)
         return end
+
+    def _left_by_all(self, start: Place, end: Position, rows: int) -> Position | None:
+        """Where the range ends at a replica that has more of the configuration that ends behind `start` here.
+
+        `end` if none has, and None while that cannot be told.
+        """
+        undecided = False
+        for where in self._order[1:]:
+            try:
+                further = self._ask_one(where, lambda replica: _end_within(replica, start, rows))
+            except NotYet:
+                undecided = undecided or self._is_there(where, start)
+            except LogError:
+                continue
+            else:
+                if further is None:
+                    undecided = True
+                elif not _leaves(start, further):
+                    self._prefer(where)
+                    end, undecided = further, False
+                    break
+        for where in self._order[1:]:
+            self._close(where)  # seldom asked
+        now = time.monotonic()
+        if self._parting[0] != start:
+            self._parting = (start, now)
+        return None if undecided and now - self._parting[1] < PARTED_S else end
+
+    def _is_there(self, where: str, start: Place) -> bool:
+        """Whether a replica is still in the configuration of `start`."""
+        try:
+            head = self._ask_one(where, lambda replica: replica.bounds().head)
+        except LogError:
+            return False
+        return head is not None and not _leaves(start, head)
 
     def split(self, start: Place, end: Position, rows: int) -> list[Position]:
         """Where parts of about so many rows end; where that cannot be known, the rest is one part."""
@@ -333,6 +383,31 @@ def _end_of(replica: Replica, start: Place, rows: int) -> Position | None:
     if start.position is None or not start.included:
         return replica.after(start.position, rows)
     return (replica.after(start.position, rows - 1) if rows > 1 else None) or start.position
+
+
+def _leaves(start: Place, end: Position) -> bool:
+    """Whether an entry behind `start` is of another configuration."""
+    return start.position is not None and start.position.configuration != end.configuration
+
+
+def _end_within(replica: Replica, start: Place, rows: int) -> Position | None:
+    """Where a range ends that has about so many rows, and ends with the configuration that it begins in.
+
+    It may begin with a change of the configuration. A transitional one goes on in the regular one behind it:
+    who is in the former is in the latter.
+    """
+    end = _end_of(replica, start, rows)
+    if end is None or (start.position is not None and not _leaves(start, end)):
+        return end
+    goes_on = False
+    for batch in replica.read(start.position, end, _NO_GROUP):
+        for row, kind in enumerate(batch.column("kind").to_pylist()):
+            last = replica.before(_position(batch, row), 1)
+            begins = last is None or (last == start.position and not start.included)
+            if last is not None and not begins and not goes_on:
+                return last
+            goes_on = kind == "transitional"
+    return end
 
 
 def _batches(replica: Replica, at: Place, end: Position, group: str | None) -> Iterator[pa.RecordBatch]:
