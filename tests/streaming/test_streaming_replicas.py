@@ -217,6 +217,25 @@ def test_a_stream_does_not_pass_by_what_the_replica_that_it_goes_on_with_was_cut
     assert stream(of(cut_off), start, rows) == list(range(110, 160)), "which is its own history"
 
 
+def test_a_table_is_read_where_its_configurations_followed_each_other(tmp_path: Path) -> None:
+    """Both replicas hold both ends: what is between them is that of the one that planned, whoever reads."""
+    logs = parted(tmp_path)
+    start, end = Place.after(place("4.1/9/9")), place("16.1/5/9")
+    for planned in logs:
+        path = of(planned).path(start, end)
+        right = numbers(of(planned).read(start, end, None))
+        assert [numbers(of(*order).read(start, end, None, True, path)) for order in (logs, logs[::-1])] == [
+            right,
+            right,
+        ]
+        (other,) = set(logs) - {planned}
+        with pytest.raises(NoReplica, match=r"went another way from after 4.1/9/9 to 16.1/5/9"):
+            list(of(other).read(start, end, None, True, path))
+    assert of(logs[1]).path(start, place("4.1/10/9")) == ()
+    whole = of(*logs[::-1])
+    assert whole.furthest(Place.after(place("4.1/10/9"))) == end
+
+
 def test_who_may_have_more_of_a_configuration_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,8 @@ replica began is finished by another, from the last row that was had: nothing is
 Replicas that were parted for a while hold the same before and after, and others in between. So a range of a
 stream ends with its configuration at the latest: who holds both its ends holds the same between them. And
 before a stream goes on to another configuration, the other replicas are asked whether they have more of this
-one: what was delivered in it is not passed by because the replica that is read was cut off before.
+one: what was delivered in it is not passed by because the replica that is read was cut off before. A range of
+a table may be of several configurations, and says which: it is read where they followed each other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ordercast.errors import LogError, NotYet, Trimmed, Unreachable
+from ordercast.errors import LogError, NotYet, SplitAway, Trimmed, Unreachable
 from ordercast.log import Position, Replica
 from ordercast.streaming.options import Access
 
@@ -315,6 +316,17 @@ class Replicas:
             ends.append(upto)
             at = Place.after(upto)
 
+    def path(self, start: Place, end: Position) -> tuple[Position, ...]:
+        """The changes of the configuration between `start` and `end`, at a replica that has both."""
+        if start.position is not None and not _leaves(start, end):
+            return ()
+        return self._patiently(
+            lambda: self._ask(
+                f"go from {start} to {end}",
+                lambda replica: tuple(change for change, _ in _changes(replica, start, end)),
+            )
+        )
+
     def oldest_left(self, error: NoReplica) -> Place | None:
         """Where to go on at a replica that had what was asked for, and let go of it; None if none had."""
         kept = [position for where, position in self._oldest_of_each().items() if where in error.trimmed]
@@ -323,14 +335,22 @@ class Replicas:
     # --- reading --------------------------------------------------------------------------------
 
     def read(
-        self, start: Place, end: Position, group: str | None, fail_on_loss: bool = True
+        self,
+        start: Place,
+        end: Position,
+        group: str | None,
+        fail_on_loss: bool = True,
+        path: tuple[Position, ...] = (),
     ) -> Iterator[pa.RecordBatch]:
-        """The rows from `start` to `end`, from any replica that has them."""
+        """The rows from `start` to `end`, from any replica that has them, and went that `path` between them.
+
+        Without a path that is not asked; a range of one configuration needs none.
+        """
         at = start
         until = time.monotonic() + REPLICA_TIMEOUT_S
         while at.included or at.position != end:
             try:
-                for batch in self._read_on(at, end, group):
+                for batch in self._read_on(at, end, group, path):
                     yield batch
                     at = Place.after(_last(batch))
                     until = time.monotonic() + REPLICA_TIMEOUT_S
@@ -345,7 +365,9 @@ class Replicas:
                 else:
                     time.sleep(AGAIN_S)
 
-    def _read_on(self, at: Place, end: Position, group: str | None) -> Iterator[pa.RecordBatch]:
+    def _read_on(
+        self, at: Place, end: Position, group: str | None, path: tuple[Position, ...]
+    ) -> Iterator[pa.RecordBatch]:
         """From one replica to the next, each once."""
         reasons: dict[str, LogError] = {}
         for where in list(self._order):
@@ -354,6 +376,8 @@ class Replicas:
             replica = None
             try:
                 replica = self._open.pop(where, None) or Replica(where, self._key)
+                if path:
+                    _check_path(replica, at, end, path)
                 for batch in _batches(replica, at, end, group):
                     yield batch
                     at = Place.after(_last(batch))
@@ -400,14 +424,30 @@ def _end_within(replica: Replica, start: Place, rows: int) -> Position | None:
     if end is None or (start.position is not None and not _leaves(start, end)):
         return end
     goes_on = False
+    for change, kind in _changes(replica, start, end):
+        last = replica.before(change, 1)
+        begins = last is None or (last == start.position and not start.included)
+        if last is not None and not begins and not goes_on:
+            return last
+        goes_on = kind == "transitional"
+    return end
+
+
+def _changes(replica: Replica, start: Place, end: Position) -> Iterator[tuple[Position, str]]:
+    """The changes of the configuration behind `start`, up to `end`: where each stands, and its kind."""
     for batch in replica.read(start.position, end, _NO_GROUP):
         for row, kind in enumerate(batch.column("kind").to_pylist()):
-            last = replica.before(_position(batch, row), 1)
-            begins = last is None or (last == start.position and not start.included)
-            if last is not None and not begins and not goes_on:
-                return last
-            goes_on = kind == "transitional"
-    return end
+            yield _position(batch, row), kind
+
+
+def _check_path(replica: Replica, at: Place, end: Position, path: tuple[Position, ...]) -> None:
+    """Raise `SplitAway` if a replica went another way between two positions that it has."""
+    left = [change for change in path if at.position is None or change > at.position]
+    if [change for change, _ in _changes(replica, at, end)] != left:
+        raise SplitAway(
+            f"the replica at {replica.where} went another way from {at} to {end} than the one that was asked "
+            "first: they were parted in between. Go on with a replica of the other side."
+        )
 
 
 def _batches(replica: Replica, at: Place, end: Position, group: str | None) -> Iterator[pa.RecordBatch]:

@@ -9,7 +9,7 @@ that reading it needs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +49,8 @@ class Range(InputPartition):
     end: Position
     group: str | None
     fail_on_loss: bool
+    path: tuple[Position, ...] = ()
+    """The changes of the configuration in it, of a table; a range of a stream is of one configuration."""
 
 
 class OrdercastSource(DataSource):
@@ -93,15 +95,14 @@ def _check_not_chosen(schema: StructType) -> None:
 def _read(partition: Range) -> Iterator[pa.RecordBatch]:
     replicas = Replicas(partition.access, partition.first)
     try:
-        for batch in replicas.read(partition.start, partition.end, partition.group, partition.fail_on_loss):
+        told = partition.start, partition.end, partition.group, partition.fail_on_loss, partition.path
+        for batch in replicas.read(*told):
             yield rows(batch)
     finally:
         replicas.close()
 
 
-def _ranges(
-    replicas: Replicas, told: Reading, start: Place, ends: Sequence[Position]
-) -> list[InputPartition]:
+def _ranges(replicas: Replicas, told: Reading, start: Place, ends: Sequence[Position]) -> list[Range]:
     begin = told.access.nodes.index(replicas.first)
     starts = [start, *map(Place.after, ends)]
     return [
@@ -133,7 +134,8 @@ class TableReader(DataSourceReader):
             end = replicas.furthest(start)
             if end is None:
                 return []
-            return _ranges(replicas, self._told, start, replicas.split(start, end, ROWS_A_PARTITION))
+            parts = _ranges(replicas, self._told, start, replicas.split(start, end, ROWS_A_PARTITION))
+            return [replace(part, path=replicas.path(part.start, part.end)) for part in parts]
         finally:
             replicas.close()
 
