@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,19 @@ def test_safe_messages_have_a_place_in_the_log_and_are_read_from_there(server: S
 def test_a_listener_ends_when_it_is_interrupted(server: Server, subject: str) -> None:
     with started("listen", subject, "--client", server.address, "--json") as listener:
         assert listener.stdout is not None
-        while listener.poll() is None:
-            process("send", subject, "x", "--client", server.address)
-            if listener.stdout.readline():
-                break
+        heard = threading.Event()
+
+        def send() -> None:
+            while not heard.is_set():
+                process("send", subject, "x", "--client", server.address)
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        try:
+            assert json.loads(listener.stdout.readline())["payload"] == "x"
+        finally:
+            heard.set()
+            sending.join()
         listener.send_signal(signal.SIGINT)
         listener.communicate(timeout=LONG_S)
         assert listener.returncode == 130
@@ -78,10 +88,16 @@ def test_a_password_may_be_a_variable(start: Starting, subject: str, monkeypatch
     assert process(*words).code == 0
 
 
-def test_a_server_that_does_not_say_how_it_is(server: Server) -> None:
+def test_how_a_node_is_doing(server: Server) -> None:
     said = process("status", "--client", server.address)
-    assert said.code == 1
-    assert "see that it is a node of ordercast" in said.sentence
+    if server.kind == "node":
+        assert said.code == 0
+        assert said.out.startswith("node 1 at 127.0.0.1:")
+        document = process("status", "--client", server.address, "--json").document
+        assert document["configuration"]["members"] == [1]
+    else:
+        assert said.code == 1
+        assert "see that it is a node of ordercast" in said.sentence
 
 
 def test_a_node_that_is_not_there() -> None:

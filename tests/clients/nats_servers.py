@@ -1,4 +1,4 @@
-"""Servers for NATS clients, in processes of their own on loopback: Debian's nats-server.
+"""Servers for NATS clients, in processes of their own on loopback: Debian's nats-server, and nodes.
 
 A server ends with the process that started it, however that ends.
 """
@@ -14,6 +14,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class Login(NamedTuple):
 class Server:
     """A server that runs, or ran, and how it is started again at the same address."""
 
+    kind: str
     port: int
     command: Sequence[str]
     directory: Path
@@ -153,13 +155,53 @@ def nats_servers(
             lines.append(f"max_payload: {max_payload}")
         file = directory / f"{port}.conf"
         file.write_text("\n".join(lines))
-        found.append(Server(port, [binary, "-c", str(file)], directory))
+        found.append(Server("nats-server", port, [binary, "-c", str(file)], directory))
+    return found
+
+
+def nodes(
+    directory: Path,
+    count: int = 1,
+    *,
+    login: Login | None = None,
+    tls: Certificates | None = None,
+    max_payload: int | None = None,
+) -> list[Server]:
+    """So many nodes of one group that keep a log and serve clients; not started."""
+    places = [f"127.0.0.1:{free_port()}" for _ in range(count)]
+    found = []
+    for number, place in enumerate(places, 1):
+        port = free_port()
+        fields: dict[str, Any] = {
+            "id": number,
+            "listen": place,
+            "seeds": [other for other in places if other != place],
+            "data": str(directory / f"data-{number}"),
+            "log": str(directory / f"log-{number}"),
+            "clients": f"127.0.0.1:{port}",
+            "client_stream": [f"{LOGGED}>"],
+        }
+        if login is not None and login.token:
+            fields["client_token"] = login.token
+        elif login is not None:
+            fields |= {"client_user": login.user, "client_password": login.password}
+        if tls is not None:
+            fields |= {"client_tls_cert": str(tls.certificate), "client_tls_key": str(tls.key)}
+        if max_payload is not None:
+            fields["client_max_payload"] = max_payload
+        file = directory / f"{port}.toml"
+        file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items()))
+        run = "from ordercast.cli import main; main()"
+        found.append(Server("node", port, [sys.executable, "-c", run, "node", "-c", str(file)], directory))
     return found
 
 
 async def add_stream(server: Server, login: Login | None = None, authority: Path | None = None) -> None:
     """Have a nats-server keep what is sent to subjects that begin with `LOGGED`, as nodes with a log do."""
     import nats
+
+    if server.kind != "nats-server":
+        return
 
     told: dict[str, Any] = {} if login is None else {"user": login.user, "password": login.password}
     if authority is not None:

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nats_servers import LOGGED, LONG_S, Server, Starting, add_stream, certificates, nats_server, nats_servers
+from nats_servers import (
+    LOGGED,
+    LONG_S,
+    Server,
+    Starting,
+    add_stream,
+    certificates,
+    nats_server,
+    nats_servers,
+)
 
 KINDS: dict[str, tuple[Callable[..., list[Server]], Callable[[], object], str]] = {
     "nats-server": (
@@ -55,7 +64,7 @@ def subject(request: pytest.FixtureRequest, _numbers: Iterator[int]) -> str:
 
 
 @pytest.fixture
-def logged(subject: str) -> str:
+def logged(subject: str, kind: str) -> str:
     """The same, of subjects that are in the stream."""
     return LOGGED + subject
 

@@ -25,6 +25,7 @@ from ordercast.errors import (
     NotConnected,
     RequestTimeout,
     SendTimeout,
+    Trimmed,
 )
 
 LONG_S = 60.0
@@ -53,6 +54,8 @@ class Stream:
         self.kept: list[tuple[str, bytes]] = []
         self.places: dict[str, int] = {}
         """By identifier."""
+        self.first = 1
+        """The place of the first message that is said to be kept."""
         self.starts: list[int] = []
         """Where consumers began."""
         self.before: Callable[[Talk, Published], bool] = lambda talk, published: False
@@ -65,7 +68,7 @@ class Stream:
             case ["$JS", "API", "STREAM", "NAMES"]:
                 talk.answer(published, {"streams": ["S"]})
             case ["$JS", "API", "STREAM", "INFO", "S"]:
-                talk.answer(published, {"state": {"last_seq": len(self.kept)}})
+                talk.answer(published, {"state": {"first_seq": self.first, "last_seq": len(self.kept)}})
             case ["$JS", "API", "CONSUMER", "CREATE", "S"]:
                 self.starts.append(published.document["config"]["opt_start_seq"])
                 talk.answer(published, {"name": f"c{len(self.starts)}"})
@@ -322,9 +325,9 @@ def test_without_a_log_nothing_is_acknowledged() -> None:
             published.reply, b"", headers=NO_RESPONDERS
         )
         async with Client(fakes[0].address) as client:
-            with pytest.raises(NotAcknowledged, match="give the node log = DIR"):
+            with pytest.raises(NotAcknowledged, match="give its nodes log = DIR"):
                 await client.send("a", b"", safe=True)
-            with pytest.raises(NotAcknowledged, match="give the node log = DIR"):
+            with pytest.raises(NotAcknowledged, match="give its nodes log = DIR"):
                 await client.join("a", log=True)
             assert (await client.join("a")).logged is False
             with pytest.raises(NoResponders, match="nobody receives in a"):
@@ -428,6 +431,32 @@ def test_a_log_is_read_on_behind_the_last_message_over_fail_overs() -> None:
             assert [(await anext(joined)).payload for _ in range(2)] == [b"6", b"7"]
             assert joined.last_seq == 7
             assert stream.starts == [2, 6]
+
+    run(case, 2)
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_server_that_lacks_what_follows_is_left_for_another(elsewhere: bool) -> None:
+    """And if no server keeps it, the reader is told: nothing is left out in silence."""
+
+    async def case(fakes: list[FakeServer]) -> None:
+        streams = [Stream() for _ in fakes]
+        for fake, stream in zip(fakes, streams, strict=True):
+            stream.kept = [("a", b"%d" % number) for number in range(1, 6)]
+            fake.on_published = stream.handle
+        async with Client([fake.address for fake in fakes]) as client:
+            joined = await client.join("a", start=2)
+            assert [(await anext(joined)).seq for _ in range(4)] == [2, 3, 4, 5]
+            for fake, stream in zip(fakes, streams, strict=True):
+                stream.kept += [("a", b"6")]
+                if not elsewhere or not fake.talks:
+                    stream.first = 7
+            next(fake for fake in fakes if fake.talks).talks[0].cut()
+            if elsewhere:
+                assert (await anext(joined)).payload == b"6"
+            else:
+                with pytest.raises(Trimmed, match="the first one kept is 7; join anew with start=7"):
+                    await anext(joined)
 
     run(case, 2)
 

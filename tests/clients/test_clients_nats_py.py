@@ -70,6 +70,7 @@ def test_a_client_gets_what_it_publishes_itself_unless_it_wants_no_echo(server: 
     async def case() -> None:
         async with await connect(server) as one, await connect(server, no_echo=True) as other:
             own, others = await one.subscribe(subject), await other.subscribe(subject)
+            await flushed(one)
             await flushed(other)
             await other.publish(subject, b"not to itself")
             await flushed(other)

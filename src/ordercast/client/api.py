@@ -41,6 +41,9 @@ MOST_STREAMS = 1_024
 """Groups of which it is remembered which stream keeps them."""
 EXPECTED_STREAM = "Nats-Expected-Stream"
 MESSAGE_ID = "Nats-Msg-Id"
+_HOW_TO_KEEP = (
+    "give its nodes log = DIR and client_stream = [GROUP] (of a nats-server: add a stream with this subject)"
+)
 
 
 class Client:
@@ -198,8 +201,8 @@ class Client:
             stream = self._streams.get(group) or await self._stream(group)
             if stream is None:
                 raise NotAcknowledged(
-                    f"no log keeps {group}, so that nothing is acknowledged: give the node log = DIR (of a "
-                    "nats-server: add a stream with this subject), or send without safe"
+                    f"no log keeps {group}, so that nothing is acknowledged: {_HOW_TO_KEEP}, or send without "
+                    "safe"
                 )
             identity = {MESSAGE_ID: f"{self._session}-{number}", EXPECTED_STREAM: stream}
             front = wire.write_headers({**headers, **identity})
@@ -264,10 +267,7 @@ class Client:
                 await reader.start(start)
                 return Subscription(group, reader.inbox, True, reader.stop)
             if log or start is not None:
-                raise NotAcknowledged(
-                    f"no log keeps {group}: give the node log = DIR (of a nats-server: add a stream with "
-                    "this subject), or join without log and start"
-                )
+                raise NotAcknowledged(f"no log keeps {group}: {_HOW_TO_KEEP}, or join without log and start")
             return await self._join_plain(group, queue)
 
     async def _join_plain(self, group: str, queue: str) -> Subscription:

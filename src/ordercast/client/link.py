@@ -260,6 +260,16 @@ class Link:
         if self._wanted.pop(sid, None) is not None and self._connection is not None:
             self._connection.write(wire.unsubscribe(sid))
 
+    @property
+    def known_servers(self) -> int:
+        """How many servers there are to go to."""
+        return len(self._pool.known)
+
+    def move_on(self) -> None:
+        """Go to another server, if there is one: this one lacks what is wanted."""
+        if self._connection is not None:
+            self._connection.close()
+
     def new_inbox(self) -> str:
         """A subject that nobody else has."""
         self._last_answer += 1

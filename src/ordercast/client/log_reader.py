@@ -18,7 +18,7 @@ from ordercast.client.events import Message
 from ordercast.client.link import Link
 from ordercast.client.parser import Delivered
 from ordercast.client.subscription import Inbox
-from ordercast.errors import NotAcknowledged, OrdercastError
+from ordercast.errors import NotAcknowledged, OrdercastError, Trimmed
 
 MOST_AHEAD = 512
 """Messages that are asked for before they are read."""
@@ -83,6 +83,8 @@ class LogReader:
         self._heard_s = self._made_s = 0.0
         self._full = False
         """More has come than there is room for: it is asked for again when there is."""
+        self._moves = 0
+        """Servers that were left one after the other since they do not keep what follows."""
         self._renew = asyncio.Event()
         self._prefix = link.new_inbox()
         self._sid = 0
@@ -145,13 +147,30 @@ class LogReader:
                 continue
             self._forget()
             await asyncio.sleep(max(0.0, self._made_s + RETRY_S - loop.time()))
+            self._renew.clear()
             try:
-                await self._make_consumer()
+                await self._go_on()
             except NotAcknowledged:  # a stream without a leader for now
                 self._renew.set()
             except OrdercastError as error:
                 self.inbox.end(error)
                 return
+
+    async def _go_on(self) -> None:
+        """Make a consumer behind the last message; at another server if this one lacks what follows."""
+        told = await ask(self._link, f"STREAM.INFO.{self._stream}")
+        kept = int((told or {}).get("state", {}).get("first_seq", 0))
+        if kept <= self._position + 1:
+            self._moves = 0
+            await self._make_consumer()
+        elif self._moves < self._link.known_servers:
+            self._moves += 1
+            self._link.move_on()
+        else:
+            raise Trimmed(
+                f"no server keeps {self._subject} from place {self._position + 1} of the log on any more: "
+                f"the first one kept is {kept}; join anew with start={kept} to go on without what is missing"
+            )
 
     async def _make_consumer(self) -> None:
         self._renew.clear()
