@@ -22,11 +22,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.groups.envelope import tag, tag_of
 from ordercast.keys import Keyring, generate
 from ordercast.log import Replica
 from ordercast.log.service import Service
 from ordercast.log.store import Delivered, Installed, Store
+from ordercast.process_groups.notes import address
 
 PACKET = 600
 """Messages of a packet, as a saturated ring has them with 100 bytes."""
@@ -37,9 +37,9 @@ HERE = ConfigurationId(8, 1)
 
 def write(path: Path, rows: int, size: int, sync: bool) -> dict[str, float]:
     """A log of so many messages."""
-    store = Store(path, 1, tag_of, most_bytes=2**40, sync=sync)
+    store = Store(path, 1, most_bytes=2**40, sync=sync)
     store.append([Installed(1, Configuration(HERE, Kind.REGULAR, (1,)), True)])
-    front, fresh = tag("bench"), os.urandom(size * PACKET * 2)
+    front, fresh = address(0, ["bench"]), os.urandom(size * PACKET * 2)
     wall = processor = 0.0
     for commit in range(rows // (PACKET * PACKETS)):
         some = []

@@ -31,8 +31,8 @@ from pyspark.sql import DataFrame, SparkSession
 from ordercast import Message
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.core.percentiles import percentile
-from ordercast.groups.envelope import tag, tag_of
 from ordercast.log.store import Delivered, Installed, Store
+from ordercast.process_groups.notes import address
 from ordercast.spark.session import spark_session
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "streaming"))
@@ -51,10 +51,10 @@ def stream(spark: SparkSession, nodes: str, **options: Any) -> DataFrame:
 
 def fill(path: Path, node: int, rows: int, size: int = 100, packet: int = 400) -> None:
     """The log of a node that has been alone for a while."""
-    store = Store(path, node, tag_of, most_bytes=8 * 2**30, sync=False)
+    store = Store(path, node, most_bytes=8 * 2**30, sync=False)
     ring = ConfigurationId(1, node)
     store.append([Installed(1, Configuration(ring, Kind.REGULAR, (node,)), True)])
-    front = tag(GROUP)
+    front = address(0, [GROUP])
     payloads = [front + random.randbytes(size) for _ in range(packet)]
     now = time.time_ns() // 1000
     for begin in range(0, rows // packet, 100):

@@ -43,14 +43,19 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "transport": frozenset({"core", "errors", "keys", "plain_file"}),  # knows no machine, driver or protocol
     # drives any machine over any transport: it is handed both
     "runtime": frozenset({"core", "trace", "errors", "plain_file", "file_lock", "transport"}),
-    "log": frozenset({"core", "trace", "errors", "file_lock", "keys", "transport", "runtime"}),
+    "log": frozenset(
+        {"core", "trace", "errors", "file_lock", "keys", "transport", "runtime", "process_groups"}
+    ),  # reads to which groups a message is addressed
     # serves processes that are no members; is handed the groups and the log of its node
     "clients": frozenset({"core", "process_groups", "errors", "runtime", "log"}),
     "groups": frozenset(
-        {"core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"}
+        {
+            *("core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"),
+            "process_groups",
+        }
     ),
     "client": frozenset({"errors", "transport"}),  # knows nodes by what they say to clients alone
-    "threads": frozenset({"core", "errors", "runtime", "groups"}),
+    "threads": frozenset({"core", "errors", "runtime", "groups", "process_groups"}),
     "testing": frozenset({"core", "trace", "transport", "runtime", "groups"}),  # groups in memory
     "measure": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
     "demo": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups", "measure"}),

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
         StorageProblem,
     )
     from ordercast.groups.api import Group, Node, Receipt
-    from ordercast.groups.events import ConfigurationChange, Delivery, Message, Rejoined
+    from ordercast.groups.events import ConfigurationChange, Delivery, Joined, Left, Message, Rejoined
     from ordercast.keys import Keyring
+    from ordercast.process_groups.views import Cause, Member, Process
     from ordercast.runtime.config import NodeConfig
     from ordercast.runtime.config import load as load_config
 
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessDenied",
     "AddressProblem",
+    "Cause",
     "Client",
     "ClientClosed",
     "ConfigProblem",
@@ -56,9 +58,12 @@ __all__ = [
     "Evicted",
     "Excluded",
     "Group",
+    "Joined",
     "KeyProblem",
     "Keyring",
     "Kind",
+    "Left",
+    "Member",
     "Message",
     "MessageId",
     "MessageTooLarge",
@@ -70,6 +75,7 @@ __all__ = [
     "NotConnected",
     "OrdercastError",
     "OtherProtocol",
+    "Process",
     "Receipt",
     "Rejoined",
     "RequestTimeout",
@@ -90,8 +96,9 @@ _HOMES = {
         "RequestTimeout SendTimeout StorageProblem"
     ),
     "ordercast.groups.api": "Group Node Receipt",
-    "ordercast.groups.events": "ConfigurationChange Delivery Message Rejoined",
+    "ordercast.groups.events": "ConfigurationChange Delivery Joined Left Message Rejoined",
     "ordercast.keys": "Keyring",
+    "ordercast.process_groups.views": "Cause Member Process",
     "ordercast.runtime.config": "NodeConfig load",
 }
 """Modules, and what comes from each."""

@@ -14,15 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from ordercast.core.identity import Configuration, NodeId
 from ordercast.errors import NodeClosed
 from ordercast.groups import api
-from ordercast.groups.events import ConfigurationChange, Delivery, Message
+from ordercast.groups.events import ConfigurationChange, Delivery, Event, Joined, Left, Message
 from ordercast.groups.settings import NodeSettings
+from ordercast.process_groups.views import Member, Process
 
 T = TypeVar("T")
 
@@ -158,7 +159,7 @@ class Group:
         """Send messages, in order: the fast path."""
         self._loop.do(self._group.send_many(payloads, safe=safe, resilience=resilience, timeout=timeout))
 
-    def batches(self) -> Iterator[Delivery | ConfigurationChange]:
+    def batches(self) -> Iterator[Event]:
         """What is delivered, as it came: the messages of a packet together."""
         self._group.read_here()
         if rest := list(self._begun):
@@ -167,7 +168,7 @@ class Group:
         while (entry := self._loop.do(_next(entries))) is not None:
             yield entry
 
-    def __iter__(self) -> Iterator[Message | ConfigurationChange]:
+    def __iter__(self) -> Iterator[Message | ConfigurationChange | Joined | Left]:
         for message in self._begun:
             self._group.note_reading()
             yield message  # `yield from` would end it with the loop that reads
@@ -180,8 +181,18 @@ class Group:
             else:
                 yield entry
 
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Who is in the group, as this node knows it now."""
+        return self._group.members
+
+    @property
+    def me(self) -> Process | None:
+        """This member as the others know it; None if it was joined with ``receive=False``."""
+        return self._group.me
+
     def leave(self) -> None:
-        """Receive nothing more."""
+        """Receive nothing more, and return when the others know."""
         self._loop.do(self._group.leave())
 
 
@@ -228,10 +239,34 @@ class Node:
             raise NodeClosed("the node is not started: use `with Node(…) as node`, or node.start()")
         return self._loop
 
-    def join(self, group: str, *, receive: bool = True) -> Group:
-        """Receive a group's messages from now on, and be able to send to it; or only the latter."""
+    def join(
+        self,
+        group: str,
+        *,
+        properties: Mapping[str, str] | None = None,
+        receive: bool = True,
+        timeout: float | None = None,
+    ) -> Group:
+        """Be a member of a group, who says this of itself; or, with ``receive=False``, only send."""
         loop = self._running
-        return Group(loop, loop.do(self._node.join(group, receive=receive)))
+        joining = self._node.join(group, properties=properties, receive=receive, timeout=timeout)
+        return Group(loop, loop.do(joining))
+
+    def send(
+        self,
+        groups: Sequence[str],
+        payload: bytes,
+        *,
+        safe: bool = False,
+        resilience: int | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Send a message to several groups, from outside: each member of any of them gets it once."""
+        loop = self._running
+        sending = self._node.send(
+            groups, payload, safe=safe, resilience=resilience, timeout=timeout, receipt=True
+        )
+        return Receipt(loop, loop.do(sending))
 
     @property
     def id(self) -> NodeId:

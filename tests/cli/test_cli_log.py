@@ -12,18 +12,18 @@ from cli_nodes import node, started
 from cli_parts import ordercast
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.groups.envelope import tag, tag_of
 from ordercast.log.store import Delivered, Installed, Store
+from ordercast.process_groups.notes import address
 
 HERE = ConfigurationId(8, 1)
 
 
 def written(path: Path, *texts: bytes, node: int = 1) -> Path:
     """A log with a configuration and some messages, for two groups by turns."""
-    store = Store(path, node, tag_of, most_bytes=2**30, sync=False)
+    store = Store(path, node, most_bytes=2**30, sync=False)
     entries: list[Delivered | Installed] = [Installed(1, Configuration(HERE, Kind.REGULAR, (1, 2)), True)]
     for seq, text in enumerate(texts, 1):
-        payload = tag("odd" if seq % 2 else "even") + text
+        payload = address(0, ["odd" if seq % 2 else "even"]) + text
         entries.append(Delivered(seq, Batch(HERE, seq, 0, 2, 0, seq, Guarantee.AGREED, [payload])))
     store.append(entries)
     store.close()
@@ -80,9 +80,9 @@ def test_one_group_is_shown_with_the_configurations(log: Path) -> None:
 
 
 def test_where_the_node_was_away_is_said(log: Path) -> None:
-    store = Store(log, 1, tag_of, most_bytes=2**30, sync=False)
+    store = Store(log, 1, most_bytes=2**30, sync=False)
     again = Configuration(ConfigurationId(16, 1), Kind.REGULAR, (1, 2))
-    late = Batch(again.id, 1, 0, 2, 0, 1, Guarantee.AGREED, [tag("odd") + b"late"])
+    late = Batch(again.id, 1, 0, 2, 0, 1, Guarantee.AGREED, [address(0, ["odd"]) + b"late"])
     store.append([Installed(40, again, True), Delivered(41, late)])
     store.close()
     said = ordercast("log", log)

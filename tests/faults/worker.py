@@ -22,6 +22,7 @@ import msgspec
 
 from ordercast import (
     Configuration,
+    ConfigurationChange,
     Delivery,
     Evicted,
     Group,
@@ -190,7 +191,7 @@ class Worker:
                 await self.reads.wait()
                 if isinstance(entry, Delivery):
                     self.books.delivery(entry)
-                else:
+                elif isinstance(entry, ConfigurationChange):
                     self.books.configuration(entry)
                     say("configuration", id=str(entry.id), kind=str(entry.kind), members=entry.members)
         except Evicted as error:

@@ -23,10 +23,12 @@ from ordercast.core.contract import (
     Multicast,
     Originate,
     Packet,
+    SetTimer,
     Shift,
     Start,
     Stop,
     Submit,
+    Timer,
     Unicast,
 )
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, NodeId
@@ -35,6 +37,7 @@ from ordercast.protocols import PROTOCOLS
 
 HEAD = struct.Struct("<BIQQQ")
 WORDS = tuple(Guarantee)
+AGAIN_US = 20_000
 
 
 class FrailSettings(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,6 +56,9 @@ class Frail:
         self.node, self.nodes = node, tuple(nodes)
         self.view = ConfigurationId(1, min(nodes))
         self.incarnation = self.number = self.seq = 0
+        self.pending: dict[int, bytes] = {}
+        """Own messages that are not ordered yet, by number: sent again until they are."""
+        self.ordered: dict[tuple[int, int, int], bytes] = {}
         self.room = 1 << 20
         self.stats: Mapping[str, float] = {}
         self.waits: Mapping[NodeId, int] = {}
@@ -64,8 +70,11 @@ class Frail:
             case Start(incarnation):
                 self.incarnation = incarnation
                 self.view = ConfigurationId(1 + incarnation, min(self.nodes))
-                installed = Install(Configuration(self.view, Kind.REGULAR, self.nodes))
-                return [installed, Shift("member", "started")]
+                installed = Install(Configuration(self.view, Kind.REGULAR, (self.node,)))
+                return [installed, Shift("member", "started"), SetTimer("again", AGAIN_US)]
+            case Timer():
+                again = [Unicast(min(self.nodes), packet) for packet in self.pending.values()]
+                return [*again, SetTimer("again", AGAIN_US)]
             case Submit(payloads, guarantee):
                 return list(self._submit(payloads, guarantee))
             case Packet(data):
@@ -86,20 +95,28 @@ class Frail:
             elif payload.endswith(b"unsent"):
                 yield Halt("excluded")
             else:
-                head = HEAD.pack(word, self.node, self.incarnation, self.number, 0)
-                yield Unicast(min(self.nodes), head + payload)
+                packet = HEAD.pack(word, self.node, self.incarnation, self.number, 0) + payload
+                self.pending[self.number] = packet
+                yield Unicast(min(self.nodes), packet)
 
     def _order(self, word: int, origin: int, life: int, number: int, payload: bytes) -> Iterator[Effect]:
+        message = (origin, life, number)
+        if message in self.ordered:
+            yield Multicast(self.ordered[message])  # it was not heard
+            return
         self.seq += 1
-        yield Multicast(HEAD.pack(word, origin, life, number, self.seq) + payload)
+        self.ordered[message] = HEAD.pack(word, origin, life, number, self.seq) + payload
+        yield Multicast(self.ordered[message])
         yield from self._deliver(word, origin, life, number, payload)
 
     def _heard(self, data: bytes) -> Iterator[Effect]:
         word, origin, life, number, seq = HEAD.unpack_from(data)
         if not seq:
             yield from self._order(word, origin, life, number, data[HEAD.size :])
-        else:
+        elif seq > self.seq or (origin == self.node and number in self.pending):
             self.seq = seq
+            if (origin, life) == (self.node, self.incarnation):
+                self.pending.pop(number, None)
             yield from self._deliver(word, origin, life, number, data[HEAD.size :])
 
     def _deliver(self, word: int, origin: int, life: int, number: int, payload: bytes) -> Iterator[Effect]:

@@ -41,12 +41,13 @@ def udp(node: Node) -> UdpTransport:
 
 
 async def together(nodes: list[Node]) -> None:
-    """Wait until they all share one configuration."""
+    """Wait until they all share one configuration, and know each other's processes."""
     ids = [node.id for node in nodes]
     for node in nodes:
         await node.wait_for(ids)
     while len({node.configuration.id for node in nodes}) > 1:
         await asyncio.sleep(0.005)
+    await until(lambda: all(node._running.processes.settled for node in nodes))
 
 
 async def read(group: Group, count: int) -> list[Message]:

@@ -12,10 +12,10 @@ import pytest
 from group_nodes import run
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.groups.envelope import tag
 from ordercast.groups.node_log import NodeLog
 from ordercast.log import Replica
 from ordercast.log.feed import Final
+from ordercast.process_groups.notes import address
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import Connections
 
@@ -42,7 +42,9 @@ class Opened:
 
     def deliver(self, seq: int) -> None:
         assert self.log.feed is not None
-        self.log.feed.deliver(Batch(RING, seq, 0, 1, 0, seq, Guarantee.AGREED, [tag("g") + b"%d" % seq]))
+        self.log.feed.deliver(
+            Batch(RING, seq, 0, 1, 0, seq, Guarantee.AGREED, [address(0, ["g"]) + b"%d" % seq])
+        )
 
     def install(self) -> None:
         assert self.log.feed is not None

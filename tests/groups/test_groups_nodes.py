@@ -191,8 +191,9 @@ def test_members_come_and_go() -> None:
             await group.send(b"alone")
             seen: list[object] = []
             async for event in group:
-                seen.append(event.kind if isinstance(event, Configuration) else event.payload)
-                if seen[-1] == b"alone":
+                if isinstance(event, Message | Configuration):
+                    seen.append(event.kind if isinstance(event, Configuration) else event.payload)
+                if seen[-1:] == [b"alone"]:
                     break
             assert seen[-2:] == [Kind.REGULAR, b"alone"]
 
@@ -228,7 +229,8 @@ def test_each_change_says_what_it_ends_and_where(protocol: str, tmp_path: Path) 
                 await together([first, second])
                 await group.send(b"3")
                 async for event in group:
-                    found.append(event)
+                    if isinstance(event, Message | ConfigurationChange):
+                        found.append(event)
                     if isinstance(event, Message) and event.payload == b"3":
                         return
 
@@ -396,7 +398,7 @@ def test_status_is_json_and_tells_who_is_there() -> None:
             assert [peer["node"] for peer in status["peers"]] == [two.id]
             assert status["peers"][0]["address"] == two.address
             assert status["delivered"] >= 20
-            assert status["sent"] == 10
+            assert status["sent"] >= 10, "the notes of process groups among them"
             assert status["buffers"]["granted"] > 0
             assert status["queued_bytes"] == 0
             assert status["unread_bytes"] >= 0
@@ -439,6 +441,7 @@ def test_batches_are_the_same_messages() -> None:
                 if len(batched) == 1000:
                     break
             assert batched == single
-            assert [m.id.number for m in single] == list(range(1, 1001))
+            first = single[0].id.number
+            assert [m.id.number for m in single] == list(range(first, first + 1000))
 
     run(main)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.groups.envelope import tag
 from ordercast.groups.notes import Ask, Clock, Commit, Fence, Job, Known, Progress, job_of, written
 from ordercast.groups.producer_table import DONE_US, KEPT_US, Answer, Outcome
 from ordercast.groups.producers import FRONT_SIZE, Producers, concern, row_fronts
+from ordercast.process_groups.notes import address
 
 GROUP = "rows"
 TASK = b"a task of a query"
@@ -96,7 +96,7 @@ class Network:
             self.order(front + row(number))
 
     def at(self, node: int) -> list[bytes]:
-        return [payload.removeprefix(tag(GROUP)) for payload in self.delivered[node]]
+        return [payload.removeprefix(address(0, [GROUP])) for payload in self.delivered[node]]
 
 
 def a_group(*members: int) -> Network:
@@ -529,23 +529,29 @@ def test_what_is_delivered_keeps_its_place_in_the_order() -> None:
     group = a_group(1)
     owner, _ = group.fence()
     fronts = list(row_fronts(owner, 0, 3))
-    mixed = [tag("a") + b"x", fronts[0] + b"0", fronts[2] + b"too early", fronts[1] + b"1", tag("a") + b"y"]
+    mixed = [
+        address(0, ["a"]) + b"x",
+        fronts[0] + b"0",
+        fronts[2] + b"too early",
+        fronts[1] + b"1",
+        address(0, ["a"]) + b"y",
+    ]
     runs = group.members[1].admit(Batch(group.ring, 9, 4, 1, 0, 70, Guarantee.SAFE, mixed))
     places = [
         (run.number + i, run.slot + i, payload) for run in runs for i, payload in enumerate(run.payloads)
     ]
     assert places == [
-        (70, 4, tag("a") + b"x"),
-        (71, 5, tag(GROUP) + b"0"),
-        (73, 7, tag(GROUP) + b"1"),
-        (74, 8, tag("a") + b"y"),
+        (70, 4, address(0, ["a"]) + b"x"),
+        (71, 5, address(0, [GROUP]) + b"0"),
+        (73, 7, address(0, [GROUP]) + b"1"),
+        (74, 8, address(0, ["a"]) + b"y"),
     ]
 
 
 def test_only_batches_with_something_else_than_messages_are_looked_into() -> None:
-    assert not concern([tag("a") + b"x", tag("b")])
-    assert concern([tag("a") + b"x", written(Ask())])
-    assert concern([tag("a") + b"x", b""])
+    assert not concern([address(0, ["a"]) + b"x", address(0, ["b"])])
+    assert concern([address(0, ["a"]) + b"x", written(Ask())])
+    assert concern([address(0, ["a"]) + b"x", b""])
 
 
 @given(st.binary(max_size=FRONT_SIZE + 3))

@@ -10,14 +10,11 @@ import pytest
 
 from ordercast import NodeClosed, SendTimeout
 from ordercast.core.identity import Guarantee
-from ordercast.groups.envelope import tag
 from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.notes import Slow, decode
 from ordercast.groups.send_gate import SendGate
 from ordercast.groups.slow_readers import SlowReaders
 from ordercast.testing import run
-
-FRONT = tag("g")
 
 
 class Scene:
@@ -40,6 +37,7 @@ class Scene:
         session: Any = self.session
         self.gate = SendGate(1, driver, session, self.lifetime, 1_000, lambda: self.settled)
         self.gate.largest = 10_000
+        self.gate.release()
 
     def fill(self) -> None:
         self.gate.submit([bytes(1_000)], 1_000, Guarantee.AGREED)
@@ -47,7 +45,7 @@ class Scene:
     async def wait(self) -> str:
         """Wait for room in vain; what is said then."""
         with pytest.raises(SendTimeout) as told:
-            await self.gate.wait(FRONT, 100, 2.5)
+            await self.gate.wait(["g"], 100, 2.5)
         return str(told.value)
 
 
@@ -80,6 +78,37 @@ def test_who_waits_in_vain_is_told_for_what(
         assert told.startswith("nothing could be sent for 2.5 s: ")
         assert why in told
         assert asyncio.get_running_loop().time() == pytest.approx(2.5)
+
+    run(main())
+
+
+def test_nothing_is_taken_until_the_members_have_told_of_their_processes() -> None:
+    async def main() -> None:
+        scene = Scene()
+        scene.gate.hold()
+        assert scene.gate.must_wait(["g"])
+        assert "not all members have told yet which groups their processes are in" in await scene.wait()
+        waiting = asyncio.create_task(scene.gate.wait(["g"], 100, None))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        scene.gate.release()
+        await waiting
+        assert not scene.gate.must_wait(["g"])
+
+    run(main())
+
+
+def test_who_sends_to_several_groups_waits_for_the_slow_ones_among_them() -> None:
+    async def main() -> None:
+        scene = Scene()
+        scene.gate.slow_groups.hear(2, ("h",))
+        assert not scene.gate.must_wait(["g"])
+        assert scene.gate.must_wait(["g", "h"])
+        waiting = asyncio.create_task(scene.gate.wait(["g", "h"], 100, None))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        scene.gate.slow_groups.hear(2, ())
+        await waiting
 
     run(main())
 

@@ -10,6 +10,7 @@ import pytest
 from group_nodes import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lone_session import ALONE, RING, LoneSession, to
 
 from ordercast import (
     Configuration,
@@ -19,107 +20,118 @@ from ordercast import (
     Ended,
     Evicted,
     Excluded,
+    Joined,
     Kind,
+    Left,
     Message,
     MessageId,
     Rejoined,
 )
 from ordercast.core.identity import Batch, Guarantee
 from ordercast.groups import session as session_module
-from ordercast.groups.envelope import LONGEST_NAME, describe, tag, tag_of
-from ordercast.groups.session import ENTRY_OVERHEAD, MOST_FULL, Session
+from ordercast.groups.session import ENTRY_OVERHEAD, MOST_FULL
+from ordercast.process_groups.notes import LONGEST_NAME, address, address_of, check_name, describe
+from ordercast.process_groups.views import Cause, Member
 from ordercast.runtime.driver import Outgoing
-
-RING = ConfigurationId(4, 1)
-ALONE = Configuration(RING, Kind.REGULAR, (1,))
 
 
 def batch(payloads: list[bytes], *, number: int = 1, origin: int = 1, seq: int = 1, slot: int = 0) -> Batch:
     return Batch(RING, seq, slot, origin, 0, number, Guarantee.AGREED, payloads)
 
 
-def a_session(limit: int = 10_000) -> tuple[Session, list[tuple[str, ...]]]:
+def a_session(limit: int = 10_000) -> tuple[LoneSession, list[tuple[str, ...]]]:
     """A session, and what it says of slow groups, each time that this may have changed."""
     told: list[tuple[str, ...]] = []
-    session = Session(1, 0, limit, lambda: told.append(session.slow_groups))
+    session = LoneSession(limit, lambda: told.append(session.slow_groups))
     return session, told
 
 
-# --- envelopes ----------------------------------------------------------------------------------
+# --- addresses ----------------------------------------------------------------------------------
 
 
 @given(st.text(min_size=1, max_size=30), st.binary(max_size=30))
-def test_a_tag_is_found_again(name: str, body: bytes) -> None:
+def test_an_address_is_found_again(name: str, body: bytes) -> None:
     try:
-        front = tag(name)
+        check_name(name)
     except ValueError:
         return
-    assert tag_of(front + body) == front
+    front = address(7, [name])
+    assert address_of(front + body) == front
     assert describe(front + body) == (name, len(body))
 
 
 @given(st.binary(max_size=300))
 def test_any_payload_can_be_looked_at(payload: bytes) -> None:
-    front = tag_of(payload)
+    front = address_of(payload)
     assert front is None or payload.startswith(front)
     describe(payload)
 
 
 def test_the_longest_name() -> None:
-    assert len(tag("x" * LONGEST_NAME)) == LONGEST_NAME + 2
+    longest = address(0, ["x" * LONGEST_NAME])
+    assert address_of(longest) == longest
+    with pytest.raises(ValueError, match="cannot be a group's name"):
+        check_name("x" * (LONGEST_NAME + 1))
 
 
 # --- who gets what ------------------------------------------------------------------------------
 
 names = st.sampled_from(["a", "ab", "b", "not joined"])
-tagged = st.builds(lambda name, body: tag(name) + body, names, st.binary(max_size=3))
-strange = st.sampled_from([b"", b"\x01", b"\x02\x01a", b"\x01\x05a"])
+addressed = st.builds(to, names, st.binary(max_size=3))
+strange = st.sampled_from([b"", b"\x04", b"\x02\x01a", to("a")[:-1], to("a", b"")[:5] + b"\x02\x01a\x01a"])
 
 
-@given(st.lists(st.lists(tagged | strange, min_size=1, max_size=12), max_size=6))
+@given(st.lists(st.lists(addressed | strange, min_size=1, max_size=12), max_size=6))
 @settings(max_examples=150, deadline=None)
 def test_each_group_gets_its_own_in_order(batches: list[list[bytes]]) -> None:
-    session, _ = a_session()
-    inboxes = {name: session.open(tag(name), name) for name in ("a", "ab", "b")}
-    expected: dict[str, list[Message]] = {name: [] for name in inboxes}
-    number = 1
-    for seq, payloads in enumerate(batches, 1):
-        session.deliver(batch(payloads, number=number, seq=seq, slot=2))
-        for place, payload in enumerate(payloads):
-            group, size = describe(payload)
-            if group in expected:
-                body = payload[len(payload) - size :]
-                own = MessageId(1, 0, number + place)
-                expected[group].append(Message(body, 1, group, False, own, RING, seq, 2 + place))
-        number += len(payloads)
-    for name, inbox in inboxes.items():
-        found = [
-            message
-            for entry, _ in inbox.entries
-            if isinstance(entry, Delivery)
-            for message in entry.messages()
-        ]
-        assert found == expected[name]
-    assert session.unread == sum(size for inbox in inboxes.values() for _, size in inbox.entries)
-    assert session.delivered_bytes == sum(len(m.payload) for found in expected.values() for m in found)
+    async def main() -> None:
+        session, _ = a_session()
+        inboxes = {name: session.reader(name) for name in ("a", "ab", "b")}
+        expected: dict[str, list[Message]] = {name: [] for name in inboxes}
+        number = 1
+        for seq, payloads in enumerate(batches, 1):
+            session.deliver(batch(payloads, number=number, seq=seq, slot=2))
+            for place, payload in enumerate(payloads):
+                group, size = describe(payload)
+                if group in expected:
+                    body = payload[len(payload) - size :]
+                    own = MessageId(1, 0, number + place)
+                    message = Message(body, 1, group, False, own, RING, seq, 2 + place, (group,))
+                    expected[group].append(message)
+            number += len(payloads)
+        for name, inbox in inboxes.items():
+            found = [
+                message
+                for entry, _ in inbox.entries
+                if isinstance(entry, Delivery)
+                for message in entry.messages()
+            ]
+            assert found == expected[name]
+        assert session.unread == sum(size for inbox in inboxes.values() for _, size in inbox.entries)
+        assert session.delivered_bytes == sum(len(m.payload) for found in expected.values() for m in found)
+
+    asyncio.run(main())
 
 
 def test_the_configuration_comes_first_and_in_its_place() -> None:
     async def main() -> None:
         session, _ = a_session()
-        session.install(ALONE)
-        inbox = session.open(tag("a"), "a")
-        session.deliver(batch([tag("a") + b"1"]))
+        reader = session.open("a", {"nick": "ann"})
+        inbox = reader.inbox
+        session.deliver(batch([to("a", b"1")]))
         later = Configuration(ConfigurationId(8, 1), Kind.TRANSITIONAL, (1,))
         session.install(later, Ended(RING, 1))
-        session.deliver(batch([tag("a") + b"2"], number=2))
-        found = [await inbox.get() for _ in range(4)]
+        session.deliver(batch([to("a", b"2")], number=2))
+        found = [await inbox.get() for _ in range(5)]
         assert found[0] == ALONE
-        assert found[2] == later
+        me = Member(reader.me, {"nick": "ann"})
+        assert found[1] == Joined("a", me, Cause.JOINED, (me,))
+        assert reader.members == (me,)
+        assert found[3] == later
         assert isinstance(found[0], ConfigurationChange)
         assert found[0].ended is None
-        assert isinstance(found[2], ConfigurationChange)
-        assert found[2].ended == Ended(RING, 1)
+        assert isinstance(found[3], ConfigurationChange)
+        assert found[3].ended == Ended(RING, 1)
         assert [entry.payloads for entry in found if isinstance(entry, Delivery)] == [[b"1"], [b"2"]]
         assert session.unread == 0
 
@@ -129,8 +141,8 @@ def test_the_configuration_comes_first_and_in_its_place() -> None:
 def test_what_ends_is_read_to_the_end() -> None:
     async def main() -> None:
         session, _ = a_session()
-        inbox = session.open(tag("a"), "a")
-        session.deliver(batch([tag("a") + b"1"]))
+        inbox = session.reader("a")
+        session.deliver(batch([to("a", b"1")]))
         receipt = session.expect(5)
         session.end(None, RuntimeError("lost"))
         assert isinstance(await inbox.get(), Delivery)
@@ -148,13 +160,15 @@ SIZE = 100 + ENTRY_OVERHEAD
 
 
 def one(group: str) -> Batch:
-    return batch([tag(group) + bytes(100)])
+    return batch([to(group, bytes(100))])
 
 
 def test_a_group_is_slow_from_the_limit_on_until_half_of_it_is_read() -> None:
     async def main() -> None:
         session, told = a_session(10 * SIZE)
-        inbox = session.open(tag("a"), "a")
+        reader = session.open("a")
+        inbox = reader.inbox
+        inbox.clear()
         for _ in range(10):
             session.deliver(one("a"))
         assert told == []
@@ -168,47 +182,57 @@ def test_a_group_is_slow_from_the_limit_on_until_half_of_it_is_read() -> None:
         for _ in range(12):
             session.deliver(one("a"))
         assert told == [("a",), (), ("a",)]
-        session.close(tag("a"), inbox)
+        await reader.leave()
         assert told == [("a",), (), ("a",), ()]
         assert session.unread == 0
-        session.close(tag("a"), inbox)
+        await reader.leave()
         assert session.unread == 0
 
     run(main)
 
 
 def test_each_reader_has_its_own_limit() -> None:
-    session, told = a_session(10 * SIZE)
-    for name in ("a", "b", "b"):
-        session.open(tag(name), name)
-    for _ in range(10):
-        session.deliver(one("a"))
+    async def main() -> None:
+        session, told = a_session(10 * SIZE)
+        for inbox in [session.reader(name) for name in ("a", "b", "b")]:
+            inbox.clear()  # the second reader of b was seen to join
+        for _ in range(10):
+            session.deliver(one("a"))
+            session.deliver(one("b"))
+        assert told == []
         session.deliver(one("b"))
-    assert told == []
-    session.deliver(one("b"))
-    assert told[-1] == ("b",)
-    assert session.unread_by_group() == {"a": 10 * SIZE, "b": 22 * SIZE}
+        assert told[-1] == ("b",)
+        assert session.unread_by_group() == {"a": 10 * SIZE, "b": 22 * SIZE}
+
+    run(main)
 
 
 def test_empty_messages_count_too() -> None:
-    session, told = a_session(1000)
-    session.open(tag("a"), "a")
-    for _ in range(1000 // ENTRY_OVERHEAD + 1):
-        session.deliver(batch([tag("a")]))
-    assert told == [("a",)]
+    async def main() -> None:
+        session, told = a_session(1000)
+        session.reader("a")
+        for _ in range(1000 // ENTRY_OVERHEAD + 1):
+            session.deliver(batch([to("a")]))
+        assert told == [("a",)]
+
+    run(main)
 
 
 def test_what_nobody_joined_is_not_kept() -> None:
-    session, told = a_session(100)
-    session.deliver(batch([tag("a") + bytes(1000)]))
-    assert session.unread == 0
-    assert told == []
+    async def main() -> None:
+        session, told = a_session(100)
+        session.deliver(batch([to("a", bytes(1000))]))
+        assert session.unread == 0
+        assert told == []
+
+    run(main)
 
 
 def test_a_reader_that_stands_still_is_given_up_and_then_dropped() -> None:
     async def main() -> None:
         session, _ = a_session(10 * SIZE)
-        stands, reads = session.open(tag("a"), "a"), session.open(tag("a"), "a")
+        stands, reads = session.reader("a"), session.reader("a")
+        stands.clear()
         for _ in range(12):
             session.deliver(one("a"))
         for _ in range(12):
@@ -230,7 +254,11 @@ def test_a_reader_that_stands_still_is_given_up_and_then_dropped() -> None:
                 await stands.get()
         assert (told.value.group, told.value.messages, told.value.bytes) == ("a", 13, 13 * SIZE)
         assert pickle.loads(pickle.dumps(told.value)).messages == 13
-        assert [isinstance(await reads.get(), Delivery) for _ in range(2)] == [True, True]
+        assert isinstance(await reads.get(), Delivery)
+        left = await reads.get()
+        assert isinstance(left, Left)
+        assert (left.cause, len(left.members)) == (Cause.DIED, 1)
+        assert isinstance(await reads.get(), Delivery)
         assert session.unread == 0
 
     run(main)
@@ -239,9 +267,9 @@ def test_a_reader_that_stands_still_is_given_up_and_then_dropped() -> None:
 def test_a_reader_that_reads_however_slowly_is_not_dropped() -> None:
     async def main() -> None:
         session, _ = a_session(10 * SIZE)
-        inbox = session.open(tag("a"), "a")
-        session.deliver(batch([tag("a") + bytes(100)] * 30))
-        session.deliver(batch([tag("a") + bytes(100)] * 30, number=31))
+        inbox = session.reader("a")
+        session.deliver(batch([to("a", bytes(100))] * 30))
+        session.deliver(batch([to("a", bytes(100))] * 30, number=31))
         for _ in range(20):
             session.look_at_readers(4.0, 10.0)
             inbox.moved = True  # by its reader, who goes through the first batch one by one
@@ -256,7 +284,7 @@ def test_a_reader_with_more_than_can_be_on_its_way_is_dropped(monkeypatch: pytes
 
     async def main() -> None:
         session, _ = a_session(10 * SIZE)
-        slow, other = session.open(tag("a"), "a"), session.open(tag("b"), "b")
+        slow, other = session.reader("a"), session.reader("b")
         most = (MOST_FULL * 10 + 2) * SIZE
         while not slow.ended:
             session.deliver(one("a"))
@@ -275,9 +303,9 @@ def test_a_reader_with_more_than_can_be_on_its_way_is_dropped(monkeypatch: pytes
 def test_one_message_larger_than_all_limits_is_read() -> None:
     async def main() -> None:
         session, _ = a_session(1000)
-        inbox = session.open(tag("a"), "a")
-        session.deliver(batch([tag("a") + bytes(10**6)]))
-        session.deliver(batch([tag("a") + b"next"], number=2))
+        inbox = session.reader("a")
+        session.deliver(batch([to("a", bytes(10**6))]))
+        session.deliver(batch([to("a", b"next")], number=2))
         assert [len((await inbox.get()).payloads[0]) for _ in range(2)] == [10**6, 4]  # type: ignore[union-attr]
 
     run(main)
@@ -291,13 +319,13 @@ def test_receipts_are_for_own_messages_of_this_life() -> None:
         session, _ = a_session()
         receipts = [session.expect(number) for number in (2, 3, 5)]
         receipts[0].cancel()
-        payloads = [tag("g") + b"%d" % number for number in range(1, 4)]
+        payloads = [to("g", b"%d" % number) for number in range(1, 4)]
         session.deliver(batch(payloads, origin=2))
         session.deliver(batch(payloads)._replace(incarnation=7))
         await asyncio.sleep(0)
         assert not any(receipt.done() for receipt in receipts[1:])
         session.deliver(batch(payloads, seq=9, slot=4))
-        assert receipts[1].result() == Message(b"3", 1, "g", False, MessageId(1, 0, 3), RING, 9, 6)
+        assert receipts[1].result() == Message(b"3", 1, "g", False, MessageId(1, 0, 3), RING, 9, 6, ("g",))
         assert not receipts[2].done()
 
     run(main)
@@ -320,7 +348,7 @@ def test_a_receipt_whose_message_was_skipped_says_that_another_one_was_delivered
     async def main() -> None:
         session, _ = a_session()
         receipt = session.expect(1)
-        session.deliver(batch([tag("g") + b"5"], number=5))
+        session.deliver(batch([to("g", b"5")], number=5))
         with pytest.raises(Excluded, match="message 1 of this node was not delivered here, but a later one"):
             await receipt
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.groups.envelope import tag, tag_of
 from ordercast.log import Position, Replica
 from ordercast.log.store import Delivered, Installed, Store
+from ordercast.process_groups.notes import address
 
 PLENTY = 2**30
 MINUTE_US = 60_000_000
@@ -17,7 +17,7 @@ MINUTE_US = 60_000_000
 
 def store(path: Path, node: int = 1, **given: Any) -> Store:
     """A log to write. Without syncing, which only a loss of power could tell."""
-    return Store(path, node, tag_of, **{"most_bytes": PLENTY, "sync": False, **given})
+    return Store(path, node, **{"most_bytes": PLENTY, "sync": False, **given})
 
 
 def configuration(name: str, *members: int, kind: Kind = Kind.REGULAR) -> Configuration:
@@ -46,7 +46,7 @@ def delivered(
     at_us: int = 1,
 ) -> Delivered:
     """A packet with messages for one group."""
-    payloads = [tag(group) + text.encode() for text in texts]
+    payloads = [address(0, [group]) + text.encode() for text in texts]
     return Delivered(at_us, Batch(ConfigurationId(0, 0), seq, slot, sender, 0, seq, guarantee, payloads))
 
 

@@ -14,20 +14,34 @@ from hunts import rounds
 from ordercast import Message, MessageTooLarge
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import ConfigProblem
-from ordercast.groups.envelope import MESSAGE, NOTE, ROW, tag, tag_of
-from ordercast.groups.notes import Ask, Clock, Commit, Fence, Job, Known, Progress, Slow, written
+from ordercast.groups.notes import (
+    NOTE,
+    ROW,
+    Ask,
+    Clock,
+    Commit,
+    Fence,
+    Job,
+    Known,
+    Progress,
+    Slow,
+    written,
+)
+from ordercast.groups.processes import Processes
 from ordercast.groups.producers import Producers, row_fronts
 from ordercast.groups.session import Session
 from ordercast.log import Replica
 from ordercast.log.compare import compare
 from ordercast.log.store import Delivered, Installed, Store
+from ordercast.process_groups.machine import ProcessGroups
+from ordercast.process_groups.notes import MESSAGE, address, address_of, read_address
+from ordercast.process_groups.views import Output
 
 RING = ConfigurationId(4, 1)
 OWNER = b"ownerown"
 FENCE = Fence(b"task", 0, b"run", 0, OWNER, "rows", 1)
 PROGRESS = Progress(0, 3, 7, b"run", 0, 1)
-NO_UTF8 = bytes((MESSAGE, 2)) + b"\xff\xfehello"
-"""Nine bytes."""
+NO_UTF8 = bytes((MESSAGE, 0, 0, 0, 0, 1, 2)) + b"\xff\xfehello"
 
 
 def unlikely(chance: random.Random) -> bytes:
@@ -57,7 +71,7 @@ def unlikely(chance: random.Random) -> bytes:
             Slow(tuple("x" * chance.choice((0, 1, 128, 129)) for _ in range(chance.choice((0, 3, 1001))))),
         )
     )
-    good = [tag("rows") + b"a row", front + b"a row", written(FENCE), written(known), written(Ask())]
+    good = [address(0, ["rows"]) + b"a row", front + b"a row", written(FENCE), written(known), written(Ask())]
     match chance.randrange(7):
         case 0:
             return written(fence)
@@ -68,7 +82,7 @@ def unlikely(chance: random.Random) -> bytes:
                 chance.randrange(30)
             )
         case 3:
-            return bytes((MESSAGE, len(name) % 256)) + name
+            return bytes((MESSAGE, 0, 0, 0, 0, 1, len(name) % 256)) + name
         case 4:
             data = bytearray(chance.choice(good))
             data[chance.randrange(len(data))] = chance.randrange(256)
@@ -80,17 +94,19 @@ def unlikely(chance: random.Random) -> bytes:
 
 
 @pytest.mark.campaign
-def test_a_tag_names_a_group_or_there_is_none() -> None:
+def test_an_address_names_groups_or_there_is_none() -> None:
     chance = random.Random(1)
     for _ in range(rounds(2_000, 100_000)):
         payload = unlikely(chance)
-        found = tag_of(payload)
+        found = address_of(payload)
         if found is not None:
-            assert tag(found[2:].decode()) == found
-    assert tag_of(NO_UTF8) is None
-    assert tag_of(tag("x" * 128) + b"y") == tag("x" * 128)
-    assert tag_of(bytes((MESSAGE, 129)) + b"x" * 200) is None
-    assert tag_of(bytes((MESSAGE, 0)) + b"x") is None
+            where = read_address(found)
+            assert where is not None
+            assert address(*where) == found
+    assert address_of(NO_UTF8) is None
+    longest = address(0, ["x" * 255])
+    assert address_of(longest + b"y") == longest
+    assert address_of(bytes((MESSAGE, 0, 0, 0, 0, 1, 0)) + b"x") is None
 
 
 @pytest.mark.campaign
@@ -100,36 +116,41 @@ def test_whatever_is_delivered_members_do_the_same_and_the_log_holds(seed: int, 
     chance = random.Random(seed)
     configuration = Configuration(RING, Kind.REGULAR, (1, 2))
     members = [Producers(), Producers()]
-    sessions = [Session(node, 0, 2**30, lambda: None) for node in (1, 2)]
-    stores = [Store(tmp_path / str(node), node, tag_of, most_bytes=2**24, sync=False) for node in (1, 2)]
-    asyncio.set_event_loop(loop := asyncio.new_event_loop())
+    machines = [ProcessGroups(node, 0) for node in (1, 2)]
+    stores = [Store(tmp_path / str(node), node, most_bytes=2**24, sync=False) for node in (1, 2)]
     try:
-        for producers, session, store in zip(members, sessions, stores, strict=True):
+        for producers, machine, store in zip(members, machines, stores, strict=True):
             producers.install(configuration)
-            session.install(configuration)
-            session.open(tag("rows"), "rows")
+            machine.join(machine.begin(), "rows")
+            machine.install(configuration)
             store.append([Installed(1, configuration, True)])
+        states = [submit for machine in machines if (submit := machine.take(2**20)) is not None]
+        received: tuple[list[Output], list[Output]] = ([], [])
+        for machine in machines:
+            for origin, submit in enumerate(states, 1):
+                machine.deliver(Batch(RING, 0, 0, origin, 0, 1, submit.guarantee, submit.payloads))
+            assert machine.settled
         for seq in range(1, 400):
             payloads = [unlikely(chance) for _ in range(chance.randint(1, 6))]
             origin, number = chance.choice((1, 2)), chance.choice((seq, 1, 2**61))
             batch = Batch(RING, seq, 0, origin, 0, number, Guarantee.SAFE, payloads)
-            for producers, session, store in zip(members, sessions, stores, strict=True):
+            for producers, machine, store, got in zip(members, machines, stores, received, strict=True):
                 admitted = producers.admit(batch)
                 for part in admitted:
-                    session.deliver(part)
+                    got += machine.deliver(part)
                 notes = producers.table.take_unsaved()
                 store.append([Delivered(1, part, notes) for part in admitted])
         assert members[0].table.progress == members[1].table.progress
         assert members[0].table.jobs == members[1].table.jobs
         assert members[0].malformed == members[1].malformed > 0
-        assert sessions[0].malformed == sessions[1].malformed > 0
+        assert machines[0].stats["malformed"] == machines[1].stats["malformed"] > 0
+        assert len(received[0]) == len(received[1]) > 50
         assert stores[0].notes() == stores[1].notes()
         assert stores[0].meta.entries == stores[1].meta.entries > 1
         Producers().table.restore(stores[0].notes())
     finally:
         for store in stores:
             store.close()
-        loop.close()
     with Replica(str(tmp_path / "1")) as one, Replica(str(tmp_path / "2")) as other:
         compared = compare(one, other)
     assert compared.equal
@@ -138,9 +159,10 @@ def test_whatever_is_delivered_members_do_the_same_and_the_log_holds(seed: int, 
 
 def test_a_receipt_that_another_member_forged_is_an_error_and_not_the_end() -> None:
     async def test() -> None:
-        session = Session(1, 0, 2**30, lambda: None)
+        processes = Processes(1, 0, lambda: pytest.fail("nothing is sent"), lambda: False)
+        session = Session(processes, 1, 0, 2**30, lambda: None)
         receipt = session.expect(3)
-        session.deliver(Batch(RING, 1, 0, 1, 0, 2**61, Guarantee.AGREED, [tag("rows") + b"x"]))
+        session.delivered(Batch(RING, 1, 0, 1, 0, 2**61, Guarantee.AGREED, [address(0, ["rows"]) + b"x"]))
         with pytest.raises(Exception, match="another member sends in its place"):
             await receipt
 

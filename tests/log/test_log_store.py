@@ -12,10 +12,10 @@ from log_parts import MINUTE_US, at, delivered, installed, rows, store, told, tr
 
 from ordercast.core.identity import Batch, ConfigurationId, Guarantee
 from ordercast.errors import LogError, NotThere, NotYet, SplitAway, StorageProblem, Trimmed, Unreachable
-from ordercast.groups.envelope import tag
 from ordercast.log import Position, Replica
 from ordercast.log.compare import compare
 from ordercast.log.store import Delivered, Installed, Store
+from ordercast.process_groups.notes import address
 
 
 @pytest.fixture
@@ -79,7 +79,13 @@ def test_messages_keep_what_their_sender_asked_for(written: Store) -> None:
 
 
 def test_groups_are_told_apart_within_a_packet_and_what_is_for_none_is_left_out(written: Store) -> None:
-    payloads = [tag("a") + b"1", tag("b") + b"2", b"\x03nothing for groups", tag("a") + b"3", tag("a") + b"4"]
+    payloads = [
+        address(0, ["a"]) + b"1",
+        address(0, ["b"]) + b"2",
+        b"\x03nothing for groups",
+        address(0, ["a"]) + b"3",
+        address(0, ["a"]) + b"4",
+    ]
     batch = Batch(ConfigurationId(4, 1), 5, 0, 1, 0, 1, Guarantee.AGREED, payloads)
     written.append([installed("4.1", 1, first=True), Delivered(1, batch), delivered(6, "5", group="b")])
     with look(written.path) as replica:

@@ -8,7 +8,7 @@ import pytest
 from written_order import ROOM, Order
 
 from ordercast.core.contract import QueueFull
-from ordercast.core.identity import ConfigurationId, Guarantee, MessageId
+from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind, MessageId
 from ordercast.process_groups.machine import ProcessGroups
 from ordercast.process_groups.notes import (
     NOTE,
@@ -62,6 +62,20 @@ def test_joining_takes_one_ordered_message_and_so_does_leaving() -> None:
     order.order(1)
     order.machines[1].leave(third, "G")
     assert order.machines[1].waiting == 1
+
+
+def test_who_joins_before_the_first_configuration_gets_all_of_it() -> None:
+    order = Order(1, 2)
+    machine = order.machines[2]
+    stays, leaves, ends = machine.begin(), machine.begin(), machine.begin()
+    for process in (stays, leaves, ends):
+        machine.join(process, "G")
+    machine.leave(leaves, "G")
+    machine.end(ends)
+    assert machine.waiting == 0
+    order.regular(8, [1, 2])
+    assert order.members(2, stays, "G") == ["2.0.1: merged"]
+    assert [str(each.process) for each in order.machines[1].members("G")] == ["2.0.1"]
 
 
 def test_who_leaves_is_told_where_it_left_and_the_others_see_why() -> None:
@@ -373,6 +387,7 @@ def test_a_state_without_end_is_given_up_and_again_when_its_sender_goes_on() -> 
 
 def test_the_queue_of_local_messages_is_bounded_but_leaving_is_always_possible() -> None:
     machine = ProcessGroups(1, 0, queue=300)
+    machine.install(Configuration(ConfigurationId(4, 1), Kind.REGULAR, (1,)))
     process = machine.begin()
     machine.join(process, "G")
     machine.send(process, ["G"], b"x" * 50)
@@ -382,7 +397,7 @@ def test_the_queue_of_local_messages_is_bounded_but_leaving_is_always_possible()
         machine.join(process, "H", {"about": "x" * 200})
     machine.leave(process, "G")
     machine.end(process)
-    assert machine.waiting == 4
+    assert machine.waiting == 5, "with the state of the configuration"
 
 
 def test_payloads_that_fit_are_taken_in_order_one_guarantee_at_a_time() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from free_ports import free_port
-from ordercast import ConfigurationId, Message, NodeClosed
+from ordercast import ConfigurationChange, ConfigurationId, Message, NodeClosed
 from ordercast.log import Position, Replica
 from ordercast.threads import Group, Node
 
@@ -118,7 +118,7 @@ class Heard:
                 if isinstance(event, Message):
                     self.positions.append(Position(*configuration, event.seq, event.slot))
                     self.messages.append(event)
-                else:
+                elif isinstance(event, ConfigurationChange):
                     configuration = event.id
 
     @property

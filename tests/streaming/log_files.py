@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.groups.envelope import tag, tag_of
 from ordercast.log import Position
 from ordercast.log.store import Delivered, Installed, Store
+from ordercast.process_groups.notes import address
 
 TIME_US = 1_700_000_000_000_000
 PER_PACKET = 10
@@ -26,7 +26,7 @@ class Writer:
 
     def __init__(self, path: Path, node: int, most_bytes: int = 2**30) -> None:
         self.where = str(path)
-        self._store = Store(path, node, tag_of, most_bytes=most_bytes, sync=False)
+        self._store = Store(path, node, most_bytes=most_bytes, sync=False)
         self._configuration = ConfigurationId(0, 0)
         self._seq = 0
         self._installed = False
@@ -39,7 +39,7 @@ class Writer:
 
     def packets(self, count: int, begin: int = 0, group: str = "ledger", size: int = 0) -> Writer:
         """So many packets; the messages are numbers from `begin` on."""
-        front = tag(group)
+        front = address(0, [group])
         entries = []
         for packet in range(count):
             self._seq += 1

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import LogError, Unreachable
-from ordercast.groups.envelope import tag
 from ordercast.groups.notes import Ask, Commit, Fence, written
 from ordercast.groups.producer_table import Answer, Outcome
 from ordercast.groups.producers import Producers, row_fronts
+from ordercast.process_groups.notes import address
 from ordercast.streaming.backlog import Backlog, Forgotten, NotTheSame
 from ordercast.streaming.options import Access
 from ordercast.streaming.producer import Producer, Refused, Superseded, Task, commit
@@ -93,7 +93,7 @@ class Frail:
     def order(self, payload: bytes) -> None:
         batch = Batch(ConfigurationId(4, 1), 1, 0, 1, 0, 1, Guarantee.SAFE, [payload])
         for run in self.producers.admit(batch):
-            self.delivered += (row.removeprefix(tag("rows")) for row in run.payloads)
+            self.delivered += (row.removeprefix(address(0, ["rows"])) for row in run.payloads)
         said, self.producers.to_send = self.producers.to_send, []
         for note in said:
             self.order(note)

@@ -43,7 +43,8 @@ from ordercast.cli.screen import payload_document, printable, refuse
 if TYPE_CHECKING:
     from ordercast import client as clients
     from ordercast.core.identity import Ended
-    from ordercast.groups.events import ConfigurationChange, Message
+    from ordercast.groups.events import ConfigurationChange, Joined, Left, Message
+    from ordercast.process_groups.views import Member
     from ordercast.runtime.config import NodeConfig
 
 
@@ -123,14 +124,14 @@ def _received(message: clients.Message) -> dict[str, Any]:
 
 
 async def _listen(config: NodeConfig, name: str, most: int | None, timeout: float, json: bool) -> None:
-    from ordercast.groups.events import ConfigurationChange, Message
+    from ordercast.groups.events import Delivery, Message
 
     async with among_others(config, timeout) as node:
         group = await node.join(name)
         printer = _Printer()
         read = 0
         async for entry in group.batches():
-            events = [entry] if isinstance(entry, ConfigurationChange) else list(entry.messages())
+            events = list(entry.messages()) if isinstance(entry, Delivery) else [entry]
             if most is not None and read + len(events) > most:
                 del events[most - read :]
             lines = [
@@ -180,9 +181,17 @@ def _resolve(done: asyncio.Future[None], error: OSError | None) -> None:
             done.set_exception(error)
 
 
-def _document(event: Message | ConfigurationChange) -> dict[str, Any]:
-    from ordercast.groups.events import ConfigurationChange
+def _document(event: Message | ConfigurationChange | Joined | Left) -> dict[str, Any]:
+    from ordercast.groups.events import ConfigurationChange, Joined, Left
 
+    if isinstance(event, Joined | Left):
+        return {
+            "event": "joined" if isinstance(event, Joined) else "left",
+            "group": event.group,
+            "member": _member(event.member),
+            "cause": str(event.cause),
+            "members": [_member(member) for member in event.members],
+        }
     if isinstance(event, ConfigurationChange):
         return {
             "event": "configuration",
@@ -204,16 +213,25 @@ def _document(event: Message | ConfigurationChange) -> dict[str, Any]:
     }
 
 
+def _member(member: Member) -> dict[str, Any]:
+    return {**member.process._asdict(), "properties": dict(member.properties)}
+
+
 def _ended(ended: Ended | None) -> dict[str, Any] | None:
     if ended is None:
         return None
     return {"configuration": ended.configuration._asdict(), "place": ended.place}
 
 
-def _words(event: Message | ConfigurationChange, me: int) -> str:
+def _words(event: Message | ConfigurationChange | Joined | Left, me: int) -> str:
     from ordercast.core.identity import Kind
-    from ordercast.groups.events import ConfigurationChange
+    from ordercast.groups.events import ConfigurationChange, Joined, Left
 
+    if isinstance(event, Joined | Left):
+        what = "joined" if isinstance(event, Joined) else "left"
+        said = ", ".join(f"{name}={value}" for name, value in event.member.properties.items())
+        who = f"{event.member.process} ({printable(said.encode())})" if said else str(event.member.process)
+        return f"-- {who} {what} ({event.cause}): {len(event.members)} in the group"
     if isinstance(event, ConfigurationChange):
         kind = "configuration" if event.kind is Kind.REGULAR else "transitional configuration"
         members = ", ".join(

@@ -226,9 +226,7 @@ def _document(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _repair(path: Path, source: str, key: str | None) -> tuple[list[str], list[str]]:
     """Repair a log, tell what was repaired, and answer with what still is damaged, as `check_log` does."""
-    from ordercast.groups.envelope import tag_of
-
-    found = repair_log(path, tag_of, source, key)
+    found = repair_log(path, source, key)
     for mended in found:
         if mended.source is not None:
             ASIDE.print(escape(mended.sentence), soft_wrap=True)

@@ -29,7 +29,7 @@ from ordercast.demo.messages import (
     StopSending,
 )
 from ordercast.groups.api import Group, Node
-from ordercast.groups.events import Delivery, Rejoined
+from ordercast.groups.events import ConfigurationChange, Delivery, Rejoined
 from ordercast.measure.order import DeliveryDigests
 
 GROUP = "demo"
@@ -114,12 +114,13 @@ class Worker:
 
     async def _read(self, node: Node, group: Group) -> None:
         async for entry in group.batches():
-            if not isinstance(entry, Delivery):
+            if isinstance(entry, ConfigurationChange):
                 if isinstance(entry, Rejoined):
                     self._begin_life(node)
                 self._digests.install(entry)
                 if entry.kind is Kind.REGULAR:
                     self._installed_s = time.monotonic()
+            if not isinstance(entry, Delivery):
                 continue
             now = time.monotonic()
             if self._last_s:

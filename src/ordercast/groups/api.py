@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import Any, Literal, Self, Unpack, overload
 
 from ordercast.core.identity import Configuration, Guarantee, NodeId
-from ordercast.errors import ConfigProblem, MessageTooLarge, NodeClosed
+from ordercast.errors import ConfigProblem, NodeClosed, SendTimeout
 from ordercast.groups.assembly import assemble
-from ordercast.groups.envelope import tag
-from ordercast.groups.events import ConfigurationChange, Delivery, Message
+from ordercast.groups.events import ConfigurationChange, Event, Joined, Left, Message
 from ordercast.groups.inbox import Batches, Inbox, Messages
 from ordercast.groups.member import Member
-from ordercast.groups.session import Session
+from ordercast.groups.processes import check_group, check_groups, too_large
+from ordercast.groups.session import Reader
 from ordercast.groups.settings import MoreSettings
 from ordercast.keys import PREFIX, Keyring
+from ordercast.process_groups.views import Member as GroupMember
+from ordercast.process_groups.views import Process
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.environment import Environment, system
-
-_CHUNK = 64 * 1024
-"""Bytes of `send_many` that are handed over at a time."""
 
 
 class Receipt:
@@ -46,22 +45,37 @@ class Receipt:
 class Group:
     """A group, as one member of it: send to it, and iterate over what it delivers.
 
-    Iterating gives messages and configurations in the order that all members share. Several readers of one
-    group join it several times. What a group delivers waits until it is read. Beyond a bound, who sends to it
-    has to wait; a reader that then stands still is dropped, and gets `Evicted` behind what it had. Who only
-    sends joins with ``receive=False``. A group that is dropped is left.
+    Iterating gives messages, members that join and leave, and configurations of nodes, in the order that all
+    members share. Several readers of one group join it several times. What a group delivers waits until it is
+    read. Beyond a bound, who sends to it has to wait; a reader that then stands still is dropped, and gets
+    `Evicted` behind what it had. Who only sends joins with ``receive=False``, and is no member. A group that
+    is dropped is left.
     """
 
-    def __init__(self, member: Member, name: str, receive: bool) -> None:
+    def __init__(self, member: Member, name: str, reader: Reader | None) -> None:
         self.name = name
+        self._groups = (name,)
         self._member = member
-        self._tag = tag(name)
-        self._receiving: Inbox | None = None
-        if receive:
-            session = member.session
-            self._receiving = session.open(self._tag, name)
+        self._reader = reader
+        self._process = member.processes.outside if reader is None else reader.process
+        if reader is not None:
             loop = asyncio.get_running_loop()
-            weakref.finalize(self, _leave, loop, session, self._tag, self._receiving).atexit = False
+            weakref.finalize(self, _leave, loop, reader).atexit = False
+
+    # --- members --------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> tuple[GroupMember, ...]:
+        """Who is in the group, as this node knows it now: what is read may be of an earlier place in the
+        order, and tells who was in it there (`Joined`, `Left`)."""
+        if self._reader is None:
+            return self._member.processes.members(self.name)
+        return self._reader.members
+
+    @property
+    def me(self) -> Process | None:
+        """This member as the others know it; None if it was joined with ``receive=False``."""
+        return None if self._reader is None else self._reader.me
 
     # --- sending --------------------------------------------------------------------------------
 
@@ -107,16 +121,18 @@ class Group:
         guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
         if resilience is not None:
             guarantee = _level(member, safe, resilience)
+        gate, groups = member.gate, self._groups
+        front = self._process.front(groups)
         try:
-            whole = self._tag + payload
+            size = len(front + payload)
         except TypeError:
             raise _not_bytes(payload) from None
-        if len(whole) > member.gate.largest:
-            raise _too_large(payload, member.gate.largest - len(self._tag))
-        gate = member.gate
-        if self._tag in gate.slow or not gate.has_room:
-            await gate.wait(self._tag, len(whole), timeout)
-        number = gate.submit((whole,), len(whole), guarantee)
+        if size > gate.largest:
+            raise too_large(len(payload), gate.largest - len(front))
+        if self.name in gate.slow or not gate.has_room:
+            await gate.wait(groups, size, timeout)
+            front = self._process.front(groups)  # there may be another life since
+        number = gate.submit((front + payload,), size, guarantee)
         return Receipt(member.session.expect(number)) if receipt else None
 
     async def send_many(
@@ -128,40 +144,28 @@ class Group:
         timeout: float | None = None,
     ) -> None:
         """Send messages, in order: the fast path. They are not one unit: others' may come between them."""
-        member, gate, front = self._member, self._member.gate, self._tag
         guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
         if resilience is not None:
-            guarantee = _level(member, safe, resilience)
+            guarantee = _level(self._member, safe, resilience)
         if isinstance(payloads, bytes | bytearray | memoryview | str) or not isinstance(payloads, Sequence):
             raise TypeError(
                 f"send_many takes a list of messages, each of them bytes, not {type(payloads).__name__}: "
                 "for one message there is send"
             )
-        try:
-            longest = max(map(len, payloads), default=0)
-        except TypeError:
-            raise _not_bytes(next(p for p in payloads if not isinstance(p, bytes))) from None
-        if longest + len(front) > member.gate.largest:
-            raise _too_large(max(payloads, key=len), member.gate.largest - len(front))
-        step = max(1, _CHUNK // (longest + len(front)))
-        for start in range(0, len(payloads), step):
+        if payloads:
             try:
-                some = [front + payload for payload in payloads[start : start + step]]
+                await self._process.send(self._groups, payloads, guarantee, timeout)
             except TypeError:
                 raise _not_bytes(next(p for p in payloads if not isinstance(p, bytes))) from None
-            size = sum(map(len, some))
-            if front in gate.slow or not gate.has_room:
-                await gate.wait(front, size, timeout)
-            gate.submit(some, size, guarantee)
 
     # --- receiving ------------------------------------------------------------------------------
 
-    def batches(self) -> AsyncIterator[Delivery | ConfigurationChange]:
+    def batches(self) -> AsyncIterator[Event]:
         """What is delivered, as it came: the messages of a packet together. The fast path."""
         self.read_here()
         return Batches(self._inbox, self)
 
-    def __aiter__(self) -> AsyncIterator[Message | ConfigurationChange]:
+    def __aiter__(self) -> AsyncIterator[Message | ConfigurationChange | Joined | Left]:
         self.read_here()
         return Messages(self._inbox, self)
 
@@ -174,23 +178,24 @@ class Group:
         self._inbox.moved = True
 
     async def leave(self) -> None:
-        """Receive nothing more. What waits to be read is dropped."""
-        if self._receiving is not None:
-            self._member.session.close(self._tag, self._receiving)
+        """Receive nothing more, and return when the others know: in the one order. What waits to be read is
+        dropped."""
+        if self._reader is not None:
+            await asyncio.shield(self._reader.leave())
 
     @property
     def _inbox(self) -> Inbox:
-        if self._receiving is None:
+        if self._reader is None:
             raise RuntimeError(
                 f"the group {self.name} was joined with receive=False: join it once more to read"
             )
-        return self._receiving
+        return self._reader.inbox
 
 
-def _leave(loop: asyncio.AbstractEventLoop, session: Session, front: bytes, inbox: Inbox) -> None:
+def _leave(loop: asyncio.AbstractEventLoop, reader: Reader) -> None:
     """A group was dropped, in whichever thread that happened."""
     if not loop.is_closed():
-        loop.call_soon_threadsafe(session.close, front, inbox)
+        loop.call_soon_threadsafe(reader.leave)
 
 
 class Node:
@@ -288,11 +293,92 @@ class Node:
 
     # --- groups ---------------------------------------------------------------------------------
 
-    async def join(self, group: str, *, receive: bool = True) -> Group:
-        """Receive a group's messages from now on, and be able to send to it; or only the latter."""
+    async def join(
+        self,
+        group: str,
+        *,
+        properties: Mapping[str, str] | None = None,
+        receive: bool = True,
+        timeout: float | None = None,
+    ) -> Group:
+        """Be a member of a group, which is created if there is none of that name; returns once all members
+        know, and its messages come from there on.
+
+        ``properties``: what the member says of itself, as in ``{"nick": "ann"}``: the others see it.
+        ``receive=False``: be no member, and only send. ``timeout``: seconds to wait at most.
+        """
         member = self._running
         member.check_open()
-        return Group(member, group, receive)
+        check_group(group)
+        if not receive:
+            if properties is not None:
+                raise ValueError(
+                    "properties are for members, and with receive=False this is none: leave out one"
+                )
+            return Group(member, group, None)
+        reader = member.session.open(group, properties)
+        joined = Group(member, group, reader)
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(reader.joined)
+        except TimeoutError:
+            why, holder = member.gate.why_not(group)
+            raise SendTimeout(
+                f"the group {group} could not be joined for {timeout or 0:g} s: {why}; wait longer, or see "
+                "`ordercast status`",
+                holder,
+            ) from None
+        finally:
+            if not reader.inside:
+                reader.leave()
+        return joined
+
+    @overload
+    async def send(
+        self,
+        groups: Sequence[str],
+        payload: bytes,
+        *,
+        safe: bool = False,
+        resilience: int | None = None,
+        timeout: float | None = None,
+        receipt: Literal[False] = False,
+    ) -> None: ...
+
+    @overload
+    async def send(
+        self,
+        groups: Sequence[str],
+        payload: bytes,
+        *,
+        safe: bool = False,
+        resilience: int | None = None,
+        timeout: float | None = None,
+        receipt: Literal[True],
+    ) -> Receipt: ...
+
+    async def send(
+        self,
+        groups: Sequence[str],
+        payload: bytes,
+        *,
+        safe: bool = False,
+        resilience: int | None = None,
+        timeout: float | None = None,
+        receipt: bool = False,
+    ) -> Receipt | None:
+        """Send a message to several groups, from outside: each member of any of them gets it once.
+
+        The rest is as with `Group.send`.
+        """
+        member = self._running
+        guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
+        if resilience is not None:
+            guarantee = _level(member, safe, resilience)
+        if not isinstance(payload, bytes):
+            raise _not_bytes(payload)
+        number = await member.processes.outside.send(check_groups(groups), (payload,), guarantee, timeout)
+        return Receipt(member.session.expect(number)) if receipt else None
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -346,10 +432,3 @@ def _level(member: Member, safe: bool, resilience: int) -> Guarantee:
 def _not_bytes(payload: object) -> TypeError:
     advice = "encode it, as in text.encode()" if isinstance(payload, str) else "encode it first"
     return TypeError(f"a message is bytes, not {type(payload).__name__}: {advice}")
-
-
-def _too_large(payload: bytes, most: int) -> MessageTooLarge:
-    return MessageTooLarge(
-        f"a message of {len(payload):,} bytes is too large: at most {most:,} fit here; split it, or raise "
-        "max_message_size at every node"
-    )

@@ -1,11 +1,12 @@
-"""What an application receives: messages, one at a time or by the batch, and configurations."""
+"""What an application receives: messages, one at a time or by the batch, and who is there to receive them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, MessageId, NodeId
+from ordercast.process_groups.views import Cause, Member, Process
 
 
 class ConfigurationChange(Configuration):
@@ -43,6 +44,28 @@ class Rejoined(ConfigurationChange):
     """
 
 
+class Joined(NamedTuple):
+    """A member has joined the group here; its first event in a group tells each member of its own join."""
+
+    group: str
+    member: Member
+    cause: Cause
+    """`Cause.JOINED`, or `Cause.MERGED`: it was in the group before, at a node that was out of reach."""
+    members: tuple[Member, ...]
+    """All who are in the group from here on."""
+
+
+class Left(NamedTuple):
+    """A member is in the group no longer from here on."""
+
+    group: str
+    member: Member
+    cause: Cause
+    """`Cause.LEFT`, `Cause.DIED` (it ended without leaving), or `Cause.LOST` (its node is out of reach)."""
+    members: tuple[Member, ...]
+    """All who are in the group from here on."""
+
+
 class Message(NamedTuple):
     """A message, at its place in the one order of all groups."""
 
@@ -57,6 +80,15 @@ class Message(NamedTuple):
     """The configuration it was ordered in. Within one, (`seq`, `slot`) is the order."""
     seq: int
     slot: int
+    groups: tuple[str, ...] = ()
+    """All groups that it is addressed to; `group` is the one that it was read from."""
+    number: int = 0
+    """Which process of the sender sent it; 0 if none did that is in a group."""
+
+    @property
+    def process(self) -> Process:
+        """Who sent it, as in `Member.process`."""
+        return Process(self.sender, self.id.incarnation, self.number)
 
 
 class Delivery(NamedTuple):
@@ -65,7 +97,7 @@ class Delivery(NamedTuple):
     The fast path: `payloads` are the messages, in order; `messages` makes a `Message` of each.
     """
 
-    payloads: list[bytes]
+    payloads: Sequence[bytes]
     sender: NodeId
     group: str
     safe: bool
@@ -76,28 +108,43 @@ class Delivery(NamedTuple):
     configuration: ConfigurationId
     seq: int
     slots: range
+    groups: tuple[str, ...] = ()
+    """All groups that they are addressed to."""
+    number: int = 0
+    """Which process of the sender sent them; 0 if none did that is in a group."""
+
+    @property
+    def process(self) -> Process:
+        """Who sent them, as in `Member.process`."""
+        return Process(self.sender, self.incarnation, self.number)
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Self:
         """The messages, which follow each other in one packet, together again."""
         first, count = messages[0], len(messages)
-        number = first.id.number
+        begin = first.id.number
         return cls(
             [message.payload for message in messages],
             first.sender,
             first.group,
             first.safe,
             first.id.incarnation,
-            range(number, number + count),
+            range(begin, begin + count),
             first.configuration,
             first.seq,
             range(first.slot, first.slot + count),
+            first.groups,
+            first.number,
         )
 
     def messages(self) -> Iterator[Message]:
         """The messages one by one."""
+        sender, group, safe, incarnation = self.sender, self.group, self.safe, self.incarnation
+        configuration, seq, groups, process = self.configuration, self.seq, self.groups, self.number
         for payload, number, slot in zip(self.payloads, self.numbers, self.slots, strict=True):
-            message_id = MessageId(self.sender, self.incarnation, number)
-            yield Message(
-                payload, self.sender, self.group, self.safe, message_id, self.configuration, self.seq, slot
-            )
+            message_id = MessageId(sender, incarnation, number)
+            yield Message(payload, sender, group, safe, message_id, configuration, seq, slot, groups, process)
+
+
+Event: TypeAlias = Delivery | ConfigurationChange | Joined | Left
+"""What waits for a reader: the messages of a packet together."""

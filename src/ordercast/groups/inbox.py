@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Self
 
 from ordercast.errors import Evicted
-from ordercast.groups.events import ConfigurationChange, Delivery, Message
+from ordercast.groups.events import ConfigurationChange, Delivery, Event, Joined, Left, Message
 
 READING: ContextVar[tuple[Inbox, ...]] = ContextVar("ordercast_reading", default=())
 """The inboxes that the running task, or the task that started it, reads; in a thread, that thread."""
@@ -48,7 +48,7 @@ class Inbox:
         """`changed` is called when `slows` may have changed, `freed` with the bytes that were read."""
         self.group = group
         self.limit = limit
-        self.entries: deque[tuple[Delivery | ConfigurationChange, int]] = deque()
+        self.entries: deque[tuple[Event, int]] = deque()
         self.begun: Iterator[Message] = iter(())
         """Messages of an entry that is being read one by one."""
         self.unread = 0
@@ -79,7 +79,7 @@ class Inbox:
 
     # --- what comes -----------------------------------------------------------------------------
 
-    def put(self, entry: Delivery | ConfigurationChange, size: int) -> None:
+    def put(self, entry: Event, size: int) -> None:
         """Append an entry of `size` bytes, and wake the reader."""
         self.entries.append((entry, size))
         self.unread += size
@@ -133,7 +133,7 @@ class Inbox:
         if self not in reads:
             READING.set((*(inbox for inbox in reads if not inbox.ended), self))
 
-    async def get(self) -> Delivery | ConfigurationChange | None:
+    async def get(self) -> Event | None:
         """The next one; None when nothing more comes."""
         self.read_here()
         self.moved = True
@@ -209,7 +209,7 @@ class Batches:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Delivery | ConfigurationChange:
+    async def __anext__(self) -> Event:
         entry = await self._inbox.get()
         if entry is None:
             raise StopAsyncIteration
@@ -227,7 +227,7 @@ class Messages:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message | ConfigurationChange:
+    async def __anext__(self) -> Message | ConfigurationChange | Joined | Left:
         inbox = self._inbox
         for message in inbox.begun:
             inbox.moved = True

@@ -18,12 +18,12 @@ from ordercast.core.protocol import LAN, Protocol
 from ordercast.core.wire import DROPS as WIRE_DROPS
 from ordercast.errors import Excluded, NodeClosed
 from ordercast.groups.defects import Failed, keep_defect
-from ordercast.groups.envelope import describe
 from ordercast.groups.founders import who_begins
 from ordercast.groups.group_key import GroupKey
 from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.next_life import NextLife
 from ordercast.groups.node_log import NodeLog
+from ordercast.groups.processes import Processes
 from ordercast.groups.producing import Producing
 from ordercast.groups.send_gate import SendGate
 from ordercast.groups.services import Services
@@ -31,6 +31,7 @@ from ordercast.groups.session import Deliveries, Session
 from ordercast.groups.slow_readers import SlowReaders
 from ordercast.groups.upkeep import Upkeep
 from ordercast.keys import Keyring
+from ordercast.process_groups.notes import describe
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.distance import RoundTrip
 from ordercast.runtime.driver import Driver
@@ -96,9 +97,18 @@ class Member:
         rows: list[Row] = []
         self._recorder = None if parts.trace is None else Recorder(self.id, rows, describe=describe)
         self._lifetime = Lifetime()
-        # Messages go round in a circle, from the gate through the driver to the session: what comes first
+        # Messages go round in a circle, from the gate through the driver to the processes: what comes first
         # here is handed what comes later as a call.
+        self.processes = Processes(
+            self.id,
+            storage.incarnation,
+            lambda: self.gate,
+            lambda: self._lifetime.leaving,
+            self._recorder,
+            parts.environment.now_us,
+        )
         self.session = Session(
+            self.processes,
             self.id,
             storage.incarnation,
             config.receive_buffer,
@@ -110,6 +120,7 @@ class Member:
             storage,
             parts.transport,
             Deliveries(
+                self.processes,
                 self.session,
                 parts.log,
                 lambda batch: self.producing.admit(batch),
@@ -259,6 +270,7 @@ class Member:
 
     def life_over(self, lost: Excluded) -> None:
         """A life has ended, and another follows; receipts that are still open get `lost`."""
+        self.processes.life_over()
         self.session.life_over(lost)
         self.log.life_over()
 
@@ -267,11 +279,12 @@ class Member:
         self.transport.begin_life(incarnation)
         self.gate.begin_life()
         self.session.begin_life(incarnation)
+        self.processes.begin_life(incarnation)
 
     def life_begun(self) -> None:
         """The machine of the next life has begun."""
         self._apply_brake()
-        self.gate.open_one()
+        self.processes.life_begun()
 
     def _installed(self, configuration: Configuration) -> None:
         self.producing.producers.install(configuration)
@@ -378,7 +391,7 @@ class Member:
             "log": self.log.status(),
         }
         unread = {
-            MALFORMED_MESSAGE: self.session.malformed,
+            MALFORMED_MESSAGE: self.processes.malformed,
             MALFORMED_NOTE: self.producing.producers.malformed,
         }
         told["drops"] |= {reason: count for reason, count in unread.items() if count}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ordercast.core.identity import NodeId
 from ordercast.errors import ConfigProblem, StorageProblem
 from ordercast.extras import need
-from ordercast.groups.envelope import tag_of
 from ordercast.keys import Keyring
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import Connections
@@ -61,7 +60,6 @@ class NodeLog:
                     Store,
                     config.log,
                     node,
-                    tag_of,
                     most_bytes=config.log_bytes,
                     most_age_s=config.log_age,
                     sync=config.log_sync,

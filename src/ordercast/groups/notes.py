@@ -1,6 +1,6 @@
 """What members of a group tell each other in the order itself, beside the application's messages.
 
-A note is a safe message that begins with `envelope.NOTE`: a packet has one guarantee, so that a look at that
+A note is a safe message that begins with `NOTE`: a packet has one guarantee, so that a look at that
 tells that there is none in it. Notes are taken out before groups and log see them.
 """
 
@@ -12,8 +12,10 @@ import msgspec
 from msgspec import Meta
 
 from ordercast.core.identity import ConfigurationId
-from ordercast.groups.envelope import NOTE
 
+ROW, NOTE = 2, 3
+"""What a payload is, by its first byte, beside the kinds of `ordercast.process_groups.notes`: a row of a
+producer (`producers.py`), or a note."""
 MOST_PRODUCERS = 10_000
 """How many jobs and producers are remembered; who is new is refused when there are so many."""
 MOST_KNOWN = 10 * MOST_PRODUCERS

@@ -23,11 +23,11 @@ from itertools import repeat
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
 from ordercast.core.wire import UNREADABLE
-from ordercast.errors import ConfigProblem
-from ordercast.groups.envelope import MESSAGE, NOTE, ROW, tag
 from ordercast.groups.notes import (
     AT_A_TIME,
+    NOTE,
     OWNER_SIZE,
+    ROW,
     Ask,
     Clock,
     Commit,
@@ -40,6 +40,7 @@ from ordercast.groups.notes import (
     written,
 )
 from ordercast.groups.producer_table import Answer, Outcome, ProducerTable
+from ordercast.process_groups.notes import MESSAGE, address, check_name
 
 GUARANTEE = Guarantee.SAFE
 FRONT_SIZE = 1 + OWNER_SIZE + 8
@@ -89,7 +90,7 @@ class Producers:
         self._said = False
         self._heard: dict[NodeId, list[Known]] = {}
         self._owners: dict[bytes, tuple[bytes, bytes]] = {}
-        """By owner: the producer, and the tag of the group it writes to."""
+        """By owner: the producer, and the address of the group it writes to."""
         self._owner_of: dict[bytes, bytes] = {}
         self._now_us = now_us
         self._changed = changed
@@ -244,8 +245,9 @@ class Producers:
         if not self.settled:
             return Answer(Outcome.UNSETTLED)
         try:
-            front = tag(fence.group)
-        except ConfigProblem:
+            check_name(fence.group)
+            front = address(0, (fence.group,))
+        except ValueError:
             return Answer(Outcome.UNSETTLED)  # whoever sent this has not looked at the name
         answer = self.table.fence(fence, self.clock_us)
         if answer.outcome is Outcome.TAKEN:

@@ -32,7 +32,6 @@ import msgspec
 from ordercast.core.identity import Batch
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem, MessageTooLarge
-from ordercast.groups.envelope import tag
 from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.notes import (
     LONGEST_NAME,
@@ -47,6 +46,7 @@ from ordercast.groups.notes import (
     Run,
     written,
 )
+from ordercast.groups.processes import check_group
 from ordercast.groups.producer_table import Answer, Outcome
 from ordercast.groups.producers import (
     FRONT_SIZE,
@@ -170,7 +170,7 @@ class Producing:
                 f"this producer is refused ({error}): names of producers have 1 to {LONGEST_NAME} bytes, "
                 f"those of runs at most {LONGEST_NAME}, and numbers are not negative"
             ) from error
-        tag(asked.group)
+        check_group(asked.group)
         await _Serving(self, channel, asked).run()
 
     async def commit(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
@@ -215,7 +215,7 @@ class _Serving:
         self._gate = producing.gate
         self._channel = channel
         self._asked = asked
-        self._tag = tag(asked.group)
+        self._groups = (asked.group,)
         self._ordering = _Ordering(producing)
         self._event = self._ordering.event
         self._owner = b""
@@ -256,8 +256,8 @@ class _Serving:
         step = max(1, min(_CHUNK, 65_536 // (longest + FRONT_SIZE)))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
-            if self._tag in gate.slow or not gate.has_room:
-                await gate.wait(self._tag, sum(map(len, some)), None)
+            if gate.must_wait(self._groups):
+                await gate.wait(self._groups, sum(map(len, some)), None)
             if fence != self._fence or self._epoch != self._producers.epoch:
                 return  # they would be dropped; the task is told how to go on
             fronts = row_fronts(self._owner, first + start, len(some))

@@ -1,4 +1,5 @@
-"""What a message waits for before the machine gets it: slow readers of its group, and room in the queue."""
+"""What a message waits for before the machine gets it: slow readers of its groups, room in the queue, and
+members of the configuration that have not told yet which groups their processes are in."""
 
 from __future__ import annotations
 
@@ -33,20 +34,22 @@ class SendGate:
         `settled`, whether messages are ordered now.
         """
         self.largest = 0
-        """Bytes of the largest payload, with its tag; 0 before the machine has begun."""
+        """Bytes of the largest payload, with its address; 0 before the machine has begun."""
         self.queued = 0
         """Bytes that were accepted and not broadcast yet."""
         self.numbers = 0
         """Messages that were accepted in this life."""
         self.slow_groups = SlowGroups()
         self.slow = self.slow_groups.holders
-        """Groups that are slowed down, by their tags: a send to one of them has to wait."""
+        """Groups that are slowed down, by name: a send to one of them has to wait."""
         self._node = node
         self._driver = driver
         self._session = session
         self._lifetime = lifetime
         self._send_buffer = send_buffer
         self._settled = settled
+        self._held = True
+        """Members of the configuration have not told yet which groups their processes are in."""
         self._senders = WaitingSenders()
 
     # --- a message ------------------------------------------------------------------------------
@@ -58,29 +61,37 @@ class SendGate:
 
     def _may_send(self) -> bool:
         """There is room, and somebody to have it: between two lives there is not."""
-        return self._driver.live and self.queued < self._send_buffer
+        return self.queued < self._send_buffer and self._driver.live and not self._held
 
     @property
     def live(self) -> bool:
         """Whether there is a machine that takes messages: between two lives there is none."""
         return self._driver.live
 
-    async def wait(self, front: bytes, size: int, timeout: float | None) -> None:
-        """Wait until so many bytes may be sent to the group with this tag: for slow readers of the group, and
-        for one's turn."""
+    def must_wait(self, groups: Sequence[str]) -> bool:
+        """Whether who sends to these groups has to wait."""
+        return not self.has_room or self.slow_groups.slow(groups) is not None
+
+    async def wait(self, groups: Sequence[str], size: int, timeout: float | None) -> None:
+        """Wait until so many bytes may be sent to these groups: for slow readers, and for one's turn."""
         self._lifetime.check_open()
         try:
             async with asyncio.timeout(timeout):
                 while True:
-                    passes = await self.slow_groups.wait(front, size)
+                    passes = await self.slow_groups.wait(groups, size)
                     if self.has_room:
                         return
                     await self._wait_in_line()
-                    if passes or front not in self.slow:
+                    if passes or self.slow_groups.slow(groups) is None:
                         return
-                    self._senders.next()  # the group became slow meanwhile: it is the next one's turn
+                    self._senders.next()  # a group became slow meanwhile: it is the next one's turn
         except TimeoutError:
-            raise self._why_not(front, timeout or 0.0) from None
+            why, holder = self.why_not(self.slow_groups.slow(groups) or groups[0])
+            raise SendTimeout(
+                f"nothing could be sent for {timeout or 0:g} s: {why}; send less, wait longer, or see "
+                "`ordercast status`",
+                holder,
+            ) from None
 
     async def _wait_in_line(self) -> None:
         """Wait for one's turn; whoever does is no slow reader meanwhile."""
@@ -94,7 +105,7 @@ class SendGate:
                 inbox.sending -= 1
 
     def submit(self, payloads: Sequence[bytes], size: int, guarantee: Guarantee) -> int:
-        """Hand over messages, with their tags; the number of the first."""
+        """Hand over messages, with their addresses, or notes; the number of the first."""
         if self._driver.ended or self._lifetime.leaving:
             self._lifetime.check_open()
         count = len(payloads)
@@ -112,11 +123,14 @@ class SendGate:
         if self._senders.waiting and self._may_send():
             self._senders.next()
 
-    def _why_not(self, front: bytes, timeout: float) -> SendTimeout:
-        driver, slow, group = self._driver, self.slow.get(front), front[2:].decode()
+    def why_not(self, group: str) -> tuple[str, NodeId | None]:
+        """Why nothing can be sent to a group now, and the node that holds it up, where it is known."""
+        driver, slow = self._driver, self.slow.get(group)
         holder = slow[0] if slow else driver.machine.laggard
         if not self._settled():
             why = f"the group is changing ({driver.state}: {driver.because})"
+        elif self._held:
+            why = "not all members have told yet which groups their processes are in"
         elif slow and holder == self._node:
             unread = self._session.unread_by_group().get(group, 0)
             why = (
@@ -128,11 +142,7 @@ class SendGate:
             why = f"node {holder} does not keep up"
         else:
             why = "the group is saturated"
-        return SendTimeout(
-            f"nothing could be sent for {timeout:g} s: {why}; send less, wait longer, or see "
-            "`ordercast status`",
-            holder,
-        )
+        return why, holder
 
     # --- lives and configurations ---------------------------------------------------------------
 
@@ -140,8 +150,13 @@ class SendGate:
         """Another life begins, with nothing in its queue."""
         self.numbers = self.queued = 0
 
-    def open_one(self) -> None:
-        """It can send: whoever waits longest is first."""
+    def hold(self) -> None:
+        """A configuration begins: nothing is taken until its members know of each other's processes."""
+        self._held = True
+
+    def release(self) -> None:
+        """They do: whoever waits longest is first."""
+        self._held = False
         self._senders.next()
 
     def end(self, error: BaseException) -> None:

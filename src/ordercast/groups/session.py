@@ -1,7 +1,7 @@
-"""One node's groups: who has joined what, what waits to be read, and receipts.
+"""One node's readers: who reads which group, what waits to be read, and receipts.
 
-Knows no socket and no protocol: it is told of deliveries, in order, and gives each group its own.
-`Deliveries` is where they come from the driver.
+Knows no socket and no protocol. A `Reader` is a process of this node in one group, and is told by `Processes`
+what it gets there; `Deliveries` is where all of it comes from the driver.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, MessageId, NodeId
 from ordercast.errors import Excluded
-from ordercast.groups.envelope import tag_of
-from ordercast.groups.events import ConfigurationChange, Delivery, Message, Rejoined
+from ordercast.groups.events import ConfigurationChange, Delivery, Joined, Left, Message, Rejoined
 from ordercast.groups.inbox import Inbox
+from ordercast.groups.processes import Processes
 from ordercast.groups.producers import GUARANTEE
+from ordercast.process_groups.notes import Address, address_of, read_address
+from ordercast.process_groups.views import Cause, Member, Process, Received, Unheard, View
 
 if TYPE_CHECKING:
     from ordercast.groups.node_log import NodeLog
@@ -33,11 +34,130 @@ IN_FLIGHT = 16 * 1024 * 1024
 """Bytes that may be ordered until all members have heard that they are to wait: a few rotations' windows."""
 
 
+class Reader:
+    """A reader of one group: a process that is in it, and what waits for it."""
+
+    def __init__(self, session: Session, group: str, properties: Mapping[str, str] | None) -> None:
+        """Asks to join the group."""
+        self.group = group
+        self.members: tuple[Member, ...] = ()
+        """Who is in the group, as this node knows it; nobody while the reader itself is not."""
+        self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Resolved once the reader is in the group."""
+        self.gone: asyncio.Future[None] | None = None
+        """Resolved once it is in it no longer, where that was asked for."""
+        self.inbox = Inbox(group, session.limit, session.slow_changed, session.freed)
+        self._session = session
+        self._processes = session.processes
+        self.inside = False
+        """It is in the group, in this life of the node."""
+        self.process = session.processes.begin(self)
+        try:
+            self.process.join(group, properties)
+        except BaseException:
+            self.process.end()
+            raise
+
+    @property
+    def me(self) -> Process:
+        """The reader as others know it."""
+        return self._processes.process(self.process)
+
+    # --- what it is told ------------------------------------------------------------------------
+
+    def received(self, received: Received) -> None:
+        """Messages to the group."""
+        session, inbox = self._session, self.inbox
+        delivery, size = session.delivery(received, self.group)
+        if inbox.unread > session.most and session.overflows(inbox):
+            because = "more came than there is room for, though senders were told to wait"
+            session.evict(self, because, "raise receive_buffer")
+            return
+        session.unread += size
+        inbox.put(delivery, size)
+
+    def unheard(self, unheard: Unheard) -> None:
+        """Who sends to nobody is not told: the application sends no heads."""
+
+    def installed(self, view: View) -> None:
+        """The group has a new view: tell who has joined it and who has left it."""
+        before, self.members = self.members, view.members
+        if not self.inside:
+            self.inside = True
+            if not self.joined.done():
+                self.joined.set_result(None)
+                if self._processes.configuration is not None:
+                    self._put(self._processes.configuration)
+            me = self.me
+            own = next(member for member in view.members if member.process == me)
+            self._put(Joined(self.group, own, view.cause, view.members))
+            return
+        known, there = {each.process for each in before}, {each.process for each in view.members}
+        why = view.cause
+        for member in before:
+            if member.process not in there:
+                left = why if why in (Cause.LEFT, Cause.DIED) else Cause.LOST
+                self._put(Left(self.group, member, left, view.members))
+        for member in view.members:
+            if member.process not in known:
+                joined = why if why is Cause.JOINED else Cause.MERGED
+                self._put(Joined(self.group, member, joined, view.members))
+
+    def left(self, group: str, cause: Cause) -> None:
+        """The reader is in the group no longer."""
+        self.inside = False
+        own = next((member for member in self.members if member.process == self.me), None)
+        self.members = ()
+        if self.gone is not None:
+            self._end_leaving()
+        elif own is not None:
+            self._put(Left(self.group, own, cause, ()))
+
+    def configuration(self, change: ConfigurationChange) -> None:
+        """A configuration of nodes; the first of another life ends all memberships of the last one."""
+        if isinstance(change, Rejoined):
+            self.inside, self.members = False, ()
+        if self.joined.done():
+            self._put(change)
+
+    def _put(self, entry: ConfigurationChange | Joined | Left) -> None:
+        if not self.inbox.ended:
+            self._session.unread += ENTRY_OVERHEAD
+            self.inbox.put(entry, ENTRY_OVERHEAD)
+
+    # --- leaving --------------------------------------------------------------------------------
+
+    def leave(self) -> asyncio.Future[None]:
+        """Receive nothing more, and ask to be in the group no longer; resolved once that is ordered."""
+        if self.gone is None:
+            self.gone = asyncio.get_running_loop().create_future()
+            self._session.close(self)
+            if self.inside:
+                self.process.leave(self.group)
+            else:
+                self._end_leaving()
+        return self.gone
+
+    def life_over(self) -> None:
+        """The membership is over: the node's life is, or the reader was dropped."""
+        self.inside, self.members = False, ()
+        if self.gone is not None:
+            self._end_leaving()
+
+    def _end_leaving(self) -> None:
+        assert self.gone is not None, "it is leaving"
+        self._session.has_left(self)
+        self.process.end()
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+
 class Session:
-    """The groups of a node, over all lives that it has in one process."""
+    """The readers of a node, over all lives that it has in one process."""
 
     def __init__(
         self,
+        processes: Processes,
         node: NodeId,
         incarnation: int,
         limit: int,
@@ -47,49 +167,56 @@ class Session:
     ) -> None:
         """Beyond ``limit`` bytes that wait for one reader, its group is slow; ``slow_changed`` is called when
         `slow_groups` may have changed. ``send_buffer``: what a member has accepted and not sent at most."""
+        self.processes = processes
+        self.limit = limit
+        self.most = MOST_FULL * limit
+        self.slow_changed = slow_changed
+        self.unread = 0
+        """Bytes that wait to be read, in all groups."""
+        self.delivered_bytes = 0
         self._node = node
         self._incarnation = incarnation
-        self._limit = limit
-        self._slow_changed = slow_changed
         self._send_buffer = send_buffer
         self._largest = 0
         """Bytes of the largest entry so far: a queue may be over its limit by so much."""
-        self._inboxes: dict[bytes, list[Inbox]] = {}
+        self._readers: dict[Reader, None] = {}
+        self._leaving: dict[Reader, None] = {}
+        """Those that are still members, and receive nothing."""
         self._receipts: deque[tuple[int, asyncio.Future[Message]]] = deque()
-        self.unread = 0
-        """Bytes that wait to be read, in all groups."""
-        self.configuration: ConfigurationChange | None = None
+        self._last: tuple[Received | None, str, Delivery | None, int] = (None, "", None, 0)
+        """What was delivered last, and to which group: readers of one group share it."""
+
+    @property
+    def configuration(self) -> ConfigurationChange | None:
         """The one installed last; that of the life before, until the new one has its first."""
-        self.placed = False
+        return self.processes.configuration
+
+    @property
+    def placed(self) -> bool:
         """This life has installed one."""
-        self.delivered_bytes = 0
-        self.malformed = 0
-        """Payloads that were delivered and are no messages to a group: no correct member sends them."""
+        return self.processes.placed
 
-    # --- joining --------------------------------------------------------------------------------
+    # --- readers --------------------------------------------------------------------------------
 
-    def open(self, tag: bytes, group: str) -> Inbox:
-        """Keep the group's messages for a reader from now on; the present configuration comes first."""
-        inbox = Inbox(group, self._limit, self._slow_changed, self._freed)
-        self._inboxes.setdefault(tag, []).append(inbox)
-        if self.configuration is not None and self.placed:
-            inbox.put(self.configuration, 0)
-        return inbox
+    def open(self, group: str, properties: Mapping[str, str] | None = None) -> Reader:
+        """Join a group, and keep its messages for a reader from there on."""
+        reader = Reader(self, group, properties)
+        self._readers[reader] = None
+        return reader
 
-    def close(self, tag: bytes, inbox: Inbox) -> None:
-        """Nobody reads this any more."""
-        self._take_out(tag, inbox)
-        inbox.clear()
-        inbox.end(None)
+    def close(self, reader: Reader) -> None:
+        """Nobody reads this any more; it is still a member."""
+        if self._readers.pop(reader, self) is None:
+            reader.inbox.clear()
+            reader.inbox.end(None)
+            self._leaving[reader] = None
 
-    def _take_out(self, tag: bytes, inbox: Inbox) -> None:
-        left = [other for other in self._inboxes.get(tag, []) if other is not inbox]
-        if left:
-            self._inboxes[tag] = left
-        else:
-            self._inboxes.pop(tag, None)
+    def has_left(self, reader: Reader) -> None:
+        """A reader that nobody reads is no member any more."""
+        self._leaving.pop(reader, None)
 
-    def _freed(self, size: int) -> None:
+    def freed(self, size: int) -> None:
+        """So many bytes were read."""
         self.unread -= size
 
     # --- readers that do not keep up ------------------------------------------------------------
@@ -97,106 +224,91 @@ class Session:
     @property
     def slow_groups(self) -> tuple[str, ...]:
         """The groups that are to be slowed down because a reader here does not keep up."""
-        return tuple(sorted({inbox.group for inbox in self._all() if inbox.slows}))
+        return tuple(sorted({inbox.group for inbox in self._inboxes() if inbox.slows}))
 
     def unread_by_group(self) -> dict[str, int]:
         """Bytes that wait to be read, in each group of which some do."""
         sizes: dict[str, int] = {}
-        for inbox in self._all():
+        for inbox in self._inboxes():
             if inbox.unread:
                 sizes[inbox.group] = sizes.get(inbox.group, 0) + inbox.unread
         return sizes
 
     def look_at_readers(self, seconds: float, evict_after: float) -> None:
         """So much time has passed: drop the readers that are in everybody's way and stand still."""
-        for tag, readers in list(self._inboxes.items()):
-            for inbox in readers:
-                if inbox.stand_still(seconds, evict_after):
-                    because = f"it had read nothing for {evict_after:g} s, and the group waited for it"
-                    self._evict(tag, inbox, because, "raise evict_after or receive_buffer")
+        for reader in tuple(self._readers):
+            if reader.inbox.stand_still(seconds, evict_after):
+                because = f"it had read nothing for {evict_after:g} s, and the group waited for it"
+                self.evict(reader, because, "raise evict_after or receive_buffer")
 
-    def _overflows(self, inbox: Inbox) -> bool:
+    def overflows(self, inbox: Inbox) -> bool:
         """Whether more waits for a reader than can, if all members hold back as they are told to."""
         members = 1 if self.configuration is None else len(self.configuration.members)
         on_its_way = IN_FLIGHT + 2 * members * (self._send_buffer + self._largest)
-        return inbox.unread > MOST_FULL * self._limit + on_its_way
+        return inbox.unread > self.most + on_its_way
 
-    def _evict(self, tag: bytes, inbox: Inbox, because: str, advice: str) -> None:
-        self._take_out(tag, inbox)
-        LOG.warning("%s", inbox.evict(because, advice))
+    def evict(self, reader: Reader, because: str, advice: str) -> None:
+        """A reader gets an error behind what it has, and is a member no more."""
+        self._readers.pop(reader, None)
+        LOG.warning("%s", reader.inbox.evict(because, advice))
+        reader.life_over()
+        reader.process.end()
 
-    # --- what the driver tells ------------------------------------------------------------------
+    # --- what comes -----------------------------------------------------------------------------
 
-    def deliver(self, batch: Batch) -> None:
-        """Messages, in order. Those of a batch are mostly for one group."""
-        payloads = batch.payloads
-        tag = tag_of(payloads[0])
-        if tag is not None and all(map(bytes.startswith, payloads, repeat(tag))):
-            self._put(tag, batch)
-        else:
-            for found, run in batch.runs(tag_of):
-                if found is None:
-                    self.malformed += len(run.payloads)
-                else:
-                    self._put(found, run)
+    def delivery(self, received: Received, group: str) -> tuple[Delivery, int]:
+        """Messages as a reader of a group gets them, and the bytes that they count for."""
+        last, last_group, delivery, size = self._last
+        if delivery is not None and last is received and last_group == group:
+            return delivery, size
+        batch, sender, groups = received[:3]
+        configuration, seq, slot, origin, incarnation, number, guarantee, bodies = batch
+        count = len(bodies)
+        if last is not received:
+            size = sum(map(len, bodies))
+            self.delivered_bytes += size
+            size += ENTRY_OVERHEAD * count
+            if size > self._largest:
+                self._largest = size
+        delivery = Delivery(
+            bodies,
+            origin,
+            group,
+            guarantee is Guarantee.SAFE,
+            incarnation,
+            range(number, number + count),
+            configuration,
+            seq,
+            range(slot, slot + count),
+            groups,
+            sender,
+        )
+        self._last = received, group, delivery, size
+        return delivery, size
+
+    def delivered(self, batch: Batch) -> None:
+        """Messages were delivered, and all who get them have: own ones may be waited for."""
         if batch.origin == self._node and self._receipts and batch.incarnation == self._incarnation:
             self._resolve(batch)
 
-    def _put(self, tag: bytes, batch: Batch) -> None:
-        """Messages that all begin with this tag, for the readers of its group."""
-        readers = self._inboxes.get(tag)
-        if readers is None:
-            return
-        start, count = len(tag), len(batch.payloads)
-        bodies = [payload[start:] for payload in batch.payloads]
-        numbers = range(batch.number, batch.number + count)
-        slots = range(batch.slot, batch.slot + count)
-        size = sum(map(len, bodies))
-        self.delivered_bytes += size
-        size += ENTRY_OVERHEAD * count
-        most = MOST_FULL * self._limit
-        if size > self._largest:
-            self._largest = size
-        for inbox in readers:
-            if inbox.unread > most and self._overflows(inbox):
-                because = "more came than there is room for, though senders were told to wait"
-                self._evict(tag, inbox, because, "raise receive_buffer")
-                continue
-            self.unread += size
-            inbox.put(
-                Delivery(
-                    bodies,
-                    batch.origin,
-                    inbox.group,
-                    batch.guarantee is Guarantee.SAFE,
-                    batch.incarnation,
-                    numbers,
-                    batch.configuration,
-                    batch.seq,
-                    slots,
-                ),
-                size,
-            )
-
-    def install(self, configuration: Configuration, ended: Ended | None = None) -> None:
-        """A configuration, in its place among the messages of each group, and what it ends."""
-        rejoined = not self.placed and self.configuration is not None
-        change = (Rejoined if rejoined else ConfigurationChange)(*configuration, ended)
-        self.configuration, self.placed = change, True
-        for inbox in self._all():
-            self.unread += ENTRY_OVERHEAD
-            inbox.put(change, ENTRY_OVERHEAD)
-
     def end(self, error: BaseException | None, lost: BaseException) -> None:
         """The node's life is over; receipts that are still open get ``lost``."""
-        for inbox in self._all():
-            inbox.end(error)
+        for reader in self._readers:
+            reader.inbox.end(error)
+            if not reader.joined.done():
+                reader.joined.set_exception(lost)
+                reader.joined.exception()  # nobody may be waiting: that is no mistake
+        self._end_memberships()
         self._fail_receipts(lost)
 
     def life_over(self, lost: BaseException) -> None:
         """The machine ended a life, and another follows; receipts that are still open get ``lost``."""
-        self.placed = False
+        self._end_memberships()
         self._fail_receipts(lost)
+
+    def _end_memberships(self) -> None:
+        for reader in (*self._readers, *self._leaving):
+            reader.life_over()
 
     def begin_life(self, incarnation: int) -> None:
         """The next life begins: its messages are numbered anew."""
@@ -209,8 +321,8 @@ class Session:
                 future.exception()  # nobody may be waiting: that is no mistake
         self._receipts.clear()
 
-    def _all(self) -> Iterable[Inbox]:
-        return [inbox for readers in self._inboxes.values() for inbox in readers]
+    def _inboxes(self) -> Iterable[Inbox]:
+        return [reader.inbox for reader in self._readers]
 
     # --- receipts -------------------------------------------------------------------------------
 
@@ -239,16 +351,19 @@ class Session:
                 future.exception()  # nobody may be waiting: that is no mistake
                 continue
             payload = batch.payloads[place]
-            tag = tag_of(payload) or b""
+            front = address_of(payload) or b""
+            sender, groups = (read_address(front) if front else None) or Address(0, ("",))
             message = Message(
-                payload[len(tag) :],
+                payload[len(front) :],
                 batch.origin,
-                tag[2:].decode(),
+                groups[0],
                 batch.guarantee is Guarantee.SAFE,
                 MessageId(batch.origin, batch.incarnation, number),
                 batch.configuration,
                 batch.seq,
                 batch.slot + place,
+                groups,
+                sender,
             )
             future.set_result(message)
 
@@ -258,6 +373,7 @@ class Deliveries:
 
     def __init__(
         self,
+        processes: Processes,
         session: Session,
         log: NodeLog,
         admit: Callable[[Batch], Sequence[Batch]],
@@ -268,6 +384,7 @@ class Deliveries:
 
         `originated` is told of own messages that were broadcast, `installed` of configurations.
         """
+        self._processes = processes
         self._session = session
         self._log = log
         self._admit = admit
@@ -277,21 +394,17 @@ class Deliveries:
     def deliver(self, batch: Batch) -> None:
         """Hand messages to groups and log, in order."""
         feed = self._log.feed
-        if batch.guarantee is not GUARANTEE:
-            self._session.deliver(batch)
-            if feed is not None:
-                feed.deliver(batch)
-            return
-        for admitted in self._admit(batch):
-            self._session.deliver(admitted)
+        for admitted in (batch,) if batch.guarantee is not GUARANTEE else self._admit(batch):
+            self._processes.deliver(admitted)
+            self._session.delivered(admitted)
             if feed is not None:
                 feed.deliver(admitted)
-        if feed is not None:
+        if feed is not None and batch.guarantee is GUARANTEE:
             feed.keep_notes(batch)
 
     def install(self, configuration: Configuration, ended: Ended | None) -> None:
         """A configuration, in its place among the messages, and what it ends."""
-        self._session.install(configuration, ended)
+        self._processes.install(configuration, ended)
         if self._log.feed is not None:
             self._log.feed.install(configuration)
         self._installed(configuration)

@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 from ordercast.core.identity import NodeId
-from ordercast.errors import ConfigProblem
-from ordercast.groups.envelope import tag
 from ordercast.groups.inbox import READING, may_pass
 
 
@@ -22,10 +19,10 @@ class SlowGroups:
     """What a member knows of slow groups, and the sends that wait for them."""
 
     def __init__(self) -> None:
-        self.holders: dict[bytes, list[NodeId]] = {}
-        """By the tag of a group that is slowed down: the members with a reader that does not keep up."""
+        self.holders: dict[str, list[NodeId]] = {}
+        """By group that is slowed down: the members with a reader that does not keep up."""
         self._told: dict[NodeId, Sequence[str]] = {}
-        self._waiting: dict[bytes, dict[asyncio.Future[None], None]] = {}
+        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
         self._error: BaseException | None = None
 
     def hear(self, member: NodeId, groups: Sequence[str]) -> None:
@@ -42,10 +39,9 @@ class SlowGroups:
         self.holders.clear()
         for member in sorted(self._told):
             for group in self._told[member]:
-                with suppress(ConfigProblem):  # no name of a group: no group has it
-                    self.holders.setdefault(tag(group), []).append(member)
-        for front in [front for front in self._waiting if front not in self.holders]:
-            self._wake(self._waiting[front])
+                self.holders.setdefault(group, []).append(member)
+        for group in [group for group in self._waiting if group not in self.holders]:
+            self._wake(self._waiting[group])
 
     def end(self, error: BaseException) -> None:
         """Nothing can be sent any more."""
@@ -59,16 +55,20 @@ class SlowGroups:
             if not future.done():
                 future.set_result(None)
 
-    async def wait(self, front: bytes, size: int) -> bool:
-        """Wait until so many bytes may be sent to the group with this tag.
+    def slow(self, groups: Iterable[str]) -> str | None:
+        """One of these groups that is slowed down; None if none is."""
+        return next((group for group in groups if group in self.holders), None)
 
-        True if they may though the group is still slow (`may_pass`).
+    async def wait(self, groups: Iterable[str], size: int) -> bool:
+        """Wait until so many bytes may be sent to these groups.
+
+        True if they may though one of them is still slow (`may_pass`).
         """
-        while front in self.holders:
+        while (slow := self.slow(groups)) is not None:
             if may_pass(size):
                 return True
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            places = [self._waiting.setdefault(front, {}), *(inbox.watchers for inbox in READING.get())]
+            places = [self._waiting.setdefault(slow, {}), *(inbox.watchers for inbox in READING.get())]
             for waiting in places:
                 waiting[future] = None
             try:
@@ -77,7 +77,7 @@ class SlowGroups:
                 for waiting in places:
                     del waiting[future]
                 if not places[0]:
-                    del self._waiting[front]
+                    del self._waiting[slow]
             if self._error is not None:
                 raise self._error
         return False
@@ -85,11 +85,11 @@ class SlowGroups:
     @property
     def holder(self) -> NodeId | None:
         """A member with a slow reader, before others of a group that sends of this node wait for."""
-        for front in (*self._waiting, *self.holders):
-            for member in self.holders.get(front, ()):
+        for group in (*self._waiting, *self.holders):
+            for member in self.holders.get(group, ()):
                 return member
         return None
 
     def status(self) -> dict[str, list[NodeId]]:
         """By group that is slowed down: the members with a reader that does not keep up."""
-        return {front[2:].decode(): list(members) for front, members in sorted(self.holders.items())}
+        return {group: list(members) for group, members in sorted(self.holders.items())}

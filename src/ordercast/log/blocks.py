@@ -24,7 +24,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind
+from ordercast.core.identity import GROUPS_BETWEEN, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.log.position import Position
 
 LOG_SCHEMA = pa.schema(
@@ -59,6 +59,11 @@ _CODES = {8: "b", 32: "i", 64: "q"}
 _LENGTH = struct.Struct("<I")
 _ALIGNED = 8
 _NULLS_OF_A_CHANGE = {"sender": None, "group": None, "guarantee": None, "payload": None}
+
+
+def concerns(names: str, group: str) -> bool:
+    """Whether messages to these groups, which are one text (`GROUPS_BETWEEN`), are for this one."""
+    return names == group or group in names.split(GROUPS_BETWEEN)
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
@@ -289,8 +294,8 @@ class Messages:
         batch = pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
         wanted = None
         if group is not None and self.groups != (group,):
-            place = self.groups.index(group) if group in self.groups else -1
-            wanted = pc.equal(self._repeated(runs["group"]), pa.scalar(place, pa.int32()))
+            places = [place for place, names in enumerate(self.groups) if concerns(names, group)]
+            wanted = pc.is_in(self._repeated(runs["group"]), pa.array(places, pa.int32()))
         stop = rows if end is None else end
         if begin or stop < rows:
             batch = batch.slice(begin, stop - begin)

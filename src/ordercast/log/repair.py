@@ -8,7 +8,7 @@ history went another way in a partition holds the same positions before and afte
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,16 +81,11 @@ def check_log(path: Path) -> tuple[list[str], list[str]]:
         view.close()
 
 
-def repair_log(
-    path: Path, tag_of: Callable[[bytes], bytes | None], source: str, key: str | None
-) -> list[Mended]:
-    """Repair the log of a node that is stopped from `source`: what became of each damaged segment.
-
-    `tag_of` is as for `Store`.
-    """
+def repair_log(path: Path, source: str, key: str | None) -> list[Mended]:
+    """Repair the log of a node that is stopped from `source`: what became of each damaged segment."""
     with Replica(str(path)) as replica:
         node = replica.bounds().node
-    store = Store(path, node, tag_of, most_bytes=sys.maxsize)
+    store = Store(path, node, most_bytes=sys.maxsize)
     try:
         return [mended for segment in store.finished if (mended := mend(store, segment, [(source, key)]))]
     finally:

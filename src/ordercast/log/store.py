@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -32,6 +32,7 @@ from ordercast.log.files import Fetch, Files
 from ordercast.log.position import Position
 from ordercast.log.segment import Meta
 from ordercast.log.storage_errors import StorageErrors, take
+from ordercast.process_groups.notes import MESSAGE, address_of, bodies, names_of
 
 FULL_BYTES = 1024 * 1024
 """A block has not many more bytes than this."""
@@ -78,7 +79,6 @@ class Store:
         self,
         path: Path,
         node: NodeId,
-        tag_of: Callable[[bytes], bytes | None],
         *,
         most_bytes: int,
         most_age_s: float | None = None,
@@ -87,14 +87,12 @@ class Store:
     ) -> None:
         """Take the directory, made if need be, for this process.
 
-        `tag_of`: what stands in front of a payload and names its group, from the third byte on.
         `commits`: how many commits the log is known to have had; with fewer it is an old copy.
         """
         self.path = path
         self.node = node
         self.problems: list[str] = []
         """What was wrong with the files of the log when it was opened, in words."""
-        self._tag_of = tag_of
         self._most_bytes = most_bytes
         self._most_age_us = None if most_age_s is None else int(most_age_s * 1_000_000)
         self._tails: list[_Tail] = []
@@ -287,7 +285,7 @@ class Store:
 
     def _put_block(self, change: Change, some: list[Delivered]) -> None:
         assert self._configuration is not None, "messages are delivered in a configuration"
-        runs, payloads = untagged(some, self._tag_of)
+        runs, payloads = unaddressed(some)
         if not runs:
             return
         messages = Messages.of(self._configuration, runs, payloads)
@@ -369,39 +367,40 @@ def _to_merge(tails: list[_Tail]) -> int:
     return count if count > 1 and (count >= FAN or size >= GROWN_BYTES) else 0
 
 
-def untagged(
-    delivered: Sequence[Delivered], tag_of: Callable[[bytes], bytes | None]
-) -> tuple[list[MessageRun], pa.BinaryArray]:
-    """Runs of messages for one group each, and their payloads without the tag.
+def unaddressed(delivered: Sequence[Delivered]) -> tuple[list[MessageRun], pa.BinaryArray]:
+    """Runs of messages with one address each, and their payloads without it.
 
-    Packets for the same group follow each other mostly: they are looked at together, in Arrow.
+    Packets with the same address follow each other mostly: they are looked at together, in Arrow.
     """
     runs: list[MessageRun] = []
     arrays: list[pa.Array] = []
     at = 0
     while at < len(delivered):
-        tag = tag_of(delivered[at].batch.payloads[0])
+        front = address_of(delivered[at].batch.payloads[0])
         end = at + 1
-        while end < len(delivered) and tag is not None and delivered[end].batch.payloads[0].startswith(tag):
+        while (
+            end < len(delivered) and front is not None and delivered[end].batch.payloads[0].startswith(front)
+        ):
             end += 1
         some = delivered[at:end]
         payloads = chain.from_iterable([entry.batch.payloads for entry in some])
         array = binary(list(payloads))
-        if tag is not None and pc.all(pc.starts_with(array, tag)).as_py():
-            arrays.append(pc.binary_slice(array, len(tag), _END))
-            runs += (_run(entry.batch, entry.time_us, tag) for entry in some)
-        else:  # for several groups, or with something that is for none, which is left out
+        plain = front is not None and front[0] == MESSAGE
+        if front is not None and plain and pc.all(pc.starts_with(array, front)).as_py():
+            arrays.append(pc.binary_slice(array, len(front), _END))
+            runs += (_run(entry.batch, entry.time_us, front) for entry in some)
+        else:  # several addresses, or what has heads or is no message, which are left out
             for entry in some:
-                for found, part in entry.batch.runs(tag_of):
+                for found, part in entry.batch.runs(address_of):
                     if found is not None:
                         runs.append(_run(part, entry.time_us, found))
-                        arrays.append(binary([payload[len(found) :] for payload in part.payloads]))
+                        arrays.append(binary(bodies(found, part.payloads)))
         at = end
     if len(arrays) == 1:
         return runs, arrays[0]
     return runs, pa.concat_arrays(arrays) if arrays else binary([])
 
 
-def _run(batch: Batch, time_us: int, tag: bytes) -> MessageRun:
-    group, count = tag[2:].decode(), len(batch.payloads)
+def _run(batch: Batch, time_us: int, front: bytes) -> MessageRun:
+    group, count = names_of(front), len(batch.payloads)
     return MessageRun(batch.seq, batch.slot, batch.origin, batch.guarantee, group, time_us, count)

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 
 from ordercast.errors import Damaged, LogError, NotThere, NotYet, SplitAway, Trimmed, Unreachable
-from ordercast.log.blocks import MESSAGE, Messages, batch_of
+from ordercast.log.blocks import MESSAGE, Messages, batch_of, concerns
 from ordercast.log.disk import OLD_FILE, Found, Missing, follow, survey
 from ordercast.log.position import Position
 from ordercast.log.segment import BadBlock, Block, Meta, read_block
@@ -289,7 +289,8 @@ class View:
                 continue
             if head.first > end:
                 return None
-            if group is not None and head.kind == MESSAGE and group not in head.groups and head.last < end:
+            skipped = group is not None and head.kind == MESSAGE and head.last < end
+            if skipped and not any(concerns(names, group or "") for names in head.groups):
                 at = head.last
                 continue
             data = self._data(snapshot, block)

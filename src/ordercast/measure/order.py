@@ -115,7 +115,7 @@ class DeliveryDigests:
 
     def add(self, delivery: Delivery) -> None:
         """Add the messages that were delivered next."""
-        payloads, sender, _, _, incarnation, numbers, _, seq, slots = delivery
+        payloads, sender, _, _, incarnation, numbers, _, seq, slots, *_ = delivery
         number = block_of(seq)
         if number != self._block:
             self._finish_block()

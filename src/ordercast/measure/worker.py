@@ -54,6 +54,8 @@ class Worker:
         self._configurations: list[list[NodeId]] = []
         self.latencies = Latencies()
         self.sent = 0
+        self._own = 0
+        """Own messages that were delivered, of this life."""
         self._stamps: deque[tuple[int, int]] = deque()
         """Numbers of own messages under way, and when they were sent; in order."""
         self._life = self._sent_before = 0
@@ -120,10 +122,10 @@ class Worker:
                 self.delivered += count
                 self.by_sender[entry.sender] += count
                 if entry.sender == me and entry.incarnation == self._life:
-                    after = entry.numbers.stop
-                    while stamps and stamps[0][0] < after:
+                    self._own += count
+                    while stamps and stamps[0][0] <= self._own:
                         took(now - stamps.popleft()[1])
-            else:
+            elif isinstance(entry, ConfigurationChange):
                 self._install(entry)
 
     def _install(self, configuration: ConfigurationChange) -> None:
@@ -189,6 +191,7 @@ class Worker:
         if node.incarnation != self._life:
             self._life, self._sent_before = node.incarnation, self.sent
             self._stamps.clear()
+            self._own = 0
         self._stamps.append((self.sent - self._sent_before + 1, now_ns))
 
     async def _send_flat_out(self, node: Node, group: Group, end_ns: int) -> None:

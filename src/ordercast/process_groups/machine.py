@@ -29,6 +29,7 @@ from ordercast.process_groups.notes import (
     End,
     Join,
     Leave,
+    Membership,
     Served,
     State,
     address,
@@ -47,6 +48,7 @@ from ordercast.process_groups.views import (
     Installed,
     Left,
     Life,
+    Member,
     Output,
     Process,
     Properties,
@@ -83,16 +85,18 @@ class ProcessGroups:
         """`queue` and `most_held` are in bytes; the latter has to be the same at all members."""
         self.me = Life(node, incarnation)
         self.stats = zeros(STATISTICS)
-        self._queue = SendQueue(queue)
+        self.queue = SendQueue(queue)
         self._most_held = most_held
         self._begun = 0
         self._asked: dict[int, set[str]] = {}
         """Of each process that lives, the groups that it has joined, or asked to join."""
         self._joiners: set[int] = set()
         """Those of them that ever asked to join a group: it may not be ordered yet that they left it."""
+        self._fresh: list[Membership] = []
+        """Joins of before the first configuration: told with the `State`, until that was heard by all."""
         self._ended: set[int] = set()
         """Processes that have ended, and are members until all are told."""
-        self._routing = Routing(self.me, self._ended, self._queue, self.stats)
+        self._routing = Routing(self.me, self._ended, self.queue, self.stats)
         """Who gets what, as the groups' table says."""
         self._lives = frozenset((self.me,))
         """Whose processes are in the table: those that this node came with into its configuration, and when
@@ -122,17 +126,21 @@ class ProcessGroups:
     @property
     def room(self) -> int:
         """Bytes that may be sent now."""
-        return self._queue.room
+        return self.queue.room
 
     @property
     def waiting(self) -> int:
         """Payloads that the ordering machine has not taken yet."""
-        return len(self._queue)
+        return len(self.queue)
 
     @property
     def settled(self) -> bool:
         """Whether the memberships of all members of this regular configuration are put together."""
         return self._settled
+
+    def members(self, group: str) -> tuple[Member, ...]:
+        """The members of a group, as this node knows them now."""
+        return self._table.members(group)
 
     def begin(self) -> int:
         """A process of this node begins; its number."""
@@ -144,21 +152,27 @@ class ProcessGroups:
         """A process has ended, in whatever way: it leaves all its groups, and gets nothing more at once."""
         self._groups_of(process)
         del self._asked[process]
-        if process in self._joiners:
+        if self._configuration is None:
+            self._fresh = [each for each in self._fresh if each.process != process]
+        elif process in self._joiners:
             self._joiners.remove(process)
             self._ended.add(process)
             self._routing.forget()
-            self._queue.put(written(End(process)), Guarantee.AGREED, urgent=True)
+            self.queue.put(written(End(process)), Guarantee.AGREED, urgent=True)
 
     def join(self, process: int, group: str, properties: Properties | None = None) -> None:
         """A process wants to be in a group, which is created if there is none of that name.
 
-        It is in it from the view on that tells it so. Raises `QueueFull` if there is no room.
+        It is in it from the view on that tells it so; if it asks before the first configuration of this life,
+        from that one's beginning on. Raises `QueueFull` if there is no room.
         """
         check_name(group)
         check_properties(properties or {})
         asked = self._groups_of(process)
-        self._queue.put(written(Join(process, group, dict(properties or {}))), Guarantee.AGREED)
+        if self._configuration is None:
+            self._fresh.append(Membership(process, group, dict(properties or {})))
+        else:
+            self.queue.put(written(Join(process, group, dict(properties or {}))), Guarantee.AGREED)
         asked.add(group)
         self._joiners.add(process)
 
@@ -168,7 +182,10 @@ class ProcessGroups:
         if group not in asked:
             raise ValueError(f"process {process} has not joined {group!r}: join it first")
         asked.remove(group)
-        self._queue.put(written(Leave(process, group)), Guarantee.AGREED, urgent=True)
+        if self._configuration is None:
+            self._fresh = [each for each in self._fresh if (each.process, each.group) != (process, group)]
+        else:
+            self.queue.put(written(Leave(process, group)), Guarantee.AGREED, urgent=True)
 
     def send(
         self, process: int, groups: Sequence[str], body: bytes, guarantee: Guarantee = Guarantee.AGREED
@@ -185,7 +202,7 @@ class ProcessGroups:
             )
         for group in groups:
             check_name(group)
-        self._queue.put(address(process, groups) + body, guarantee)
+        self.queue.put(address(process, groups) + body, guarantee)
 
     def hand_over(self, received: Received) -> None:
         """A process that was to get messages of a queue could not take them: another member does.
@@ -205,7 +222,7 @@ class ProcessGroups:
         Until the configuration is settled that is this node's `State` alone: so no more has to be held than
         was in the send queues of all members' ordering machines.
         """
-        return self._queue.take(room, states_only=not self._settled)
+        return self.queue.take(room, states_only=not self._settled)
 
     # --- what the ordering machine does -----------------------------------------------------------
 
@@ -233,7 +250,8 @@ class ProcessGroups:
         if configuration.kind is Kind.REGULAR:
             self._gathering = Gathering(configuration)
             self._held, self._held_bytes = [], 0
-            self._queue.tell(states(configuration.id, self._table.of_life(self.me), self.part_size))
+            told = (*self._table.of_life(self.me), *self._fresh)
+            self.queue.tell(states(configuration.id, told, self.part_size))
         return out
 
     def deliver(self, batch: Batch) -> list[Output]:
@@ -242,9 +260,12 @@ class ProcessGroups:
         An address tells where it ends: what begins with one has that address, and no other.
         """
         out: list[Output] = []
-        payloads, recent = batch.payloads, self._recent.get(batch.origin)
-        if recent is not None and all(map(bytes.startswith, payloads, repeat(recent))):
-            self._take(recent, batch, out)
+        recent = self._recent.get(batch.origin)
+        if recent is not None and all(map(bytes.startswith, batch.payloads, repeat(recent))):
+            if self._held is None:
+                self._routing.on_message(recent, batch, out)
+            else:
+                self._take(recent, batch, out)
             return out
         for found, run in batch.runs(address_of):
             if found is not None:
@@ -290,6 +311,8 @@ class ProcessGroups:
         self._routing.send_owed(self._lives)
         self._settled = True
         self._routing.settled_in = gathering.configuration
+        if self.me in gathering.told:
+            self._fresh.clear()
         self._changes = 0
         self._held_bytes = 0
         self.stats["settled"] += 1
@@ -316,6 +339,8 @@ class ProcessGroups:
     def _let_in(self, gathering: Gathering, life: Life, out: list[Output]) -> None:
         """A member that was left out tells of its processes after all."""
         self._lives |= {life}
+        if life == self.me:
+            self._fresh.clear()
         groups = {
             each.group
             for each in gathering.told[life]

@@ -1,6 +1,6 @@
 """What nodes tell each other about process groups, as payloads of the ordering machine.
 
-A payload begins with a byte that says what it is, beside those of `ordercast.groups.envelope`: a message to
+A payload begins with a byte that says what it is, beside those of `ordercast.groups.notes`: a message to
 groups, or a note. All that stands before the application's bytes of a message is its *address*, equal for all
 messages of one process to the same groups, so that these are handled together.
 
@@ -207,6 +207,14 @@ def read_address(found: bytes) -> Address | None:
     return Address(sender, tuple(groups)) if well_formed else None
 
 
+def bodies(found: bytes, payloads: Iterable[bytes]) -> list[bytes]:
+    """The messages of payloads that have this address, without it, and without heads."""
+    start = len(found)
+    if found[0] == HEADED:
+        return [read_head(payload[start:])[1] for payload in payloads]
+    return [payload[start:] for payload in payloads]
+
+
 def head(words: bytes) -> bytes:
     """What stands between address and message where the sender says something beside it."""
     return _LENGTH.pack(len(words)) + words
@@ -221,15 +229,16 @@ def read_head(body: bytes) -> tuple[bytes, bytes]:
 
 
 @lru_cache(maxsize=4096)
-def _names(found: bytes) -> str | None:
+def names_of(found: bytes) -> str:
+    """The groups of an address, as one text (`GROUPS_BETWEEN`)."""
     where = read_address(found)
-    return None if where is None else GROUPS_BETWEEN.join(where.groups)
+    return "" if where is None else GROUPS_BETWEEN.join(where.groups)
 
 
 def describe(payload: bytes) -> tuple[str | None, int]:
     """For traces: the groups that a payload is addressed to, and the bytes of the message in it."""
     found = address_of(payload)
-    return (None, len(payload)) if found is None else (_names(found), len(payload) - len(found))
+    return (None, len(payload)) if found is None else (names_of(found), len(payload) - len(found))
 
 
 # --- limits -----------------------------------------------------------------------------------------

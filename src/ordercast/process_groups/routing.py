@@ -77,7 +77,7 @@ class Routing:
         heads = None
         if found[0] == HEADED:
             heads, bodies = map(list, zip(*map(read_head, bodies), strict=True))
-        inner = Batch(*batch[:7], bodies)
+        inner = Batch._make((*batch[:7], bodies))
         if queues:
             self._share(route, batch.payloads, inner, heads, out)
         elif to:

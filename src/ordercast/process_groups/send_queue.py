@@ -18,11 +18,12 @@ class SendQueue:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._states: deque[bytes] = deque()
-        self._waiting: deque[tuple[bytes, Guarantee]] = deque()
+        self.waiting: deque[tuple[bytes, Guarantee]] = deque()
+        """All else, in order, and what was asked for."""
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._states) + len(self._waiting)
+        return len(self._states) + len(self.waiting)
 
     @property
     def room(self) -> int:
@@ -39,19 +40,19 @@ class SendQueue:
             raise QueueFull(
                 f"{len(payload)} bytes do not fit: {self.room} bytes of room; wait until the queue drains"
             )
-        self._waiting.append((payload, guarantee))
+        self.waiting.append((payload, guarantee))
         self._bytes += len(payload) + ENTRY_OVERHEAD
 
     def take(self, room: int, *, states_only: bool) -> Submit | None:
         """The next payloads that fit into `room` bytes and ask for one guarantee; None if there are none."""
         if self._states:
             return self._take_states(room)
-        if states_only or not self._waiting:
+        if states_only or not self.waiting:
             return None
-        guarantee = self._waiting[0][1]
+        guarantee = self.waiting[0][1]
         taken: list[bytes] = []
-        while self._waiting and self._waiting[0][1] is guarantee and len(self._waiting[0][0]) <= room:
-            payload, _ = self._waiting.popleft()
+        while self.waiting and self.waiting[0][1] is guarantee and len(self.waiting[0][0]) <= room:
+            payload, _ = self.waiting.popleft()
             room -= len(payload)
             self._bytes -= len(payload) + ENTRY_OVERHEAD
             taken.append(payload)

@@ -1,0 +1,398 @@
+"""The local processes of a node: they are told what is ordered for them, and what they send is ordered.
+
+Every life of a node has a `ProcessGroups`, a pure machine that knows who is in which group. `Processes` hands
+it what the driver delivers, and hands on what comes of that: to readers of the application (`session.py`),
+and to clients. A `LocalProcess` outlives the life that it began in: it begins anew in the next one, under
+another number, and joins its groups again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, Kind, NodeId
+from ordercast.errors import ConfigProblem, MessageTooLarge
+from ordercast.groups.events import ConfigurationChange, Rejoined
+from ordercast.process_groups.machine import ProcessGroups
+from ordercast.process_groups.notes import (
+    MOST_GROUPS,
+    PART_FRONT,
+    PART_SIZE,
+    Join,
+    address,
+    check_name,
+    check_properties,
+    head,
+    written,
+)
+from ordercast.process_groups.rows import of_output, of_process
+from ordercast.process_groups.views import (
+    Cause,
+    Installed,
+    Member,
+    Output,
+    Process,
+    Properties,
+    Received,
+    Unheard,
+    View,
+)
+
+if TYPE_CHECKING:
+    from ordercast.groups.send_gate import SendGate
+    from ordercast.trace.recorder import Recorder
+
+MOST_STATE = 32 * 1024 * 1024
+"""Bytes that the memberships of a node's processes may have, with names and properties: each configuration
+begins with all of them being told to everybody."""
+CHUNK = 64 * 1024
+"""Bytes of many messages that are handed over at a time: between them others may send."""
+ADDRESSES = 1024
+"""How many lists of groups that it sent to a process remembers."""
+_ALL = 1 << 62
+
+
+class Listener(Protocol):
+    """Is told what one local process gets: all calls in the one order, on the event loop."""
+
+    def received(self, received: Received) -> None:
+        """Messages."""
+
+    def unheard(self, unheard: Unheard) -> None:
+        """Messages with heads that the process has sent reach nobody at all."""
+
+    def installed(self, view: View) -> None:
+        """A group that the process is in has a new view."""
+
+    def left(self, group: str, cause: Cause) -> None:
+        """The process is in a group no longer."""
+
+    def configuration(self, change: ConfigurationChange) -> None:
+        """A configuration of nodes begins; `Rejoined` if it is the first of another life of the node."""
+
+
+def check_group(group: str) -> None:
+    """Raise what is wrong with a group's name."""
+    if not isinstance(group, str):
+        raise TypeError(f'a group\'s name is a text, not {type(group).__name__}: write join("orders")')
+    try:
+        check_name(group)
+        address(0, (group,))
+    except ValueError as error:
+        raise ConfigProblem(str(error)) from None
+
+
+def check_groups(groups: Sequence[str]) -> tuple[str, ...]:
+    """The groups that a message is for; raises what is wrong with them."""
+    if isinstance(groups, str):
+        raise TypeError(f"the groups of a message are a list, not {groups!r}: write [{groups!r}]")
+    if not 0 < len(set(groups)) == len(groups) <= MOST_GROUPS:
+        raise ConfigProblem(
+            f"a message is for 1 to {MOST_GROUPS} different groups, not for {len(groups)}: name each once"
+        )
+    for group in groups:
+        check_group(group)
+    return tuple(groups)
+
+
+class LocalProcess:
+    """A process at this node, which may be in any number of groups, and send to any."""
+
+    def __init__(self, processes: Processes, number: int) -> None:
+        self.number = number
+        """Which process of the node's life it is; 0 sends from outside all groups, and is in none."""
+        self.wanted: dict[str, Properties] = {}
+        """The groups that it has joined or asked to join, and what it says of itself there."""
+        self._processes = processes
+        self._gate = processes.gate
+        self._fronts: dict[tuple[str, ...], bytes] = {}
+        self._headed_fronts: dict[tuple[str, ...], bytes] = {}
+
+    def begin_anew(self, number: int) -> None:
+        """Another life of the node begins, in which the process has this number; 0: it has ended."""
+        self.number = number
+        self._fronts.clear()
+        self._headed_fronts.clear()
+
+    # --- groups ---------------------------------------------------------------------------------
+
+    def join(self, group: str, properties: Mapping[str, str] | None = None) -> None:
+        """Ask to be in a group, or to have a subscription (`ordercast.core.subjects`); the listener is told
+        by its first view. Between two lives of the node it is asked in the next."""
+        self._processes.join(self, group, dict(properties or {}))
+
+    def leave(self, group: str) -> None:
+        """Ask to be in a group no longer; the listener is told when it has left."""
+        self._processes.leave(self, group)
+
+    def end(self) -> None:
+        """Leave all groups, and be told nothing more. What it sends afterwards comes from outside."""
+        self._processes.end_process(self)
+
+    # --- sending --------------------------------------------------------------------------------
+
+    def front(self, groups: tuple[str, ...], *, headed: bool = False) -> bytes:
+        """What stands in front of a message from this process to these groups; or of one with a head."""
+        fronts = self._headed_fronts if headed else self._fronts
+        front = fronts.get(groups)
+        if front is None:
+            check_groups(groups)
+            if len(fronts) >= ADDRESSES:
+                fronts.clear()
+            front = fronts[groups] = address(self.number, groups, headed=headed)
+        return front
+
+    async def send(
+        self,
+        groups: Sequence[str],
+        payloads: Sequence[bytes],
+        guarantee: Guarantee = Guarantee.AGREED,
+        timeout: float | None = None,
+        *,
+        heads: Sequence[bytes] | None = None,
+    ) -> int:
+        """Send messages to all who are in any of the groups, in order; the number of the first.
+
+        Waits for slow readers of the groups and for room, `timeout` seconds at most for each 64 KiB.
+        `heads`: what is said of each beside the message itself.
+        """
+        groups = groups if isinstance(groups, tuple) else check_groups(groups)
+        headed = heads is not None
+        if heads is not None:
+            payloads = [head(words) + payload for words, payload in zip(heads, payloads, strict=True)]
+        gate, front = self._gate(), self.front(groups, headed=headed)
+        longest = max(map(len, payloads))
+        if longest + len(front) > gate.largest:
+            raise too_large(longest, gate.largest - len(front))
+        step = max(1, CHUNK // (longest + len(front)))
+        first = 0
+        for start in range(0, len(payloads), step):
+            some = payloads[start : start + step]
+            size = sum(map(len, some)) + len(front) * len(some)
+            if gate.must_wait(groups):
+                await gate.wait(groups, size, timeout)
+                front = self.front(groups, headed=headed)  # there may be another life since
+            number = gate.submit([front + payload for payload in some], size, guarantee)
+            first = first or number
+        return first
+
+
+class Processes:
+    """All local processes of a node, over all its lives."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        incarnation: int,
+        gate: Callable[[], SendGate],
+        leaving: Callable[[], bool],
+        recorder: Recorder | None = None,
+        now_us: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """What processes want goes through `gate`, until the node is `leaving`; what they are told goes into
+        the trace through `recorder`."""
+        self.gate = gate
+        self.configuration: ConfigurationChange | None = None
+        """The one installed last; that of the life before, until the new one has its first."""
+        self.placed = False
+        """This life has installed one."""
+        self.settled = False
+        """The members of this configuration have told each other of their processes: messages are taken."""
+        self.outside = LocalProcess(self, 0)
+        """Sends from outside all groups."""
+        self._node = node
+        self._leaving = leaving
+        self._recorder = recorder
+        self._now_us = now_us
+        self._machine = self._new_machine(incarnation)
+        self._over = False
+        """The life has ended, and the next one has not begun."""
+        self._local: dict[int, LocalProcess] = {}
+        self._listeners: dict[int, Listener] = {}
+        """Both by number, in this life."""
+        self._state_bytes = 0
+
+    def _new_machine(self, incarnation: int) -> ProcessGroups:
+        return ProcessGroups(self._node, incarnation, queue=4 * MOST_STATE)
+
+    # --- processes ------------------------------------------------------------------------------
+
+    def begin(self, listener: Listener) -> LocalProcess:
+        """A process begins, and is in no group yet."""
+        process = LocalProcess(self, self._machine.begin())
+        self._local[process.number] = process
+        self._listeners[process.number] = listener
+        return process
+
+    def process(self, local: LocalProcess) -> Process:
+        """A local process as others know it, in this life of the node."""
+        return Process(*self._machine.me, local.number)
+
+    def members(self, group: str) -> tuple[Member, ...]:
+        """The members of any group, as this node knows them now."""
+        return self._machine.members(group)
+
+    def hand_over(self, received: Received) -> None:
+        """A process that was to get messages of a queue could not take them, and has left the queue, or has
+        ended: another member gets them."""
+        if not self._over:
+            self._machine.hand_over(received)
+            self._submit()
+
+    @property
+    def malformed(self) -> int:
+        """Payloads that were delivered in this life and say nothing: no correct member sends them."""
+        return int(self._machine.stats["malformed"])
+
+    def join(self, process: LocalProcess, group: str, properties: Properties) -> None:
+        """A process asks to be in a group."""
+        try:
+            check_name(group)
+            check_properties(properties)
+        except ValueError as error:
+            raise ConfigProblem(str(error)) from None
+        size, most = _size(group, properties), self.gate().largest - PART_FRONT
+        if size > most:
+            raise MessageTooLarge(
+                f"name of the group and properties take {size:,} bytes, and at most {most:,} fit into a "
+                "message here: say less, or raise max_message_size at every node"
+            )
+        if group in process.wanted:
+            raise ConfigProblem(f"the process is in {group!r} already: leave it first")
+        if self._state_bytes + size > MOST_STATE:
+            raise ConfigProblem(
+                f"the memberships of this node's processes take {self._state_bytes:,} bytes, and "
+                f"{MOST_STATE:,} is the most: join fewer groups, with fewer properties"
+            )
+        self._state_bytes += size
+        process.wanted[group] = properties
+        if not self._over:
+            self._machine.join(process.number, group, properties)
+            self._record_asked("group_join", process.number, group)
+            self._submit()
+
+    def leave(self, process: LocalProcess, group: str) -> None:
+        """A process asks to be in a group no longer."""
+        properties = process.wanted.pop(group, None)
+        if properties is None:
+            raise ConfigProblem(f"the process has not joined {group!r}: join it first")
+        self._state_bytes -= _size(group, properties)
+        if not self._over:
+            self._machine.leave(process.number, group)
+            self._record_asked("group_leave", process.number, group)
+            self._submit()
+
+    def end_process(self, process: LocalProcess) -> None:
+        """A process ends. Ending it again does nothing."""
+        if self._local.get(process.number) is not process:
+            return
+        del self._local[process.number], self._listeners[process.number]
+        self._state_bytes -= sum(_size(*each) for each in process.wanted.items())
+        process.wanted.clear()
+        if not self._over:
+            self._machine.end(process.number)
+            self._record_asked("process_end", process.number, None)
+            self._submit()
+        process.begin_anew(0)
+
+    # --- what the driver tells ------------------------------------------------------------------
+
+    def deliver(self, batch: Batch) -> None:
+        """Messages and notes, in order."""
+        told = self._machine.deliver(batch)
+        if told:
+            self._tell(told)
+        if not self.settled and self._machine.settled:
+            self.settled = True
+            self._submit()
+            self.gate().release()
+        elif self._machine.queue.waiting:
+            self._submit()
+
+    def install(self, configuration: Configuration, ended: Ended | None) -> None:
+        """A configuration, in its place among the messages, and what it ends."""
+        self._tell(self._machine.conclude())
+        rejoined = not self.placed and self.configuration is not None
+        change = (Rejoined if rejoined else ConfigurationChange)(*configuration, ended)
+        self.configuration, self.placed, self.settled = change, True, False
+        gate = self.gate()
+        gate.hold()
+        for listener in tuple(self._listeners.values()):
+            listener.configuration(change)
+        self._machine.part_size = min(PART_SIZE, gate.largest or PART_SIZE)
+        self._tell(self._machine.install(configuration))
+        if configuration.kind is Kind.REGULAR:
+            self._submit()
+
+    def _tell(self, outputs: Sequence[Output]) -> None:
+        listeners = self._listeners
+        for output in outputs:
+            if self._recorder is not None:
+                for columns in of_output(output):
+                    self._recorder.group_event(self._now_us(), *columns)
+            if isinstance(output, Received):
+                for number in output.to:
+                    if number in listeners:  # else it has ended meanwhile
+                        listeners[number].received(output)
+            elif isinstance(output, Installed):
+                for number in output.to:
+                    if number in listeners:
+                        listeners[number].installed(output.view)
+            elif isinstance(output, Unheard):
+                if output.sender in listeners:
+                    listeners[output.sender].unheard(output)
+            elif output.process in listeners:
+                listeners[output.process].left(output.group, output.cause)
+
+    def _submit(self) -> None:
+        """Hand over what is to be told to the others, as far as it may be now."""
+        if self._leaving() or not self.placed:
+            return
+        gate = self.gate()
+        while (submit := self._machine.take(_ALL)) is not None:
+            gate.submit(submit.payloads, sum(map(len, submit.payloads)), submit.guarantee)
+
+    def _record_asked(self, event: str, process: int, group: str | None) -> None:
+        if self._recorder is not None:
+            self._recorder.group_event(self._now_us(), *of_process(event, process, group))
+
+    # --- lives ----------------------------------------------------------------------------------
+
+    def life_over(self) -> None:
+        """A life has ended, and another follows."""
+        self._over = True
+        self.placed = self.settled = False
+        self.gate().hold()
+
+    def begin_life(self, incarnation: int) -> None:
+        """The next life begins, before its machine does: processes begin anew, and join again."""
+        self._machine = self._new_machine(incarnation)
+        self._over = False
+        before, self._local = self._local, {}
+        listeners, self._listeners = self._listeners, {}
+        for number, process in before.items():
+            process.begin_anew(self._machine.begin())
+            self._local[process.number] = process
+            self._listeners[process.number] = listeners[number]
+            for group, properties in process.wanted.items():
+                self._machine.join(process.number, group, properties)
+
+    def life_begun(self) -> None:
+        """Its machine has begun, and the trace can tell so."""
+        for process in self._local.values():
+            for group in process.wanted:
+                self._record_asked("group_join", process.number, group)
+
+
+def _size(group: str, properties: Properties) -> int:
+    """Bytes that a membership counts for."""
+    return len(written(Join(2**32 - 1, group, dict(properties))))
+
+
+def too_large(size: int, most: int) -> MessageTooLarge:
+    """What whoever sends so large a message is told."""
+    return MessageTooLarge(
+        f"a message of {size:,} bytes is too large: at most {most:,} fit here; split it, or raise "
+        "max_message_size at every node"
+    )
