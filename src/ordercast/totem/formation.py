@@ -115,10 +115,17 @@ class Formation:
         self.life = stream.bits(32)
         self.numbers = RingNumbers(stream)
 
-    def on_distance(self, round_trip_us: int) -> None:
-        """The peers are so far away: from now on, timeouts that fit."""
+    def on_distance(self, round_trip_us: int, effects: list[Effect]) -> None:
+        """The peers are so far away: from now on, timeouts that fit.
+
+        A wait for the token that was made for peers further away begins anew: if they are gone, that is
+        noticed as soon as it would be otherwise.
+        """
+        before_us = self.config.token_loss_us
         self.config = config = self._configured.stretched(round_trip_us)
         self._passing.retime(config)
+        if config.token_loss_us < before_us and (self.forming is not None or not self.ring.alone):
+            self._passing.wait_anew(self.state, self._waits.total_us, effects)
         self.merge_detection.retime(config.announce_us, config.heard_us, config.consensus_us)
 
     def _shift(self, because: str, effects: list[Effect]) -> None:

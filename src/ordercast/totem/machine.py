@@ -117,7 +117,7 @@ class TotemMachine:
                 self.leaving = True
                 self._run_alone(now_us, effects)
             case Distance(round_trip_us):
-                self.formation.on_distance(round_trip_us)
+                self.formation.on_distance(round_trip_us, effects)
             case Brake(on):
                 self._on_brake(now_us, on, effects)
             case _:

@@ -12,6 +12,7 @@ from ordercast.core.identity import NodeId
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.ordering import Ring
 from ordercast.totem.packets import Hurry, Token
+from ordercast.totem.states import State
 
 TOKEN_LOSS = "token-loss"
 TOKEN_RETRANSMISSION = "token-retransmission"
@@ -55,6 +56,13 @@ class TokenPassing:
         """From the next token on, other timeouts."""
         self._retime(config)
         self._sign = _SignTime(config)
+
+    def wait_anew(self, state: State, waits_us: int, effects: list[Effect]) -> None:
+        """Timeouts are shorter now: wait for the token for as long as if it had just been passed on."""
+        if state in (State.COMMIT, State.RECOVERY):
+            effects.append(self._forming_timer)
+        elif state is State.OPERATIONAL and self._held is None:
+            effects.append(self._loss_timeout(waits_us))
 
     # --- sent -----------------------------------------------------------------------------------
 
