@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         KeyProblem,
         MessageTooLarge,
         NodeClosed,
+        NoMajority,
         NoResponders,
         NotAcknowledged,
         NotConnected,
@@ -34,7 +35,16 @@ if TYPE_CHECKING:
         StorageProblem,
     )
     from ordercast.groups.api import Group, Node, Receipt
-    from ordercast.groups.events import ConfigurationChange, Delivery, Joined, Left, Message, Rejoined
+    from ordercast.groups.events import (
+        ConfigurationChange,
+        Delivery,
+        Joined,
+        Left,
+        Message,
+        PrimaryLost,
+        PrimaryRegained,
+        Rejoined,
+    )
     from ordercast.keys import Keyring
     from ordercast.process_groups.views import Cause, Member, Process
     from ordercast.runtime.config import NodeConfig
@@ -67,6 +77,7 @@ __all__ = [
     "Message",
     "MessageId",
     "MessageTooLarge",
+    "NoMajority",
     "NoResponders",
     "Node",
     "NodeClosed",
@@ -75,6 +86,8 @@ __all__ = [
     "NotConnected",
     "OrdercastError",
     "OtherProtocol",
+    "PrimaryLost",
+    "PrimaryRegained",
     "Process",
     "Receipt",
     "Rejoined",
@@ -92,11 +105,14 @@ _HOMES = {
     "ordercast.client.api": "Client",
     "ordercast.errors": (
         "AccessDenied AddressProblem ClientClosed ConfigProblem DuplicateNode Evicted Excluded KeyProblem "
-        "MessageTooLarge NoResponders NodeClosed NotAcknowledged NotConnected OrdercastError OtherProtocol "
+        "MessageTooLarge NoMajority NoResponders NodeClosed NotAcknowledged NotConnected OrdercastError "
+        "OtherProtocol "
         "RequestTimeout SendTimeout StorageProblem"
     ),
     "ordercast.groups.api": "Group Node Receipt",
-    "ordercast.groups.events": "ConfigurationChange Delivery Joined Left Message Rejoined",
+    "ordercast.groups.events": (
+        "ConfigurationChange Delivery Joined Left Message PrimaryLost PrimaryRegained Rejoined"
+    ),
     "ordercast.keys": "Keyring",
     "ordercast.process_groups.views": "Cause Member Process",
     "ordercast.runtime.config": "NodeConfig load",

@@ -96,6 +96,10 @@ class NotAcknowledged(OrdercastError):
     """A safe message of a client cannot be acknowledged: no log keeps it, or the log refuses it."""
 
 
+class NoMajority(OrdercastError):
+    """This node is not in the primary partition, the only one that goes on: nothing can be sent from here."""
+
+
 class AddressProblem(OrdercastError):
     """An address is not written as one, is taken, or is not one of this machine's."""
 

@@ -71,14 +71,17 @@ class Cluster:
         settings: Mapping[str, Any] | None = None,
         loss: float = 0.0,
         delay_us: tuple[int, int] = (50, 250),
+        voters: Sequence[NodeId] = (),
     ) -> None:
-        """`settings` are the protocol's; `loss` and `delay_us` as in `MemoryNetwork`."""
+        """`settings` are the protocol's; `loss` and `delay_us` as in `MemoryNetwork`. With `voters` only a
+        majority of them goes on (``primary = "majority"``)."""
         ids = range(1, count + 1)
         self.network = MemoryNetwork(ids, seed, loss=loss, delay_us=delay_us)
         self.trace = RowDigest()
         self._seed = seed
         self._protocol = protocol
         self._settings = settings
+        self._voters = tuple(voters)
         self._disks: dict[NodeId, Memory] = {}
         self._chance = {id: random.Random(f"{seed}/machine/{id}") for id in ids}
         self.nodes = [self.node(id) for id in ids]
@@ -93,7 +96,14 @@ class Cluster:
             open_transport=self._open_transport,
             open_trace=self._open_trace,
         )
-        return Node(id=id, protocol=self._protocol, settings=self._settings, environment=environment)
+        return Node(
+            id=id,
+            protocol=self._protocol,
+            settings=self._settings,
+            environment=environment,
+            primary="majority" if self._voters else None,
+            voters=self._voters,
+        )
 
     def _open_disk(self, id: NodeId) -> Storage:
         disk = self._disks.get(id)

@@ -21,7 +21,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 from ordercast.core.identity import Configuration, NodeId
 from ordercast.errors import NodeClosed
 from ordercast.groups import api
-from ordercast.groups.events import ConfigurationChange, Delivery, Event, Joined, Left, Message
+from ordercast.groups.events import Change, Delivery, Event, Message
 from ordercast.groups.settings import NodeSettings
 from ordercast.process_groups.views import Member, Process
 
@@ -168,7 +168,7 @@ class Group:
         while (entry := self._loop.do(_next(entries))) is not None:
             yield entry
 
-    def __iter__(self) -> Iterator[Message | ConfigurationChange | Joined | Left]:
+    def __iter__(self) -> Iterator[Message | Change]:
         for message in self._begun:
             self._group.note_reading()
             yield message  # `yield from` would end it with the loop that reads

@@ -255,7 +255,28 @@ def test_the_explained_file_says_the_defaults() -> None:
     assert max(map(len, text.splitlines())) < 100
 
 
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({"voters": (1, 2, 3)}, "no primary partition is asked for"),
+        ({"primary": "dynamic-linear", "voters": (1, 2)}, "dynamic-linear is not offered"),
+        ({"primary": "most", "voters": (1, 2)}, 'write primary = "majority"'),
+        ({"primary": "majority"}, r"voters is \[\]: list the id"),
+        ({"primary": "majority", "voters": (1, 2, 2)}, "once, as in voters"),
+        ({"primary": "majority", "voters": (0, 1, 2)}, "once, as in voters"),
+        (
+            {"primary": "majority", "voters": (1, 2, 3), "protocol": "dtp"},
+            "has a primary partition of its own",
+        ),
+    ],
+)
+def test_a_primary_partition_needs_voters_and_totem(given: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ConfigProblem, match=wrong):
+        NodeConfig(**given)
+
+
 def test_the_examples_are_right() -> None:
+    needs = {"interface": "multicast", "primary": "voters", "voters": "primary"}
     for name, value in EXAMPLES.items():
-        more = {"multicast": EXAMPLES["multicast"]} if name == "interface" else {}
+        more = {needs[name]: EXAMPLES[needs[name]]} if name in needs else {}
         NodeConfig(**{**more, name: value})  # type: ignore[arg-type]

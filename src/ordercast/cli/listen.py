@@ -43,7 +43,7 @@ from ordercast.cli.screen import payload_document, printable, refuse
 if TYPE_CHECKING:
     from ordercast import client as clients
     from ordercast.core.identity import Ended
-    from ordercast.groups.events import ConfigurationChange, Joined, Left, Message
+    from ordercast.groups.events import Change, Message
     from ordercast.process_groups.views import Member
     from ordercast.runtime.config import NodeConfig
 
@@ -181,9 +181,14 @@ def _resolve(done: asyncio.Future[None], error: OSError | None) -> None:
             done.set_exception(error)
 
 
-def _document(event: Message | ConfigurationChange | Joined | Left) -> dict[str, Any]:
-    from ordercast.groups.events import ConfigurationChange, Joined, Left
+def _document(event: Message | Change) -> dict[str, Any]:
+    from ordercast.groups.events import ConfigurationChange, Joined, Left, PrimaryLost, PrimaryRegained
 
+    if isinstance(event, PrimaryLost | PrimaryRegained):
+        return {
+            "event": "primary lost" if isinstance(event, PrimaryLost) else "primary regained",
+            "members": list(event.configuration.members),
+        }
     if isinstance(event, Joined | Left):
         return {
             "event": "joined" if isinstance(event, Joined) else "left",
@@ -223,10 +228,14 @@ def _ended(ended: Ended | None) -> dict[str, Any] | None:
     return {"configuration": ended.configuration._asdict(), "place": ended.place}
 
 
-def _words(event: Message | ConfigurationChange | Joined | Left, me: int) -> str:
+def _words(event: Message | Change, me: int) -> str:
     from ordercast.core.identity import Kind
-    from ordercast.groups.events import ConfigurationChange, Joined, Left
+    from ordercast.groups.events import ConfigurationChange, Joined, Left, PrimaryLost, PrimaryRegained
 
+    if isinstance(event, PrimaryLost):
+        return f"-- not in the primary partition: {', '.join(map(str, event.missing))} are missing"
+    if isinstance(event, PrimaryRegained):
+        return "-- in the primary partition again"
     if isinstance(event, Joined | Left):
         what = "joined" if isinstance(event, Joined) else "left"
         said = ", ".join(f"{name}={value}" for name, value in event.member.properties.items())

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self, Unpack, overload
 from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.errors import ConfigProblem, NodeClosed, SendTimeout
 from ordercast.groups.assembly import assemble
-from ordercast.groups.events import ConfigurationChange, Event, Joined, Left, Message
+from ordercast.groups.events import Change, Event, Message
 from ordercast.groups.inbox import Batches, Inbox, Messages
 from ordercast.groups.member import Member
 from ordercast.groups.processes import check_group, check_groups, too_large
@@ -165,7 +165,7 @@ class Group:
         self.read_here()
         return Batches(self._inbox, self)
 
-    def __aiter__(self) -> AsyncIterator[Message | ConfigurationChange | Joined | Left]:
+    def __aiter__(self) -> AsyncIterator[Message | Change]:
         self.read_here()
         return Messages(self._inbox, self)
 
@@ -178,7 +178,7 @@ class Group:
         self._inbox.moved = True
 
     async def leave(self) -> None:
-        """Receive nothing more, and return when the others know: in the one order. What waits to be read is
+        """Receive nothing more, and return when that has its place in the order. What waits to be read is
         dropped."""
         if self._reader is not None:
             await asyncio.shield(self._reader.leave())
@@ -301,8 +301,8 @@ class Node:
         receive: bool = True,
         timeout: float | None = None,
     ) -> Group:
-        """Be a member of a group, which is created if there is none of that name; returns once all members
-        know, and its messages come from there on.
+        """Be a member of a group, which is created if there is none of that name; returns when the join has
+        its place in the order. The group's messages come from there on.
 
         ``properties``: what the member says of itself, as in ``{"nick": "ann"}``: the others see it.
         ``receive=False``: be no member, and only send. ``timeout``: seconds to wait at most.
@@ -316,6 +316,7 @@ class Node:
                     "properties are for members, and with receive=False this is none: leave out one"
                 )
             return Group(member, group, None)
+        member.gate.check_majority()
         reader = member.session.open(group, properties)
         joined = Group(member, group, reader)
         try:

@@ -66,6 +66,25 @@ class Left(NamedTuple):
     """All who are in the group from here on."""
 
 
+class PrimaryLost(NamedTuple):
+    """This node is in the primary partition no longer: nothing is ordered here until `PrimaryRegained`.
+
+    Sends raise `NoMajority` meanwhile. What was sent before and not delivered yet may be lost, or may be
+    delivered by others.
+    """
+
+    configuration: Configuration
+    """The one in which a majority is missing; or the last one, where there is no other without it."""
+    missing: tuple[NodeId, ...]
+    """Who would have to be there, and is not."""
+
+
+class PrimaryRegained(NamedTuple):
+    """This node is in the primary partition again: messages are ordered from here on."""
+
+    configuration: Configuration
+
+
 class Message(NamedTuple):
     """A message, at its place in the one order of all groups."""
 
@@ -146,5 +165,7 @@ class Delivery(NamedTuple):
             yield Message(payload, sender, group, safe, message_id, configuration, seq, slot, groups, process)
 
 
-Event: TypeAlias = Delivery | ConfigurationChange | Joined | Left
+Change: TypeAlias = ConfigurationChange | Joined | Left | PrimaryLost | PrimaryRegained
+"""What a reader is told between messages."""
+Event: TypeAlias = Delivery | Change
 """What waits for a reader: the messages of a packet together."""

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Self
 
 from ordercast.errors import Evicted
-from ordercast.groups.events import ConfigurationChange, Delivery, Event, Joined, Left, Message
+from ordercast.groups.events import Change, Delivery, Event, Message
 
 READING: ContextVar[tuple[Inbox, ...]] = ContextVar("ordercast_reading", default=())
 """The inboxes that the running task, or the task that started it, reads; in a thread, that thread."""
@@ -227,7 +227,7 @@ class Messages:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message | ConfigurationChange | Joined | Left:
+    async def __anext__(self) -> Message | Change:
         inbox = self._inbox
         for message in inbox.begun:
             inbox.moved = True

@@ -18,11 +18,13 @@ from ordercast.core.protocol import LAN, Protocol
 from ordercast.core.wire import DROPS as WIRE_DROPS
 from ordercast.errors import Excluded, NodeClosed
 from ordercast.groups.defects import Failed, keep_defect
+from ordercast.groups.events import PrimaryLost, PrimaryRegained
 from ordercast.groups.founders import who_begins
 from ordercast.groups.group_key import GroupKey
 from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.next_life import NextLife
 from ordercast.groups.node_log import NodeLog
+from ordercast.groups.primary import Primary
 from ordercast.groups.processes import Processes
 from ordercast.groups.producing import Producing
 from ordercast.groups.send_gate import SendGate
@@ -115,6 +117,14 @@ class Member:
             lambda: self._slow_readers.changed(),
             send_buffer=config.send_buffer,
         )
+        self.primary = Primary(
+            self.id,
+            config.voters,
+            protocol.primary_partition,
+            lambda: self.transport.reachable,
+            lambda: self.settled,
+            self._primary_changed,
+        )
         self.driver = Driver(
             build(),
             storage,
@@ -126,6 +136,7 @@ class Member:
                 lambda batch: self.producing.admit(batch),
                 lambda payloads: self.gate.originated(payloads),
                 self._installed,
+                self.primary,
             ),
             self,
             parts.drops,
@@ -153,6 +164,7 @@ class Member:
             lambda elapsed_s: self.session.look_at_readers(elapsed_s, config.evict_after),
             self.log.look,
             lambda elapsed_s: self._heed_refusal(),
+            self.primary.look,
             lambda elapsed_s: self._save_lives(),
             lambda elapsed_s: self._key.look(),
         )
@@ -192,16 +204,21 @@ class Member:
 
     async def _settle(self) -> None:
         """Wait until this node is in a group, and say now and then why it is not."""
-        while not self.settled:
+        while not (self.settled and self.primary.there):
             self.check_open()
             self._changed.clear()
             try:
                 async with asyncio.timeout(JOIN_LOG_INTERVAL_S):
                     await self._changed.wait()
             except TimeoutError:
-                waits = who_begins(self.config) if self.protocol.primary_partition else self.driver.because
+                waits = who_begins(self.config) if self.protocol.primary_partition else self._waits_for()
                 LOG.warning("in no group yet (%s): %s", self.driver.state, waits)
         self.check_open()
+
+    def _waits_for(self) -> str:
+        if not self.settled:
+            return self.driver.because
+        return f"a majority of the voters {', '.join(map(str, self.config.voters))} is needed"
 
     async def stop(self) -> None:
         """Leave, and give everything back; also when it is called twice, or cancelled."""
@@ -291,6 +308,18 @@ class Member:
         if configuration.kind is Kind.REGULAR:
             self.gate.slow_groups.install()
             self._slow_readers.install()
+        self._changed.set()
+
+    def _primary_changed(self, event: PrimaryLost | PrimaryRegained) -> None:
+        if isinstance(event, PrimaryLost):
+            LOG.warning("not in the primary partition: nodes %s are missing", event.missing)
+            error = self.primary.why_not(event.missing)
+            self.gate.refuse(error)
+            self.session.primary(event, error)
+        else:
+            LOG.info("in the primary partition again")
+            self.gate.accept()
+            self.session.primary(event, None)
         self._changed.set()
 
     def _apply_brake(self) -> None:
@@ -389,6 +418,7 @@ class Member:
             "unread_by_group": self.session.unread_by_group(),
             "connections": self.services.connections.status(),
             "log": self.log.status(),
+            "primary": self.primary.there,
         }
         unread = {
             MALFORMED_MESSAGE: self.processes.malformed,

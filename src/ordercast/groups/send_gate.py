@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ordercast.core.identity import Guarantee, NodeId
-from ordercast.errors import SendTimeout
+from ordercast.errors import NoMajority, SendTimeout
 from ordercast.groups.inbox import READING
 from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.session import ENTRY_OVERHEAD, Session
@@ -48,6 +48,8 @@ class SendGate:
         self._lifetime = lifetime
         self._send_buffer = send_buffer
         self._settled = settled
+        self._refusal: NoMajority | None = None
+        """What who sends is told outside the primary partition."""
         self._held = True
         """Members of the configuration have not told yet which groups their processes are in."""
         self._senders = WaitingSenders()
@@ -61,7 +63,9 @@ class SendGate:
 
     def _may_send(self) -> bool:
         """There is room, and somebody to have it: between two lives there is not."""
-        return self.queued < self._send_buffer and self._driver.live and not self._held
+        return (
+            self.queued < self._send_buffer and self._driver.live and not self._held and self._refusal is None
+        )
 
     @property
     def live(self) -> bool:
@@ -75,6 +79,7 @@ class SendGate:
     async def wait(self, groups: Sequence[str], size: int, timeout: float | None) -> None:
         """Wait until so many bytes may be sent to these groups: for slow readers, and for one's turn."""
         self._lifetime.check_open()
+        self.check_majority()
         try:
             async with asyncio.timeout(timeout):
                 while True:
@@ -153,6 +158,22 @@ class SendGate:
     def hold(self) -> None:
         """A configuration begins: nothing is taken until its members know of each other's processes."""
         self._held = True
+
+    def refuse(self, why: NoMajority) -> None:
+        """The primary partition is lost: whoever sends is told, and whoever waits to."""
+        self._refusal = why
+        self._senders.refuse(why.with_traceback(None))
+        self.slow_groups.refuse(why.with_traceback(None))
+
+    def accept(self) -> None:
+        """It is regained."""
+        self._refusal = None
+        self._senders.next()
+
+    def check_majority(self) -> None:
+        """Raise `NoMajority` outside the primary partition."""
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
 
     def release(self) -> None:
         """They do: whoever waits longest is first."""

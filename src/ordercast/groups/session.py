@@ -14,8 +14,19 @@ from typing import TYPE_CHECKING
 
 from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, MessageId, NodeId
 from ordercast.errors import Excluded
-from ordercast.groups.events import ConfigurationChange, Delivery, Joined, Left, Message, Rejoined
+from ordercast.groups.events import (
+    Change,
+    ConfigurationChange,
+    Delivery,
+    Joined,
+    Left,
+    Message,
+    PrimaryLost,
+    PrimaryRegained,
+    Rejoined,
+)
 from ordercast.groups.inbox import Inbox
+from ordercast.groups.primary import Primary, only_notes
 from ordercast.groups.processes import Processes
 from ordercast.groups.producers import GUARANTEE
 from ordercast.process_groups.notes import Address, address_of, read_address
@@ -117,10 +128,20 @@ class Reader:
         """A configuration of nodes; the first of another life ends all memberships of the last one."""
         if isinstance(change, Rejoined):
             self.inside, self.members = False, ()
+        self.put(change)
+
+    def put(self, change: Change) -> None:
+        """Something changes for all members, between messages: who has not joined yet is not concerned."""
         if self.joined.done():
             self._put(change)
 
-    def _put(self, entry: ConfigurationChange | Joined | Left) -> None:
+    def fail_joining(self, error: BaseException) -> None:
+        """The group cannot be joined."""
+        if not self.joined.done():
+            self.joined.set_exception(error)
+            self.joined.exception()  # nobody may be waiting: that is no mistake
+
+    def _put(self, entry: Change) -> None:
         if not self.inbox.ended:
             self._session.unread += ENTRY_OVERHEAD
             self.inbox.put(entry, ENTRY_OVERHEAD)
@@ -295,11 +316,18 @@ class Session:
         """The node's life is over; receipts that are still open get ``lost``."""
         for reader in self._readers:
             reader.inbox.end(error)
-            if not reader.joined.done():
-                reader.joined.set_exception(lost)
-                reader.joined.exception()  # nobody may be waiting: that is no mistake
+            reader.fail_joining(lost)
         self._end_memberships()
         self._fail_receipts(lost)
+
+    def primary(self, event: PrimaryLost | PrimaryRegained, lost: BaseException | None) -> None:
+        """The primary partition is lost, and receipts and joins that are open get ``lost``; or regained."""
+        for reader in tuple(self._readers):
+            reader.put(event)
+            if lost is not None:
+                reader.fail_joining(lost)
+        if lost is not None:
+            self._fail_receipts(lost)
 
     def life_over(self, lost: BaseException) -> None:
         """The machine ended a life, and another follows; receipts that are still open get ``lost``."""
@@ -379,6 +407,7 @@ class Deliveries:
         admit: Callable[[Batch], Sequence[Batch]],
         originated: Callable[[Sequence[bytes]], None],
         installed: Callable[[Configuration], None],
+        primary: Primary,
     ) -> None:
         """`admit` answers what is to be delivered of a batch of safe messages, which may be producers'.
 
@@ -390,9 +419,17 @@ class Deliveries:
         self._admit = admit
         self._originated = originated
         self._installed = installed
+        self._primary = primary
 
     def deliver(self, batch: Batch) -> None:
         """Hand messages to groups and log, in order."""
+        if self._primary.minority:
+            for notes in only_notes(batch):
+                self._deliver(notes)
+        else:
+            self._deliver(batch)
+
+    def _deliver(self, batch: Batch) -> None:
         feed = self._log.feed
         for admitted in (batch,) if batch.guarantee is not GUARANTEE else self._admit(batch):
             self._processes.deliver(admitted)
@@ -405,6 +442,7 @@ class Deliveries:
     def install(self, configuration: Configuration, ended: Ended | None) -> None:
         """A configuration, in its place among the messages, and what it ends."""
         self._processes.install(configuration, ended)
+        self._primary.install(configuration)
         if self._log.feed is not None:
             self._log.feed.install(configuration)
         self._installed(configuration)

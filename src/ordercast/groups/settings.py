@@ -21,6 +21,8 @@ class MoreSettings(TypedDict, total=False):
     interface: str | None
     cipher: Literal["aes-gcm", "chacha20-poly1305"]
     profile: Literal["auto", "lan", "wan"]
+    primary: str | None
+    voters: tuple[int, ...]
     trace_rows: int
     trace_files: int
     metrics: str | None

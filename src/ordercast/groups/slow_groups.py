@@ -43,6 +43,13 @@ class SlowGroups:
         for group in [group for group in self._waiting if group not in self.holders]:
             self._wake(self._waiting[group])
 
+    def refuse(self, error: BaseException) -> None:
+        """Let all sends that wait now raise this error."""
+        for waiting in self._waiting.values():
+            for future in waiting:
+                if not future.done():
+                    future.set_exception(error)
+
     def end(self, error: BaseException) -> None:
         """Nothing can be sent any more."""
         self._error = error.with_traceback(None)

@@ -60,6 +60,14 @@ class WaitingSenders:
                     future.set_result(None)
                 return
 
+    def refuse(self, error: BaseException) -> None:
+        """Let all that wait now raise this error: there is no room for them."""
+        for future in self.waiting:
+            if not future.done():
+                future.set_exception(error)
+        self.waiting.clear()
+        self._floor = False
+
     def end(self, error: BaseException) -> None:
         """Let all that wait raise this error: there will be no room any more."""
         self._error = error.with_traceback(None)

@@ -35,6 +35,8 @@ ALLOW = (
 )
 LONGEST_FILE = 64 * 1024
 """Bytes of a configuration."""
+MAJORITY = "majority"
+"""The one primary partition that can be asked for."""
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -97,6 +99,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     with round trips of up to 15 ms; "wan" those for nodes that are far apart, with up to 300 ms; "auto" those
     of "lan". With "auto" and "wan", Totem's timeouts grow where longer round trips are measured; those of the
     sequencer family stay, and a warning says so."""
+
+    primary: str | None = None
+    """Which of several partitions goes on, the same at all nodes. "majority": the one with more than half of
+    the `voters`; elsewhere sends raise `NoMajority`, and nothing is delivered. Not set: with Totem each goes
+    on by itself; the sequencer family has one primary partition in any case."""
+
+    voters: tuple[int, ...] = ()
+    """Numbers of the nodes of which a majority has to be there, for `primary`; the same at all nodes. An odd
+    number of nodes with a fixed `id` each; other nodes may come and go."""
 
     trace: Path | None = None
     """Directory for the run's trace, which `ordercast audit` checks. Not set: no trace."""
@@ -271,12 +282,34 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"log is {str(self.log)!r}: it is the directory of the ordered log; for how much the node "
                 "says write log_level"
             )
+        _check_primary(self.primary, self.voters, self.protocol)
         if self.multicast is not None:
             _check_multicast(self.multicast)
         elif self.interface is not None:
             raise ConfigProblem(
                 "interface is for multicast, which is not used: say where to receive with listen instead"
             )
+
+
+def _check_primary(primary: str | None, voters: tuple[int, ...], protocol: str) -> None:
+    if primary is None:
+        if voters:
+            raise ConfigProblem(
+                'voters are given, but no primary partition is asked for: write primary = "majority"'
+            )
+        return
+    if primary != MAJORITY:
+        others = ", dynamic-linear is not offered" if primary == "dynamic-linear" else ""
+        raise ConfigProblem(f'primary is {primary!r}{others}: write primary = "majority", or leave it out')
+    if protocol != "totem":
+        raise ConfigProblem(
+            f"primary is for Totem, and protocol is {protocol!r}, which has a primary partition of its own: "
+            "leave primary and voters out"
+        )
+    if not voters or len(set(voters)) < len(voters) or not all(1 <= id <= MAX_NODE_ID for id in voters):
+        raise ConfigProblem(
+            f"voters is {list(voters)}: list the id of each node that counts, once, as in voters = [1, 2, 3]"
+        )
 
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
@@ -301,6 +334,8 @@ EXAMPLES: Mapping[str, object] = {
     "interface": "eth0",
     "key": "group.key",
     "trace": "trace",
+    "primary": MAJORITY,
+    "voters": (1, 2, 3),
     "metrics": "127.0.0.1:9464",
     "log": "/var/lib/ordercast-log",
     "log_listen": "0.0.0.0:4805",
