@@ -182,7 +182,7 @@ def test_who_joins_later_reads_from_then_on() -> None:
 def test_names_that_are_none(name: str) -> None:
     async def main() -> None:
         async with make_node() as node:
-            with pytest.raises(ConfigProblem, match="1 to 255 bytes|to a subscription"):
+            with pytest.raises(ConfigProblem, match=r"1 to 255 bytes|to a subscription"):
                 await node.join(name)
 
     run(main)

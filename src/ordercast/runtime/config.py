@@ -22,6 +22,7 @@ from ordercast.core.protocol import LAN, WAN
 from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import AddressProblem, ConfigProblem
 from ordercast.plain_file import NotPlain, read_plain
+from ordercast.runtime.voting import MAJORITY, check_primary
 from ordercast.transport.address import Place, format_address, is_literal, is_loopback, parse_address
 
 DEFAULT_PORT = 4801
@@ -35,8 +36,6 @@ ALLOW = (
 )
 LONGEST_FILE = 64 * 1024
 """Bytes of a configuration."""
-MAJORITY = "majority"
-"""The one primary partition that can be asked for."""
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -282,34 +281,13 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"log is {str(self.log)!r}: it is the directory of the ordered log; for how much the node "
                 "says write log_level"
             )
-        _check_primary(self.primary, self.voters, self.protocol)
+        check_primary(self.primary, self.voters, self.protocol)
         if self.multicast is not None:
             _check_multicast(self.multicast)
         elif self.interface is not None:
             raise ConfigProblem(
                 "interface is for multicast, which is not used: say where to receive with listen instead"
             )
-
-
-def _check_primary(primary: str | None, voters: tuple[int, ...], protocol: str) -> None:
-    if primary is None:
-        if voters:
-            raise ConfigProblem(
-                'voters are given, but no primary partition is asked for: write primary = "majority"'
-            )
-        return
-    if primary != MAJORITY:
-        others = ", dynamic-linear is not offered" if primary == "dynamic-linear" else ""
-        raise ConfigProblem(f'primary is {primary!r}{others}: write primary = "majority", or leave it out')
-    if protocol != "totem":
-        raise ConfigProblem(
-            f"primary is for Totem, and protocol is {protocol!r}, which has a primary partition of its own: "
-            "leave primary and voters out"
-        )
-    if not voters or len(set(voters)) < len(voters) or not all(1 <= id <= MAX_NODE_ID for id in voters):
-        raise ConfigProblem(
-            f"voters is {list(voters)}: list the id of each node that counts, once, as in voters = [1, 2, 3]"
-        )
 
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
