@@ -47,11 +47,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {"core", "trace", "errors", "file_lock", "keys", "transport", "runtime", "process_groups"}
     ),  # reads to which groups a message is addressed
     # serves processes that are no members; is handed the groups and the log of its node
-    "clients": frozenset({"core", "process_groups", "errors", "runtime", "log"}),
+    "clients": frozenset({"core", "process_groups", "errors", "runtime", "transport"}),
     "groups": frozenset(
         {
             *("core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"),
-            "process_groups",
+            *("process_groups", "clients"),
         }
     ),
     "client": frozenset({"errors", "transport"}),  # knows nodes by what they say to clients alone

@@ -15,7 +15,8 @@ from cli_parts import ordercast, process
 from ordercast.catalogue import lab_protocol
 from ordercast.groups.api import Node
 from ordercast.protocols import PROTOCOLS
-from ordercast.runtime.config import NodeConfig, load, toml_value
+from ordercast.runtime.config import NodeConfig, load
+from ordercast.runtime.config_values import toml_value
 from ordercast.totem.config import TotemConfig
 
 

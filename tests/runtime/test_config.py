@@ -275,8 +275,41 @@ def test_a_primary_partition_needs_voters_and_totem(given: dict[str, Any], wrong
         NodeConfig(**given)
 
 
+TOGETHER = {
+    "interface": ("multicast",),
+    "primary": ("voters",),
+    "voters": ("primary",),
+    "client_user": ("client_password",),
+    "client_password": ("client_user",),
+    "client_tls_cert": ("client_tls_key",),
+    "client_tls_key": ("client_tls_cert",),
+    "client_stream": ("log",),
+}
+"""Fields, and those that have to be told with them."""
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"client_user": "ann"}, "belong together"),
+        ({"client_user": "ann", "client_password": "p", "client_token": "t"}, "keep one"),
+        ({"client_tls_cert": "a.pem"}, "belong together"),
+        ({"client_stream": ("a..b",), "log": "x"}, "write subjects"),
+        ({"client_stream": ("a.>",)}, "there is no log"),
+        ({"clients": "0.0.0.0:4222"}, "anybody could send"),
+        ({"clients": "nowhere"}, "clients"),
+        ({"client_advertise": "10.0.0.1"}, "client_advertise"),
+        ({"client_connections": 0}, "client_connections"),
+    ],
+)
+def test_what_is_wrong_with_clients_is_told(told: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigProblem, match=words):
+        NodeConfig(**told)  # type: ignore[arg-type]
+    NodeConfig(clients="0.0.0.0:4222", client_token="t")
+    NodeConfig(clients="unix:/tmp/x")
+
+
 def test_the_examples_are_right() -> None:
-    needs = {"interface": "multicast", "primary": "voters", "voters": "primary"}
     for name, value in EXAMPLES.items():
-        more = {needs[name]: EXAMPLES[needs[name]]} if name in needs else {}
+        more = {other: EXAMPLES[other] for other in TOGETHER.get(name, ())}
         NodeConfig(**{**more, name: value})  # type: ignore[arg-type]

@@ -123,7 +123,7 @@ def passing(
 
 def _own(config: NodeConfig) -> str:
     """Where the node of this configuration is reached from its own machine."""
-    from ordercast.runtime.config import DEFAULT_PORT
+    from ordercast.runtime.config_values import DEFAULT_PORT
 
     place = config.place()
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(place.host, place.host)

@@ -399,6 +399,12 @@ class Node:
         return self._running.address
 
     @property
+    def client_address(self) -> str | None:
+        """Where processes that are no members are served; None if they are not (`clients`)."""
+        clients = self._running.services.clients
+        return None if clients is None else clients.address
+
+    @property
     def configuration(self) -> Configuration:
         """The configuration installed last."""
         return self._running.configuration

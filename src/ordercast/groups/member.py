@@ -105,9 +105,11 @@ class Member:
             self.id,
             storage.incarnation,
             lambda: self.gate,
-            lambda: self._lifetime.leaving,
+            lambda: self._lifetime.leaving or self._lifetime.over,
             self._recorder,
             parts.environment.now_us,
+            counted=parts.log.counted,
+            numbers=bool(config.client_stream),
         )
         self.session = Session(
             self.processes,
@@ -185,7 +187,12 @@ class Member:
             self.gate.largest = self.driver.machine.room
             self._upkeep.start()
             await self.services.start(
-                self.status, lambda: self._key.keyring, self.producing, self.transport.hosts
+                self.status,
+                lambda: self._key.keyring,
+                self.producing,
+                self.transport.hosts,
+                self.id,
+                self.processes,
             )
             LOG.info("node %d, life %d, listens at %s", self.id, self.incarnation, self.address)
             await self._settle()
@@ -225,6 +232,7 @@ class Member:
         async with self._stopping:
             try:
                 if not self.driver.ended:
+                    await self.services.send_clients_elsewhere()
                     self.gate.end(self._lifetime.leave())
                     self.driver.stop()
                     await self._lifetime.wait(LEAVING_S)
@@ -419,6 +427,7 @@ class Member:
             "connections": self.services.connections.status(),
             "log": self.log.status(),
             "primary": self.primary.there,
+            "clients": None if self.services.clients is None else self.services.clients.report(),
         }
         unread = {
             MALFORMED_MESSAGE: self.processes.malformed,

@@ -16,6 +16,7 @@ from ordercast.runtime.connections import Connections
 from ordercast.transport.address import format_address
 
 if TYPE_CHECKING:
+    from ordercast.clients.stream import Stream
     from ordercast.groups.log_scrubber import LogScrubber
     from ordercast.groups.producing import Producing
     from ordercast.log.feed import Feed, Final
@@ -38,6 +39,9 @@ class NodeLog:
         self._service: Service | None = None
         self._scrubber: LogScrubber | None = None
         self._scrubbing: asyncio.Task[None] | None = None
+        self._stream: Stream | None = None
+        self.counted = 0
+        """Messages of the order that there were in earlier lives, as far as the log remembers."""
         self.feed: Feed | None = None
         """What is told of everything that is delivered; None without a log."""
 
@@ -71,6 +75,25 @@ class NodeLog:
             except asyncio.CancelledError:
                 opening.add_done_callback(_close_opened)
                 raise
+            if config.client_stream:
+                from ordercast.groups.client_stream import counted, reopened
+
+                self.counted = counted(self._store)
+                self._stream = await asyncio.to_thread(
+                    reopened, self._store, config.client_stream, config.client_stream_bytes
+                )
+
+    @property
+    def stream(self) -> Stream | None:
+        """What clients read; None if they do not."""
+        return self._stream
+
+    def keep_count(self, counted: int) -> None:
+        """So many messages there were up to those that are delivered now."""
+        if self.feed is not None:
+            from ordercast.groups.client_stream import COUNTED
+
+            self.feed.note({COUNTED: b"%d" % counted})
 
     def begin(
         self, final: Callable[[], Final], brake: Callable[[], None], failed: Callable[[StorageProblem], None]

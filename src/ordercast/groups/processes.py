@@ -30,7 +30,9 @@ from ordercast.process_groups.rows import of_output, of_process
 from ordercast.process_groups.views import (
     Cause,
     Installed,
+    Life,
     Member,
+    Numbered,
     Output,
     Process,
     Properties,
@@ -70,6 +72,19 @@ class Listener(Protocol):
 
     def configuration(self, change: ConfigurationChange) -> None:
         """A configuration of nodes begins; `Rejoined` if it is the first of another life of the node."""
+
+
+class Watcher(Protocol):
+    """Is told what concerns no single process."""
+
+    def delivered_own(self, number: int) -> None:
+        """Messages of this node's life, up to that number, were delivered here."""
+
+    def numbered(self, numbered: Numbered) -> None:
+        """Messages of the order, whoever gets them; told where `numbers` was asked for."""
+
+    def life_over(self) -> None:
+        """The node's life is over, and another follows."""
 
 
 def check_group(group: str) -> None:
@@ -143,6 +158,27 @@ class LocalProcess:
             front = fronts[groups] = address(self.number, groups, headed=headed)
         return front
 
+    def try_send(
+        self,
+        groups: tuple[str, ...],
+        payloads: Sequence[bytes],
+        guarantee: Guarantee,
+        *,
+        heads: Sequence[bytes] | None = None,
+    ) -> int | None:
+        """Send messages at once, as `send` does; the number of the last, or None if they have to wait."""
+        gate = self._gate()
+        if gate.must_wait(groups):
+            return None
+        front = self.front(groups, headed=heads is not None)
+        if heads is not None:
+            payloads = [head(words) + payload for words, payload in zip(heads, payloads, strict=True)]
+        longest = max(map(len, payloads))
+        if longest + len(front) > gate.largest:
+            raise too_large(longest, gate.largest - len(front))
+        size = sum(map(len, payloads)) + len(front) * len(payloads)
+        return gate.submit([front + payload for payload in payloads], size, guarantee) + len(payloads) - 1
+
     async def send(
         self,
         groups: Sequence[str],
@@ -189,9 +225,15 @@ class Processes:
         leaving: Callable[[], bool],
         recorder: Recorder | None = None,
         now_us: Callable[[], int] = lambda: 0,
+        *,
+        counted: int = 0,
+        numbers: bool = False,
     ) -> None:
         """What processes want goes through `gate`, until the node is `leaving`; what they are told goes into
-        the trace through `recorder`."""
+        the trace through `recorder`. `counted` and `numbers` are those of `ProcessGroups`."""
+        self._numbers = numbers
+        self.watcher: Watcher | None = None
+        """Who is told what concerns no single process."""
         self.gate = gate
         self.configuration: ConfigurationChange | None = None
         """The one installed last; that of the life before, until the new one has its first."""
@@ -205,7 +247,7 @@ class Processes:
         self._leaving = leaving
         self._recorder = recorder
         self._now_us = now_us
-        self._machine = self._new_machine(incarnation)
+        self._machine = self._new_machine(incarnation, counted)
         self._over = False
         """The life has ended, and the next one has not begun."""
         self._local: dict[int, LocalProcess] = {}
@@ -213,8 +255,10 @@ class Processes:
         """Both by number, in this life."""
         self._state_bytes = 0
 
-    def _new_machine(self, incarnation: int) -> ProcessGroups:
-        return ProcessGroups(self._node, incarnation, queue=4 * MOST_STATE)
+    def _new_machine(self, incarnation: int, counted: int) -> ProcessGroups:
+        return ProcessGroups(
+            self._node, incarnation, queue=4 * MOST_STATE, counted=counted, numbers=self._numbers
+        )
 
     # --- processes ------------------------------------------------------------------------------
 
@@ -228,6 +272,11 @@ class Processes:
     def process(self, local: LocalProcess) -> Process:
         """A local process as others know it, in this life of the node."""
         return Process(*self._machine.me, local.number)
+
+    @property
+    def life(self) -> Life:
+        """The life of the node that they are in."""
+        return self._machine.me
 
     def members(self, group: str) -> tuple[Member, ...]:
         """The members of any group, as this node knows them now."""
@@ -309,6 +358,8 @@ class Processes:
             self.gate().release()
         elif self._machine.queue.waiting:
             self._submit()
+        if self.watcher is not None and (batch.origin, batch.incarnation) == self._machine.me:
+            self.watcher.delivered_own(batch.number + len(batch.payloads) - 1)
 
     def install(self, configuration: Configuration, ended: Ended | None) -> None:
         """A configuration, in its place among the messages, and what it ends."""
@@ -342,6 +393,9 @@ class Processes:
             elif isinstance(output, Unheard):
                 if output.sender in listeners:
                     listeners[output.sender].unheard(output)
+            elif isinstance(output, Numbered):
+                if self.watcher is not None:
+                    self.watcher.numbered(output)
             elif output.process in listeners:
                 listeners[output.process].left(output.group, output.cause)
 
@@ -364,10 +418,12 @@ class Processes:
         self._over = True
         self.placed = self.settled = False
         self.gate().hold()
+        if self.watcher is not None:
+            self.watcher.life_over()
 
     def begin_life(self, incarnation: int) -> None:
         """The next life begins, before its machine does: processes begin anew, and join again."""
-        self._machine = self._new_machine(incarnation)
+        self._machine = self._new_machine(incarnation, self._machine.counted)
         self._over = False
         before, self._local = self._local, {}
         listeners, self._listeners = self._listeners, {}

@@ -82,7 +82,7 @@ class ProducerTable:
                     self.jobs.setdefault(key[1:], decode_job(note))
                 elif key[:1] == b"p":
                     self.progress.setdefault(key[1:], decode_progress(note))
-                else:
+                elif key[:1] != b"c":  # those are of clients
                     self.unsaved.add(key)
             except UNREADABLE:
                 self.unsaved.add(key)  # of another version: nobody is going to read it

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ordercast.core.declared import Statistic
+from ordercast.core.identity import NodeId
 from ordercast.groups.node_log import NodeLog
+from ordercast.groups.processes import Processes
 from ordercast.groups.producing import Producing
 from ordercast.keys import Keyring
 from ordercast.runtime.config import NodeConfig
@@ -14,6 +16,7 @@ from ordercast.runtime.connections import Connections, allowance
 from ordercast.runtime.control import SOCKET, Control
 
 if TYPE_CHECKING:
+    from ordercast.clients.server import ClientServer
     from ordercast.runtime.metrics import Metrics
 
 
@@ -25,7 +28,11 @@ class Services:
         self._config = config
         self._statistics = statistics
         self._log = log
-        self.connections = Connections(allowance(config.log is not None or config.metrics is not None))
+        clients = 0 if config.clients is None else config.client_connections
+        serves = config.log is not None or config.metrics is not None
+        self.connections = Connections(allowance(serves, clients))
+        self.clients: ClientServer | None = None
+        """Serves processes that are no members; None if nobody does."""
         self._control: Control | None = None
         self._metrics: Metrics | None = None
 
@@ -35,6 +42,8 @@ class Services:
         keyring: Callable[[], Keyring | None],
         producing: Producing,
         hosts: Callable[[], Sequence[str]],
+        node: NodeId,
+        processes: Processes,
     ) -> None:
         """Serve from now on. `status` makes the document, `hosts` are those of the other nodes."""
         await self._log.serve(keyring, producing, self.connections, hosts)
@@ -47,8 +56,23 @@ class Services:
             self._control = Control(self._config.data / SOCKET, status)
             await self._control.start()
 
+        if self._config.clients is not None:
+            from ordercast.clients.server import ClientServer
+
+            self.clients = ClientServer(
+                self._config, node, processes, status, self._log.stream, self._log.keep_count
+            )
+            processes.watcher = self.clients
+            await self.clients.start()
+
+    async def send_clients_elsewhere(self) -> None:
+        """The node is about to leave."""
+        if self.clients is not None:
+            await self.clients.close()
+
     async def close(self) -> None:
         """Serve nobody any more; the log is closed by itself."""
+        await self.send_clients_elsewhere()
         if self._control is not None:
             await self._control.close()
         if self._metrics is not None:

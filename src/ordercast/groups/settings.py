@@ -31,6 +31,18 @@ class MoreSettings(TypedDict, total=False):
     log_age: float | None
     log_sync: bool
     log_repair: tuple[str, ...]
+    clients: str | None
+    client_advertise: str | None
+    client_connections: int
+    client_max_payload: int
+    client_buffer: int
+    client_user: str | None
+    client_password: str | None
+    client_token: str | None
+    client_tls_cert: Path | None
+    client_tls_key: Path | None
+    client_stream: tuple[str, ...]
+    client_stream_bytes: int
     log_level: Literal["debug", "info", "warning", "error"]
     send_buffer: int
     receive_buffer: int

@@ -24,7 +24,7 @@ from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Worke
 from ordercast.measure.netns import Namespaces
 from ordercast.measure.processes import JsonProcess
 from ordercast.measure.relay import Impairments
-from ordercast.runtime.config import DEFAULT_PORT
+from ordercast.runtime.config_values import DEFAULT_PORT
 
 MOST_NODES = 64
 STARTING_S = 60.0

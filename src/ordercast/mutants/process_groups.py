@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ordercast.core.identity import Batch
@@ -202,14 +202,6 @@ def _lost_with_the_process(right: Any) -> Any:
             right(self, process, share, message, out)
 
     return give
-
-
-@_mutant("totem+groups", "queues", Routing, "send_owed", "what a queue had for a lost node is lost")
-def _lost_with_the_node(right: Any) -> Any:
-    def send_owed(self: Routing, lives: Container[Life]) -> None:
-        pass
-
-    return send_owed
 
 
 @_mutant("cm+groups", "queues", Table, "of_life", "a state tells of no queue")

@@ -17,6 +17,8 @@ class Gathering:
         """Nodes whose state is not whole yet."""
         self.told: dict[Life, list[Membership]] = {}
         """What the others said, by the life in which they said it."""
+        self.counted = 0
+        """Messages that the one knows of that knows of most."""
         self._parts: dict[Life, dict[int, State]] = {}
 
     def take(self, life: Life, state: State) -> bool:
@@ -29,5 +31,6 @@ class Gathering:
             return False
         del self._parts[life]
         self.missing.remove(life.node)
+        self.counted = max(self.counted, state.counted)
         self.told[life] = [each for part in sorted(parts) for each in parts[part].memberships]
         return True

@@ -80,9 +80,20 @@ class ProcessGroups:
     """The groups that processes of one node's life are in."""
 
     def __init__(
-        self, node: NodeId, incarnation: int, *, queue: int = QUEUE, most_held: int = MOST_HELD
+        self,
+        node: NodeId,
+        incarnation: int,
+        *,
+        queue: int = QUEUE,
+        most_held: int = MOST_HELD,
+        counted: int = 0,
+        numbers: bool = False,
     ) -> None:
-        """`queue` and `most_held` are in bytes; the latter has to be the same at all members."""
+        """`queue` and `most_held` are in bytes; the latter has to be the same at all members.
+
+        `counted` is how many messages there were in all, as far as this node knows; with `numbers` it is told
+        of all messages, whoever they are for, and their numbers.
+        """
         self.me = Life(node, incarnation)
         self.stats = zeros(STATISTICS)
         self.queue = SendQueue(queue)
@@ -96,7 +107,7 @@ class ProcessGroups:
         """Joins of before the first configuration: told with the `State`, until that was heard by all."""
         self._ended: set[int] = set()
         """Processes that have ended, and are members until all are told."""
-        self._routing = Routing(self.me, self._ended, self.queue, self.stats)
+        self._routing = Routing(self.me, self._ended, self.queue, self.stats, counted, numbers=numbers)
         """Who gets what, as the groups' table says."""
         self._lives = frozenset((self.me,))
         """Whose processes are in the table: those that this node came with into its configuration, and when
@@ -132,6 +143,11 @@ class ProcessGroups:
     def waiting(self) -> int:
         """Payloads that the ordering machine has not taken yet."""
         return len(self.queue)
+
+    @property
+    def counted(self) -> int:
+        """Messages of the order, from the beginning of the group on: the same at all members once settled."""
+        return self._routing.counted
 
     @property
     def settled(self) -> bool:
@@ -251,7 +267,7 @@ class ProcessGroups:
             self._gathering = Gathering(configuration)
             self._held, self._held_bytes = [], 0
             told = (*self._table.of_life(self.me), *self._fresh)
-            self.queue.tell(states(configuration.id, told, self.part_size))
+            self.queue.tell(states(configuration.id, told, self.part_size, self._routing.counted))
         return out
 
     def deliver(self, batch: Batch) -> list[Output]:
@@ -311,6 +327,7 @@ class ProcessGroups:
         self._routing.send_owed(self._lives)
         self._settled = True
         self._routing.settled_in = gathering.configuration
+        self._routing.counted = max(self._routing.counted, gathering.counted)
         if self.me in gathering.told:
             self._fresh.clear()
         self._changes = 0

@@ -92,6 +92,8 @@ class State(msgspec.Struct, array_like=True, frozen=True, tag="state"):
     part: Annotated[int, Meta(ge=0, lt=MOST_PARTS)]
     parts: Annotated[int, Meta(ge=1, le=MOST_PARTS)]
     memberships: tuple[Membership, ...]
+    counted: Annotated[int, Meta(ge=0, lt=2**62)] = 0
+    """Messages that the sender knows of, from the beginning of the group on."""
 
 
 class Served(msgspec.Struct, array_like=True, frozen=True, tag="served"):
@@ -141,9 +143,13 @@ def read(payload: bytes) -> Note | None:
 
 
 def states(
-    configuration: ConfigurationId, memberships: Iterable[Membership], part_size: int = PART_SIZE
+    configuration: ConfigurationId,
+    memberships: Iterable[Membership],
+    part_size: int = PART_SIZE,
+    counted: int = 0,
 ) -> Iterator[bytes]:
-    """The memberships of a node's processes as it sends them, in parts of at most `part_size` bytes."""
+    """The memberships of a node's processes as it sends them, in parts of at most `part_size` bytes; with the
+    number of messages that it has `counted`."""
     parts: list[list[Membership]] = [[]]
     size = PART_FRONT
     for membership in memberships:
@@ -154,7 +160,7 @@ def states(
         parts[-1].append(membership)
         size += more
     for part, some in enumerate(parts):
-        yield written(State(configuration, part, len(parts), tuple(some)))
+        yield written(State(configuration, part, len(parts), tuple(some), counted))
 
 
 # --- messages ---------------------------------------------------------------------------------------

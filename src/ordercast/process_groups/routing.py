@@ -21,7 +21,7 @@ from ordercast.process_groups.notes import (
 from ordercast.process_groups.queues import Share, Shares, chosen
 from ordercast.process_groups.send_queue import SendQueue
 from ordercast.process_groups.table import Table
-from ordercast.process_groups.views import Life, Output, Process, Received, Unheard
+from ordercast.process_groups.views import Life, Numbered, Output, Process, Received, Unheard
 
 ROUTES = 4096
 """Addresses of messages of which it is remembered who gets them here."""
@@ -44,9 +44,19 @@ class Routing:
     """Hands messages to the processes of one node's life."""
 
     def __init__(
-        self, me: Life, ended: Container[int], queue: SendQueue, stats: MutableMapping[str, int | float]
+        self,
+        me: Life,
+        ended: Container[int],
+        queue: SendQueue,
+        stats: MutableMapping[str, int | float],
+        counted: int = 0,
+        *,
+        numbers: bool = False,
     ) -> None:
         """`ended` are processes of this node that get nothing more though they are in the table still."""
+        self.counted = counted
+        """Messages of the order so far."""
+        self._numbers = numbers
         self.table = Table()
         self.shares = Shares()
         self.settled_in: ConfigurationId | None = None
@@ -69,8 +79,10 @@ class Routing:
                 self._routes.clear()
             route = self._routes[found] = self._route(found)
         sender, groups, to, queues, heard = route
+        first = self.counted + 1
+        self.counted += len(batch.payloads)
         mine = not heard and batch.origin == self._me.node and batch.incarnation == self._me.incarnation
-        if not (to or queues or mine):
+        if not (to or queues or mine or self._numbers):
             return
         start = len(found)
         bodies = [payload[start:] for payload in batch.payloads]
@@ -78,11 +90,13 @@ class Routing:
         if found[0] == HEADED:
             heads, bodies = map(list, zip(*map(read_head, bodies), strict=True))
         inner = Batch._make((*batch[:7], bodies))
+        if self._numbers:
+            out.append(Numbered(first, inner, sender, groups, heads))
         if queues:
             self._share(route, batch.payloads, inner, heads, out)
         elif to:
             out.append(Received(inner, sender, groups, to, heads))
-        elif heads is not None:
+        elif heads is not None and mine:
             out.append(Unheard(inner, sender, groups, heads))
 
     def _route(self, found: bytes) -> Route:

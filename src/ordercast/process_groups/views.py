@@ -141,4 +141,15 @@ class Unheard(NamedTuple):
     heads: Sequence[bytes]
 
 
-Output: TypeAlias = Installed | Left | Received | Unheard
+class Numbered(NamedTuple):
+    """Messages, whoever gets them, with their numbers among all messages of the order."""
+
+    first: int
+    """Number of the first of them: the same at every node that was told how many there were before."""
+    batch: Batch
+    sender: int
+    groups: tuple[str, ...]
+    heads: Sequence[bytes] | None
+
+
+Output: TypeAlias = Installed | Left | Received | Unheard | Numbered

@@ -7,10 +7,8 @@ The meaning of a field is written once, below it; `explain.py` takes it from the
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import math
 import tomllib
-import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -20,12 +18,21 @@ import msgspec
 from ordercast.core.identity import MAX_NODE_ID
 from ordercast.core.protocol import LAN, WAN
 from ordercast.core.wire import MAX_PACKET
-from ordercast.errors import AddressProblem, ConfigProblem
+from ordercast.errors import ConfigProblem
 from ordercast.plain_file import NotPlain, read_plain
+from ordercast.runtime.client_settings import check_clients
+from ordercast.runtime.config_values import (
+    DEFAULT_PORT,
+    MULTICAST_EXAMPLE,
+    check_address,
+    check_listen,
+    check_multicast,
+    toml_value,
+    words_for,
+)
 from ordercast.runtime.voting import MAJORITY, check_primary
-from ordercast.transport.address import Place, format_address, is_literal, is_loopback, parse_address
+from ordercast.transport.address import Place, is_literal, is_loopback, parse_address
 
-DEFAULT_PORT = 4801
 IP_AND_UDP_HEADERS = 48
 """Bytes of a frame that are not payload: 40 of IPv6 and 8 of UDP. IPv4 needs 20 less."""
 
@@ -141,6 +148,47 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     log_repair: tuple[str, ...] = ()
     """Addresses of other nodes' log services, from which this node repairs its log when files of it are
     damaged. Not set: the hosts of the nodes that it has links to, at the port of its own `log_listen`."""
+
+    clients: str | None = None
+    """Serve processes that are no members over the NATS client protocol, here: "host:port", as in
+    "127.0.0.1:4222", or "unix:PATH". Port 0 takes any. Not set: no clients."""
+
+    client_advertise: str | None = None
+    """The address at which clients of other nodes reach this one, as they are told it. Not set: that of
+    `clients`, unless it is that of all interfaces."""
+
+    client_connections: int = 1024
+    """How many clients may be connected at a time. Others are refused."""
+
+    client_max_payload: int = 1024 * 1024
+    """Bytes of the largest message that a client may publish, with its headers."""
+
+    client_buffer: int = 8 * 1024 * 1024
+    """Bytes that may be on their way to one client. A client that does not take them is cut off."""
+
+    client_user: str | None = None
+    """Who clients have to say they are, with `client_password`. Not set: nobody."""
+
+    client_password: str | None = None
+    """The password of `client_user`."""
+
+    client_token: str | None = None
+    """What clients have to know instead of a user and a password. Not set: nothing."""
+
+    client_tls_cert: Path | None = None
+    """File with the certificate, in PEM, by which clients know the node: connections are encrypted then.
+    Not set: they are not."""
+
+    client_tls_key: Path | None = None
+    """File with the key of `client_tls_cert`, in PEM."""
+
+    client_stream: tuple[str, ...] = ()
+    """Subjects, or patterns of them, that clients read as a stream of JetStream, whose name is ORDERCAST; who
+    publishes to one of them with a reply is told the message's number. The same at all nodes, which need a
+    `log`. Not set: no JetStream."""
+
+    client_stream_bytes: int = 64 * 1024 * 1024
+    """Bytes of the stream that clients can read, in memory: when there are more, the oldest messages go."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important messages that `ordercast node` writes about what it does."""
@@ -258,9 +306,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 most = "no upper limit" if math.isinf(high) else f"at most {high:,}"
                 raise ConfigProblem(f"{name} is {value}: choose at least {low:,} and {most}")
         for address in self.seeds:
-            _check_address("seeds", address)
+            check_address("seeds", address)
         for address in self.peers or ():
-            _check_address("peers", address)
+            check_address("peers", address)
         if self.peers is not None and not self.peers:
             raise ConfigProblem("peers is empty: list the address of every node, or leave it out")
         if self.peers is not None and self.seeds:
@@ -269,13 +317,14 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 "nodes be discovered"
             )
         if self.listen is not None:
-            _check_listen(self.listen)
+            check_listen(self.listen)
         if self.metrics is not None:
-            _check_address("metrics", self.metrics, least=0)
+            check_address("metrics", self.metrics, least=0)
         if self.log_listen is not None:
-            _check_address("log_listen", self.log_listen, least=0)
+            check_address("log_listen", self.log_listen, least=0)
+        check_clients(self)
         for address in self.log_repair:
-            _check_address("log_repair", address)
+            check_address("log_repair", address)
         if str(self.log) in LEVELS:
             raise ConfigProblem(
                 f"log is {str(self.log)!r}: it is the directory of the ordered log; for how much the node "
@@ -283,7 +332,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
         check_primary(self.primary, self.voters, self.protocol)
         if self.multicast is not None:
-            _check_multicast(self.multicast)
+            check_multicast(self.multicast)
         elif self.interface is not None:
             raise ConfigProblem(
                 "interface is for multicast, which is not used: say where to receive with listen instead"
@@ -296,6 +345,10 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("trace_files", 2, 1_000_000),
     ("log_bytes", 1024 * 1024, 2**45),
     ("log_age", 1.0, math.inf),
+    ("client_connections", 1, 100_000),
+    ("client_max_payload", 1, 64 * 1024 * 1024),
+    ("client_buffer", 65_536, 2**32),
+    ("client_stream_bytes", 65_536, 2**40),
     ("send_buffer", 4_096, 2**32),
     ("receive_buffer", 65_536, 2**40),
     ("evict_after", 0.1, math.inf),
@@ -308,7 +361,7 @@ EXAMPLES: Mapping[str, object] = {
     "seeds": ("10.0.0.1:4801", "10.0.0.2:4801"),
     "peers": ("10.0.0.1:4801", "10.0.0.2:4801", "10.0.0.3:4801"),
     "listen": "0.0.0.0:4801",
-    "multicast": "239.1.2.3:4803",
+    "multicast": MULTICAST_EXAMPLE,
     "interface": "eth0",
     "key": "group.key",
     "trace": "trace",
@@ -319,6 +372,14 @@ EXAMPLES: Mapping[str, object] = {
     "log_listen": "0.0.0.0:4805",
     "log_repair": ("10.0.0.2:4805", "10.0.0.3:4805"),
     "log_age": 604_800.0,
+    "clients": "127.0.0.1:4222",
+    "client_advertise": "10.0.0.1:4222",
+    "client_user": "ann",
+    "client_password": "a secret",
+    "client_token": "a secret",
+    "client_tls_cert": "server.pem",
+    "client_tls_key": "server.key",
+    "client_stream": ("orders.>",),
 }
 """What to write where nothing is the default."""
 
@@ -358,7 +419,7 @@ def parse(text: str, directory: Path = Path()) -> NodeConfig:
     if settings is not None:
         told["protocol_settings"] = settings
     check_names(told)
-    for name in ("data", "key", "trace", "log"):
+    for name in ("data", "key", "trace", "log", "client_tls_cert", "client_tls_key"):
         if isinstance(told.get(name), str) and told[name] not in LEVELS:
             told[name] = directory / Path(told[name]).expanduser()
     return NodeConfig(**told)
@@ -409,7 +470,7 @@ def _converted(field: msgspec.structs.FieldInfo, value: object) -> Any:
     except msgspec.ValidationError:
         example = toml_value(EXAMPLES.get(field.name, default_of(field)))
         raise ConfigProblem(
-            f"{field.name} is {value!r}: write {_words(field.type)}, as in {field.name} = {example}"
+            f"{field.name} is {value!r}: write {words_for(field.type)}, as in {field.name} = {example}"
         ) from None
 
 
@@ -420,66 +481,3 @@ def default_of(field: msgspec.structs.FieldInfo) -> Any:
 
 def _path(kind: type, value: Any) -> Any:
     return kind(value)
-
-
-def _words(kind: Any) -> str:
-    """What to write for a type."""
-    options = [option for option in typing.get_args(kind) if option is not type(None)]
-    if typing.get_origin(kind) is Literal:
-        *most, last = map(toml_value, options)
-        return f"{', '.join(most)} or {last}"
-    if typing.get_origin(kind) is not tuple and len(options) == 1:
-        return _words(options[0])
-    return _WORDS.get(typing.get_origin(kind) or kind, "something else")
-
-
-_WORDS: dict[Any, str] = {
-    int: "a whole number",
-    float: "a number of seconds",
-    bool: "true or false",
-    str: "a text in quotes",
-    Path: "a path in quotes",
-    tuple: "a list of texts in brackets",
-    dict: "a table",
-}
-
-
-def toml_value(value: object) -> str:
-    """The value as TOML writes it."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:_}"
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(toml_value, value))}]"
-    return msgspec.json.encode(value, enc_hook=str).decode()
-
-
-# --- addresses ----------------------------------------------------------------------------------
-
-
-def _check_address(field: str, text: str, least: int = 1) -> tuple[str, int]:
-    try:
-        host, port = parse_address(text)
-    except AddressProblem as error:
-        raise ConfigProblem(f"{field}: {error}") from None
-    if port < least:
-        raise ConfigProblem(
-            f"{field} has {text!r}: name the port, as in {format_address(host, DEFAULT_PORT)}"
-        )
-    return host, port
-
-
-def _check_listen(text: str) -> None:
-    host, port = _check_address("listen", text, least=0)
-    if port == 65_535:
-        raise ConfigProblem("listen has port 65535, but data needs the next port: choose a smaller one")
-    if is_literal(host) and ipaddress.ip_address(host).is_multicast:
-        raise ConfigProblem(f"listen is {text!r}, a multicast group: write that for multicast instead")
-
-
-def _check_multicast(text: str) -> None:
-    host, _ = _check_address("multicast", text)
-    if not is_literal(host) or not ipaddress.ip_address(host).is_multicast:
-        raise ConfigProblem(
-            f"multicast is {text!r}: write an address of a multicast group and a port, as in "
-            f"{EXAMPLES['multicast']} or [ff15::1]:4803"
-        )

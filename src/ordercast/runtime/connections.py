@@ -96,9 +96,12 @@ class Connections:
         most: int = MOST,
         most_bytes: int = MOST_BYTES,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        spares_idle: bool = False,
     ) -> None:
+        """With `spares_idle`, a client that is proven keeps its place though it does nothing for long."""
         self.most = most
-        self.most_of_one = max(1, most * 3 // 4)
+        self.most_of_one = most if spares_idle else max(1, most * 3 // 4)
         """The most connections of one source."""
         self.most_proven = max(1, most * 3 // 4)
         """The others are for those who have yet to prove themselves."""
@@ -112,6 +115,7 @@ class Connections:
         self._held = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._clock = clock
+        self._spares_idle = spares_idle
         self._freed: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
@@ -141,7 +145,7 @@ class Connections:
     def _least_worth(self, source: str | None, count: int) -> list[Connection]:
         there = [one for one in self._open if not one.ended and source in (None, one.source)]
         found = [one for one in there if not one.proven][:count]
-        if not found:
+        if not found and not self._spares_idle:
             idle = [one for one in there if self._clock() - one.touched >= SPARED_S]
             found = sorted(idle, key=lambda one: one.touched)[:1]
         return found
@@ -162,6 +166,8 @@ class Connections:
         return self._proven >= self.most_proven and self._longest_idle() is None
 
     def _longest_idle(self) -> Connection | None:
+        if self._spares_idle:
+            return None
         there = [one for one in self._open if one.proven and not one.ended]
         longest = min(there, key=lambda one: one.touched, default=None)
         return None if longest is None or self._clock() - longest.touched < SPARED_S else longest
@@ -273,13 +279,16 @@ Serve: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter, Connect
 class Listener:
     """A listening socket on the event loop: what comes there is counted, served, and ended."""
 
-    def __init__(self, listening: socket.socket, connections: Connections, serve: Serve) -> None:
-        """`listening` is bound; it is this listener's from now on."""
+    def __init__(
+        self, listening: socket.socket, connections: Connections, serve: Serve | None, refusal: bytes = b""
+    ) -> None:
+        """`listening` is bound; it is this listener's from now on. Who is refused gets the `refusal`."""
         listening.setblocking(False)
         listening.listen(BACKLOG)
         self._socket = listening
         self._connections = connections
         self._serve = serve
+        self._refusal = refusal
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[None], Connection] = {}
         self._pause: asyncio.TimerHandle | None = None
@@ -323,6 +332,8 @@ class Listener:
             connection = None if refused else self._connections.admit(source_of(address))
             if connection is None:
                 self._connections.drops["refused"] += refused
+                with contextlib.suppress(OSError):
+                    line.send(self._refusal, socket.MSG_DONTWAIT)
                 line.close()
             else:
                 self._begin(line, connection)
@@ -348,6 +359,7 @@ class Listener:
         transport.set_write_buffer_limits(WRITE_BUFFER)
         writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
         try:
+            assert self._serve is not None, "else somebody else runs connections"
             await self._serve(reader, writer, connection)
             async with asyncio.timeout(HANDSHAKE_S):  # what was said last is to arrive
                 writer.close()
@@ -366,8 +378,8 @@ class Listener:
             self._connections.drops["defect"] += 1
             LOG.critical("a connection ends: a defect in ordercast", exc_info=error)
 
-    async def close(self) -> None:
-        """Accept no more, and end all connections."""
+    def refuse(self) -> None:
+        """Accept no more."""
         if self._closed:
             return
         self._closed = True
@@ -375,6 +387,10 @@ class Listener:
             self._pause.cancel()
         self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
+
+    async def close(self) -> None:
+        """Accept no more, and end all connections."""
+        self.refuse()
         for connection in list(self._tasks.values()):
             connection.end("closing")
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -427,26 +443,26 @@ def _bound(host: str, port: int) -> socket.socket:
     return sock
 
 
-def allowance(serves: bool = True) -> int:
+def allowance(serves: bool = True, clients: int = 0) -> int:
     """How many connections a node that `serves` log or metrics has descriptors for; raises if too few.
 
-    A soft limit below `WANTED` is raised as far as the hard one allows.
+    A soft limit below `WANTED`, and so many more for `clients`, is raised as far as the hard one allows.
     """
-    if not serves:
+    if not serves and not clients:
         return LEAST
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return MOST
-    wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
+    wanted = WANTED + clients if hard == resource.RLIM_INFINITY else min(WANTED + clients, hard)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     used = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else RESERVE
-    spare = soft - used - RESERVE
+    spare = soft - used - RESERVE - clients
     if spare < LEAST:
         raise ConfigProblem(
-            f"this process may have {soft} files and sockets open and has {used}: a node that serves a log "
-            f"or metrics needs {used + RESERVE + LEAST}; raise the limit with `ulimit -n 1024`, or leave log "
-            "and metrics out"
+            f"this process may have {soft} files and sockets open and has {used}: a node that serves a log, "
+            f"metrics or {clients} clients needs {used + RESERVE + LEAST + clients}; raise the limit with "
+            f"`ulimit -n {WANTED + clients}`, allow fewer clients (client_connections), or leave them out"
         )
     return min(MOST, spare)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ordercast.runtime.config import EXAMPLES, NodeConfig, toml_value
+from ordercast.runtime.config import EXAMPLES, NodeConfig
+from ordercast.runtime.config_values import toml_value
 
 HEAD = """Configuration of a node of ordercast. Every field is here with its meaning and its default, as a
 comment: this file changes nothing as it is. Uncomment what you want to change. Defaults of the protocol's

@@ -1,0 +1,431 @@
+"""What of JetStream there is, on the stream of a node with a log; all else gets JetStream's own errors."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.clients import wire
+from ordercast.clients.consumers import Consumer, ConsumerConfig, Pull, read_time, rfc3339
+from ordercast.clients.parser import Publish
+from ordercast.clients.stream import MESSAGE_ID, NAME, Entry, Stream
+from ordercast.core.subjects import is_pattern, is_queue, matches
+from ordercast.core.wire import UNREADABLE
+from ordercast.process_groups.views import Numbered
+
+if TYPE_CHECKING:
+    from ordercast.clients.connection import ClientConnection
+
+API = "$JS.API."
+ACK = "$JS.ACK."
+PREFIX = "$JS."
+TYPE = "io.nats.jetstream.api.v1."
+MOST_CONSUMERS = 1024
+"""Consumers of one client."""
+REFUSED_HEADERS = (
+    "Nats-Expected-Last-Msg-Id",
+    "Nats-Expected-Last-Sequence",
+    "Nats-Expected-Last-Subject-Sequence",
+    "Nats-Rollup",
+    "Nats-TTL",
+)
+
+
+class Problem(NamedTuple):
+    """An error of JetStream."""
+
+    code: int
+    err_code: int
+    description: str
+
+
+BAD_REQUEST = Problem(400, 10003, "bad request")
+INVALID_JSON = Problem(400, 10025, "invalid JSON")
+NO_STREAM = Problem(404, 10059, "stream not found")
+NO_CONSUMER = Problem(404, 10014, "consumer not found")
+NO_MESSAGE = Problem(404, 10037, "no message found")
+OTHER_STREAM = Problem(400, 10060, "expected stream does not match")
+NAME_TAKEN = Problem(400, 10013, "consumer name already in use")
+TOO_MANY = Problem(400, 10026, "maximum consumers limit reached")
+
+
+class _Create(msgspec.Struct, forbid_unknown_fields=True):
+    stream_name: str | None = None
+    config: ConsumerConfig | None = None
+    action: str | None = None
+    pedantic: bool | None = None
+
+
+class _Get(msgspec.Struct, forbid_unknown_fields=True):
+    seq: Annotated[int, Meta(ge=0, lt=2**62)] = 0
+    last_by_subj: str | None = None
+    next_by_subj: str | None = None
+
+
+class _Names(msgspec.Struct):
+    subject: str | None = None
+    offset: Annotated[int, Meta(ge=0, lt=2**62)] = 0
+
+
+class JetStream:
+    """The consumers of a node's stream, and what is asked of them."""
+
+    def __init__(self, stream: Stream, find: Callable[[int], ClientConnection | None]) -> None:
+        """`find` knows the client of a local process, by the process's number."""
+        self.stream = stream
+        self.requests = 0
+        self.consumers: dict[str, Consumer] = {}
+        self._find = find
+
+    # --- publishing -----------------------------------------------------------------------------
+
+    def acknowledges(self, subject: str, reply: str | None) -> bool:
+        """Whether who publishes so is told the number of its message."""
+        return bool(reply) and self.stream.covers(subject)
+
+    def refuses(self, client: ClientConnection, message: Publish) -> bool:
+        """Whether a message that is to be acknowledged is not sent: it is a repetition, or asks too much."""
+        headers = message.payload[: message.headers]
+        if not headers or message.reply is None or not self.stream.covers(message.subject):
+            return False
+        wanted = wire.header(headers, "Nats-Expected-Stream")
+        if wanted is not None and wanted != NAME:
+            self._tell(client, message.reply, "pub_ack_response", OTHER_STREAM)
+            return True
+        for name in REFUSED_HEADERS:
+            if wire.header(headers, name) is not None:
+                problem = BAD_REQUEST._replace(description=f"{name} is not supported")
+                self._tell(client, message.reply, "pub_ack_response", problem)
+                return True
+        identifier = wire.header(headers, MESSAGE_ID)
+        number = self.stream.known(identifier) if identifier else None
+        if number is None:
+            return False
+        self._acknowledge(client, message.reply, number, True)
+        return True
+
+    def numbered(self, numbered: Numbered, mine: bool) -> None:
+        """Messages of the order; with `mine`, they are of processes of this node."""
+        told = self.stream.take(numbered)
+        client = self._find(numbered.sender) if mine and numbered.heads is not None else None
+        if client is not None and any(self.stream.covers(group) for group in numbered.groups):
+            for (number, repeated), words in zip(told, numbered.heads or (), strict=True):
+                reply = wire.read_head(words).reply
+                if reply:
+                    self._acknowledge(client, reply.decode("utf-8", "replace"), number, repeated)
+        for consumer in self.consumers.values():
+            if consumer.pushes or consumer.asked:
+                consumer.pump_soon()
+
+    def _acknowledge(self, client: ClientConnection, reply: str, number: int, repeated: bool) -> None:
+        words = b',"duplicate":true}' if repeated else b"}"
+        client.tell(reply, b"", b'{"stream":"%b","seq":%d' % (NAME.encode(), number) + words)
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def ask(self, client: ClientConnection, message: Publish) -> bool:
+        """A client asks JetStream; False if there is nothing of that name."""
+        subject, reply = message.subject, message.reply
+        body = message.payload[message.headers :]
+        if subject.startswith(ACK):
+            self._on_ack(subject, body)
+            if reply is not None:
+                client.tell(reply, b"", b"")
+            return True
+        if not subject.startswith(API):
+            return False
+        self.requests += 1
+        if reply is None:
+            return True
+        words = subject.removeprefix(API).split(".")
+        if words[:3] == ["CONSUMER", "MSG", "NEXT"] and len(words) == 5:
+            self._pull(client, words, reply, body)
+        elif words[:2] == ["DIRECT", "GET"] and len(words) >= 3:
+            self._direct(client, words, reply, body)
+        else:
+            kind, answer = self._answer(client, words, body)
+            self._tell(client, reply, kind, answer)
+        return True
+
+    def _tell(
+        self, client: ClientConnection, reply: str, kind: str, answer: dict[str, Any] | Problem
+    ) -> None:
+        if isinstance(answer, Problem):
+            answer = {"error": answer._asdict()}
+        client.tell(reply, b"", msgspec.json.encode({"type": TYPE + kind, **answer}))
+
+    def _answer(
+        self, client: ClientConnection, words: list[str], body: bytes
+    ) -> tuple[str, dict[str, Any] | Problem]:
+        match words:
+            case ["INFO"]:
+                return "account_info_response", self._account()
+            case ["STREAM", "NAMES"]:
+                return "stream_names_response", self._names(body, full=False)
+            case ["STREAM", "LIST"]:
+                return "stream_list_response", self._names(body, full=True)
+            case ["STREAM", "INFO", name]:
+                return "stream_info_response", self._info() if name == NAME else NO_STREAM
+            case ["STREAM", "MSG", "GET", name]:
+                return "stream_msg_get_response", self._get(body) if name == NAME else NO_STREAM
+            case ["CONSUMER", "CREATE", name, *rest] if len(rest) != 0 or name:
+                return "consumer_create_response", self._create(client, name, rest, body)
+            case ["CONSUMER", "INFO", name, consumer]:
+                found = self._consumer(name, consumer)
+                return "consumer_info_response", found.info() if isinstance(found, Consumer) else found
+            case ["CONSUMER", "DELETE", name, consumer]:
+                found = self._consumer(name, consumer)
+                if isinstance(found, Consumer):
+                    self.end(found)
+                    return "consumer_delete_response", {"success": True}
+                return "consumer_delete_response", found
+            case ["CONSUMER", ("NAMES" | "LIST") as what, name]:
+                if name != NAME:
+                    return f"consumer_{what.lower()}_response", NO_STREAM
+                listed = list(self.consumers.values())[:256]
+                told = [each.name for each in listed] if what == "NAMES" else [each.info() for each in listed]
+                paging = {"total": len(self.consumers), "offset": 0, "limit": 256}
+                return f"consumer_{what.lower()}_response", {"consumers": told, **paging}
+        refused = f"{'.'.join(words[:3])[:60]} is not supported: the stream is the node's ordered log"
+        return "error_response", BAD_REQUEST._replace(description=refused)
+
+    def _consumer(self, stream: str, name: str) -> Consumer | Problem:
+        if stream != NAME:
+            return NO_STREAM
+        return self.consumers.get(name) or NO_CONSUMER
+
+    def _account(self) -> dict[str, Any]:
+        return {
+            "memory": 0,
+            "storage": self.stream.bytes,
+            "streams": 1,
+            "consumers": len(self.consumers),
+            "limits": {"max_memory": -1, "max_storage": -1, "max_streams": 1, "max_consumers": -1},
+            "api": {"total": self.requests, "errors": 0},
+        }
+
+    def _names(self, body: bytes, full: bool) -> dict[str, Any] | Problem:
+        wanted = _read(body or b"{}", _Names)
+        if wanted is None:
+            return INVALID_JSON
+        subject = wanted.subject
+        there = subject is None or any(_overlap(each, subject) for each in self.stream.subjects)
+        listed: list[Any] = ([self._info() if full else NAME] if there else [])[wanted.offset :]
+        return {"streams": listed, "total": int(there), "offset": wanted.offset, "limit": 256}
+
+    def _info(self) -> dict[str, Any]:
+        stream = self.stream
+        first = next(stream.following(stream.first), None)
+        last = stream.get(stream.last)
+        never = "0001-01-01T00:00:00Z"
+        return {
+            "config": {
+                "name": NAME,
+                "subjects": list(stream.subjects),
+                "retention": "limits",
+                "max_consumers": -1,
+                "max_msgs": -1,
+                "max_bytes": -1,
+                "max_age": 0,
+                "max_msgs_per_subject": -1,
+                "max_msg_size": -1,
+                "discard": "old",
+                "storage": "file",
+                "num_replicas": 1,
+                "duplicate_window": 120_000_000_000,
+                "allow_direct": True,
+                "mirror_direct": False,
+                "sealed": False,
+                "deny_delete": True,
+                "deny_purge": True,
+                "allow_rollup_hdrs": False,
+            },
+            "created": rfc3339(stream.created_ns),
+            "state": {
+                "messages": stream.messages,
+                "bytes": stream.bytes,
+                "first_seq": first.number if first is not None else stream.last + 1,
+                "first_ts": rfc3339(first.time_ns) if first is not None else never,
+                "last_seq": stream.last,
+                "last_ts": rfc3339(last.time_ns) if last is not None else never,
+                "consumer_count": len(self.consumers),
+            },
+        }
+
+    # --- single messages ------------------------------------------------------------------------
+
+    def _find_entry(self, wanted: _Get) -> Entry | None:
+        if wanted.last_by_subj is not None:
+            return self.stream.last_of(wanted.last_by_subj)
+        if wanted.next_by_subj is not None:
+            return next(self.stream.following(wanted.seq, wanted.next_by_subj), None)
+        return self.stream.get(wanted.seq)
+
+    def _get(self, body: bytes) -> dict[str, Any] | Problem:
+        wanted = _read(body, _Get)
+        if wanted is None:
+            return INVALID_JSON
+        entry = self._find_entry(wanted)
+        if entry is None:
+            return NO_MESSAGE
+        told: dict[str, Any] = {
+            "subject": entry.subject,
+            "seq": entry.number,
+            "data": base64.b64encode(entry.body).decode(),
+            "time": rfc3339(entry.time_ns),
+        }
+        if entry.headers:
+            told["hdrs"] = base64.b64encode(entry.headers).decode()
+        return {"message": told}
+
+    def _direct(self, client: ClientConnection, words: list[str], reply: str, body: bytes) -> None:
+        if words[2] != NAME:
+            self._tell(client, reply, "error_response", NO_STREAM)
+            return
+        wanted = _Get(last_by_subj=".".join(words[3:])) if len(words) > 3 else _read(body, _Get)
+        if wanted is None:
+            client.tell(reply, wire.status(408, "Bad Request"), b"")
+            return
+        entry = self._find_entry(wanted)
+        if entry is None:
+            client.tell(reply, wire.status(404, "Message Not Found"), b"")
+            return
+        own = entry.headers.removesuffix(b"\r\n") if entry.headers else b"NATS/1.0\r\n"
+        lines = (
+            f"Nats-Stream: {NAME}\r\nNats-Subject: {entry.subject}\r\nNats-Sequence: {entry.number}\r\n"
+            f"Nats-Time-Stamp: {rfc3339(entry.time_ns)}\r\n\r\n"
+        )
+        client.tell(reply, own + lines.encode(), entry.body)
+
+    # --- consumers ------------------------------------------------------------------------------
+
+    def _create(
+        self, client: ClientConnection, stream: str, rest: list[str], body: bytes
+    ) -> dict[str, Any] | Problem:
+        if stream != NAME:
+            return NO_STREAM
+        try:
+            wanted = _CREATE.decode(body)
+        except msgspec.ValidationError as error:
+            return BAD_REQUEST._replace(description=f"not supported: {error}"[:300])
+        except UNREADABLE:
+            return INVALID_JSON
+        config = wanted.config or ConsumerConfig()
+        refused = config.refused()
+        if refused is not None:
+            return BAD_REQUEST._replace(description=refused)
+        if wanted.stream_name not in (None, NAME):
+            return BAD_REQUEST._replace(description="stream name in subject does not match request")
+        if wanted.action not in (None, "", "create", "update"):
+            return BAD_REQUEST
+        name = rest[0] if rest else config.name or secrets.token_urlsafe(12).replace("-", "a")
+        pattern = config.filter_subject or None
+        if not is_queue(name) or "." in name or (pattern is not None and not is_pattern(pattern)):
+            return BAD_REQUEST._replace(description="name or filter_subject is malformed")
+        if len(rest) > 1 and ".".join(rest[1:]) != pattern:
+            return BAD_REQUEST._replace(description="filter_subject in subject does not match request")
+        if config.deliver_subject is not None and not is_pattern(config.deliver_subject):
+            return BAD_REQUEST._replace(description="deliver_subject is malformed")
+        if name in self.consumers:
+            return NAME_TAKEN
+        if sum(1 for each in self.consumers.values() if each.client is client) >= MOST_CONSUMERS:
+            return TOO_MANY
+        start = self._start(config)
+        if start is None:
+            return BAD_REQUEST._replace(description="opt_start_seq or opt_start_time is missing or malformed")
+        consumer = self.consumers[name] = Consumer(
+            name,
+            msgspec.structs.replace(config, name=name, filter_subject=pattern),
+            self.stream,
+            client,
+            start,
+        )
+        told = consumer.info()
+        consumer.pump_soon()
+        return told
+
+    def _start(self, config: ConsumerConfig) -> int | None:
+        """The number from which on a consumer reads."""
+        stream = self.stream
+        match config.deliver_policy:
+            case "new":
+                return stream.last + 1
+            case "last":
+                last = stream.last_of(config.filter_subject or ">")
+                return last.number if last is not None else stream.last + 1
+            case "by_start_sequence":
+                return config.opt_start_seq or None
+            case "by_start_time":
+                time_ns = read_time(config.opt_start_time or "")
+                return None if time_ns is None else stream.at_time(time_ns)
+        return stream.first
+
+    def _pull(self, client: ClientConnection, words: list[str], reply: str, body: bytes) -> None:
+        found = self._consumer(words[3], words[4])
+        if isinstance(found, Problem):
+            client.tell(reply, wire.status(503), b"")
+            return
+        pull = (
+            Pull()
+            if not body
+            else Pull(batch=int(body))
+            if body.isdigit() and len(body) < 7
+            else _read(body, Pull)
+        )
+        if pull is None:
+            client.tell(reply, wire.status(400, "Bad Request"), b"")
+        elif found.pushes:
+            client.tell(reply, wire.status(409, "Consumer is push based"), b"")
+        else:
+            found.ask(client, reply, pull)
+
+    def _on_ack(self, subject: str, word: bytes) -> None:
+        words = subject.split(".")
+        if len(words) < 9 or words[2] != NAME or not words[5].isascii() or not words[5].isdigit():
+            return
+        consumer = self.consumers.get(words[3])
+        if consumer is not None and len(words[5]) < 20:
+            consumer.acknowledge(int(words[5]), word)
+
+    def end(self, consumer: Consumer) -> None:
+        """A consumer is there no longer."""
+        consumer.end()
+        self.consumers.pop(consumer.name, None)
+
+    def forget(self, client: ClientConnection) -> None:
+        """A client has ended, and its consumers with it."""
+        for consumer in list(self.consumers.values()):
+            if consumer.client is client:
+                self.end(consumer)
+            else:
+                consumer.forget(client)
+
+    def look(self) -> None:
+        """Once a second."""
+        for consumer in self.consumers.values():
+            consumer.look()
+
+    def drained(self, client: ClientConnection) -> None:
+        """A client takes messages again, or over another subscription."""
+        for consumer in self.consumers.values():
+            if consumer.client is client:
+                consumer.pump_soon()
+
+
+_CREATE = msgspec.json.Decoder(_Create)
+
+
+def _read(body: bytes, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except UNREADABLE:
+        return None
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or matches(one, other) or matches(other, one)

@@ -1,0 +1,404 @@
+"""Serves processes that are no members, over the NATS client protocol, at one address of a node."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ordercast.clients import wire
+from ordercast.clients.connection import ClientConnection
+from ordercast.clients.jetstream import PREFIX, JetStream
+from ordercast.clients.node import Change, LocalProcess, Processes
+from ordercast.clients.parser import Publish
+from ordercast.clients.stream import Stream
+from ordercast.clients.wire import Options
+from ordercast.core.identity import Batch, Guarantee, NodeId
+from ordercast.errors import AddressProblem, ConfigProblem
+from ordercast.process_groups.views import Cause, Numbered, Received, Unheard, View
+from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.connections import (
+    HANDSHAKE_S,
+    Connection,
+    Connections,
+    bound,
+)
+from ordercast.runtime.direct_connections import DirectListener, Served
+from ordercast.transport.address import format_address, parse_address
+
+LOG = logging.getLogger("ordercast")
+
+SPOKEN = "2.9.10"
+"""The version of the NATS server whose client protocol is spoken: clients look at it to know what to ask."""
+NODES = "$ORDERCAST.NODES"
+"""The group of the nodes that serve clients: each says there where."""
+ADDRESS = "clients"
+"""The property by which it does."""
+STATUS = "$ORDERCAST.STATUS"
+"""Who sends a request there is answered what `ordercast status` shows."""
+RESERVED = "$ORDERCAST."
+UNIX = "unix:"
+TICK_S = 1.0
+PING_S = 60.0
+"""A client that says nothing for so long is asked whether it is there,"""
+MOST_PINGS = 2
+"""and after so many questions without an answer it is cut off."""
+UNANSWERED_S = 5.0
+"""A PING is answered after so long even if what came before it is not ordered yet."""
+GRACE_S = 0.5
+"""How long clients that are told to go elsewhere have for it, when the node stops."""
+
+
+class ClientServer:
+    """The clients of a node."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        node: NodeId,
+        processes: Processes,
+        status: Callable[[], dict[str, Any]],
+        stream: Stream | None = None,
+        keep_count: Callable[[int], None] = lambda counted: None,
+    ) -> None:
+        """`status` makes the document that `ordercast status` shows; `stream` is what JetStream is on, and
+        `keep_count` remembers for later lives how many messages there were."""
+        assert config.clients is not None, "the node serves clients"
+        self.processes = processes
+        self.most_payload = config.client_max_payload
+        self.most_pending = config.client_buffer
+        self.connections = Connections(config.client_connections, spares_idle=True)
+        self.clients: dict[int, ClientConnection] = {}
+        """Those that are served, by number."""
+        self.unanswered: set[ClientConnection] = set()
+        """Those that wait for an answer to a PING."""
+        self.delivered = 0
+        """Number of the last message of this node's life that was delivered here."""
+        self.published = 0
+        """Messages that clients published."""
+        self.malformed: Counter[str] = Counter()
+        """Clients that were cut off for what they sent, by reason."""
+        self.refused: Counter[str] = Counter()
+        """Clients that were cut off for other reasons."""
+        self.address: str | None = None
+        """Where clients connect."""
+        self.jetstream = None if stream is None else JetStream(stream, self.client_of)
+        """None: the node has no log, or no stream of it."""
+        self._keep_count = keep_count
+        self._by_process: dict[int, ClientConnection] = {}
+        self._config = config
+        self._node = node
+        self._status = status
+        self._listener: DirectListener | None = None
+        self._process: LocalProcess | None = None
+        self._others: tuple[str, ...] = ()
+        self._begun = 0
+        self._leaving = False
+        self._tick: asyncio.TimerHandle | None = None
+        self._unanswered_s = 0.0
+        self._path: Path | None = None
+        self._tls = _tls_context(config)
+
+    # --- beginning and end ----------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Serve clients from now on."""
+        where = self._config.clients
+        assert where is not None
+        if where.startswith(UNIX):
+            self._path = Path(where.removeprefix(UNIX))
+            listening = _unix_socket(self._path)
+            self.address = where
+        else:
+            host, port = parse_address(where)
+            listening = await bound(host, port, "clients", "choose another address for clients")
+            self.address = format_address(*listening.getsockname()[:2])
+        refusal = wire.error("maximum connections exceeded")
+        self._listener = DirectListener(listening, self.connections, self._begin, refusal)
+        self._process = self.processes.begin(self)
+        self._process.join(NODES, {ADDRESS: self._advertised or ""})
+        self._tick = asyncio.get_running_loop().call_later(TICK_S, self._look)
+
+    @property
+    def _advertised(self) -> str | None:
+        """Where other nodes' clients may go, if that can be told."""
+        if self._config.client_advertise is not None:
+            return self._config.client_advertise
+        if self.address is None or self._path is not None:
+            return None
+        host, _ = parse_address(self.address)
+        return None if host in ("0.0.0.0", "::") else self.address
+
+    async def close(self) -> None:
+        """Tell clients to go elsewhere, and end."""
+        if self._listener is None:
+            return
+        self._leaving = True
+        if self._tick is not None:
+            self._tick.cancel()
+        if self._process is not None:
+            self._process.end()
+        self._listener.refuse()
+        for client in list(self.clients.values()):
+            client.write(self.info(client))
+        if self.clients:
+            await asyncio.sleep(GRACE_S)
+        for client in list(self.clients.values()):
+            client.cut("closing")
+        listener, self._listener = self._listener, None
+        await listener.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    # --- connections ----------------------------------------------------------------------------
+
+    async def _begin(self, line: socket.socket, connection: Connection) -> None:
+        """Serve one connection until it ends."""
+        loop = asyncio.get_running_loop()
+        self._begun += 1
+        served = Served(connection)
+        client = ClientConnection(self, served, self._begun)
+        served.handler = client
+        try:
+            await loop.connect_accepted_socket(lambda: served, line)
+            if self._tls is not None:
+                await self._seal(client, served, self._tls)
+            else:
+                client.write(self.info(client))
+            self.clients[client.number] = client
+            await served.over
+        finally:
+            client.cut("gone")
+
+    async def _seal(self, client: ClientConnection, served: Served, context: ssl.SSLContext) -> None:
+        """Greet a client, and go on with TLS, as NATS clients want it."""
+        assert served.transport is not None, "it is connected"
+        served.transport.pause_reading()
+        served.transport.write(self.info(client))
+        try:
+            await served.seal(context, HANDSHAKE_S)
+        except (OSError, TimeoutError) as error:
+            self.refused["TLS handshake"] += 1
+            raise ConnectionResetError("no TLS") from error
+
+    def knows(self, options: Options) -> bool:
+        """Whether a client has said who it is, as far as that is wanted."""
+        config = self._config
+        if config.client_token is not None:
+            return _same(options.auth_token, config.client_token)
+        if config.client_user is not None:
+            password = _same(options.password, config.client_password or "")
+            return _same(options.user, config.client_user) and password
+        return True
+
+    @property
+    def guarded(self) -> bool:
+        """Whether clients have to say who they are."""
+        return self._config.client_token is not None or self._config.client_user is not None
+
+    def info(self, client: ClientConnection) -> bytes:
+        """What a client is told of this node."""
+        told: dict[str, Any] = {
+            "server_id": f"ORDERCAST{self._node}",
+            "server_name": f"ordercast-{self._node}",
+            "version": SPOKEN,
+            "go": "",
+            "proto": 1,
+            "host": "0.0.0.0",
+            "port": 4222,
+            "headers": True,
+            "max_payload": self.most_payload,
+            "client_id": client.number,
+            "jetstream": self.jetstream is not None,
+        }
+        if self.address is not None and self._path is None:
+            told["host"], told["port"] = parse_address(self.address)
+        if self.guarded:
+            told["auth_required"] = True
+        if self._tls is not None:
+            told["tls_required"] = True
+        urls = [url for url in self._others if not (self._leaving and url == self._advertised)]
+        if urls:
+            told["connect_urls"] = urls
+        if self._leaving:
+            told["ldm"] = True
+        return wire.info(told)
+
+    def _look(self) -> None:
+        """Once a second: who is silent, and who still waits."""
+        self._tick = asyncio.get_running_loop().call_later(TICK_S, self._look)
+        self._unanswered_s = self._unanswered_s + TICK_S if self.unanswered else 0.0
+        if self._unanswered_s >= UNANSWERED_S:
+            for client in list(self.unanswered):
+                client.answer_pings(all_of_them=True)
+        if self.jetstream is not None:
+            self.jetstream.look()
+        for client in list(self.clients.values()):
+            client.idle_s += TICK_S
+            if not client.connected and client.idle_s >= HANDSHAKE_S:
+                self.refused["silent"] += 1
+                client.refuse("Authentication Timeout")
+            elif client.idle_s >= PING_S * (client.pings + 1):
+                if client.pings >= MOST_PINGS:
+                    self.refused["stale"] += 1
+                    client.refuse("Stale Connection")
+                else:
+                    client.pings += 1
+                    client.write(wire.PING)
+
+    # --- what this node answers itself ------------------------------------------------------------
+
+    def serves(self, subject: str) -> bool:
+        """Whether messages to a subject are for this node itself."""
+        return subject.startswith(RESERVED) or (self.jetstream is not None and subject.startswith(PREFIX))
+
+    def ask(self, client: ClientConnection, message: Publish) -> None:
+        """A client asks the node itself."""
+        if self.jetstream is not None and self.jetstream.ask(client, message):
+            return
+        if message.reply is None:
+            return
+        if message.subject == STATUS:
+            client.tell(message.reply, b"", msgspec.json.encode(self._status(), enc_hook=str))
+        elif client.options.no_responders:
+            client.tell(message.reply, wire.status(503), b"")
+
+    def guarantee(self, subject: str, reply: str | None) -> Guarantee:
+        """How a message is sent."""
+        return Guarantee.SAFE if self.acknowledges(subject, reply) else Guarantee.AGREED
+
+    def acknowledges(self, subject: str, reply: str | None) -> bool:
+        """Whether the node itself answers a message to a subject."""
+        return self.jetstream is not None and self.jetstream.acknowledges(subject, reply)
+
+    def client_of(self, process: int) -> ClientConnection | None:
+        """The client that is a local process, by number."""
+        found = self._by_process.get(process)
+        if found is None or found.process_number != process:
+            self._by_process = {client.process_number: client for client in self.clients.values()}
+            found = self._by_process.get(process)
+        return found
+
+    def gone(self, client: ClientConnection) -> None:
+        """A client is served no more."""
+        self.clients.pop(client.number, None)
+        self._by_process.pop(client.process_number, None)
+        self.unanswered.discard(client)
+        if self.jetstream is not None:
+            self.jetstream.forget(client)
+
+    def is_own(self, batch: Batch, sender: int, process: LocalProcess) -> bool:
+        """Whether messages are from a client's own process."""
+        return sender == process.number and (batch.origin, batch.incarnation) == self.processes.life
+
+    # --- what the order says ----------------------------------------------------------------------
+
+    def delivered_own(self, number: int) -> None:
+        """Messages of this node, up to that number, were delivered here."""
+        self.delivered = number
+        if self.unanswered:
+            for client in list(self.unanswered):
+                client.answer_pings()
+
+    def numbered(self, numbered: Numbered) -> None:
+        """Messages of the order, whoever gets them."""
+        if self.jetstream is not None:
+            batch = numbered.batch
+            self._keep_count(numbered.first + len(batch.payloads) - 1)
+            self.jetstream.numbered(numbered, (batch.origin, batch.incarnation) == self.processes.life)
+
+    def life_over(self) -> None:
+        """The node begins another life: its messages are numbered anew."""
+        self.delivered = 0
+        for client in list(self.clients.values()):
+            client.life_over()
+
+    def installed(self, view: View) -> None:
+        """The nodes that serve clients are others: who is connected is told."""
+        addresses = sorted({member.properties.get(ADDRESS, "") for member in view.members} - {""})
+        if tuple(addresses) != self._others:
+            self._others = tuple(addresses)
+            for client in list(self.clients.values()):
+                if client.options.protocol:
+                    client.write(self.info(client))
+
+    def received(self, received: Received) -> None:
+        """Nothing is sent to the nodes' own group."""
+
+    def unheard(self, unheard: Unheard) -> None:
+        """The node itself sends nothing."""
+
+    def left(self, group: str, cause: Cause) -> None:
+        """The node joins again in its next life."""
+
+    def configuration(self, change: Change) -> None:
+        """Another configuration of nodes: `installed` tells of those that serve clients."""
+
+    # --- for people -----------------------------------------------------------------------------
+
+    def report(self) -> dict[str, Any]:
+        """What `ordercast status` shows of clients."""
+        return {
+            "address": self.address,
+            "connected": len(self.clients),
+            "subscriptions": sum(len(client.subscriptions) for client in self.clients.values()),
+            "published": self.published,
+            "malformed": dict(sorted(self.malformed.items())),
+            "refused": dict(sorted(self.refused.items())),
+            "consumers": 0 if self.jetstream is None else len(self.jetstream.consumers),
+            "connections": self.connections.status(),
+        }
+
+
+def _same(told: str | None, wanted: str) -> bool:
+    return hmac.compare_digest((told or "").encode("utf-8", "surrogatepass"), wanted.encode())
+
+
+def _tls_context(config: NodeConfig) -> ssl.SSLContext | None:
+    if config.client_tls_cert is None or config.client_tls_key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(config.client_tls_cert, config.client_tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigProblem(
+            f"client_tls_cert {config.client_tls_cert} and client_tls_key {config.client_tls_key} cannot be "
+            f"used: {error}; name the files of a certificate and its key in PEM"
+        ) from error
+    return context
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    """A socket at a path that nobody listens at; one that a killed node left behind is replaced."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
+            except FileNotFoundError:
+                pass
+            else:
+                raise AddressProblem(f"clients are served at {path} already: choose another path")
+        listening.bind(str(path))
+        os.chmod(path, 0o600)
+    except OSError as error:
+        listening.close()
+        raise AddressProblem(
+            f"clients cannot be served at {path}: {error.strerror or error}; choose another path"
+        ) from error
+    except BaseException:
+        listening.close()
+        raise
+    return listening

@@ -1,0 +1,190 @@
+"""The stream that clients read with JetStream: the last of what was ordered, by number.
+
+All messages of the order are counted, the same at every node (`ProcessGroups.counted`); those whose subjects
+the stream covers are kept here, until they are too many bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from ordercast.clients.wire import header, read_head
+from ordercast.core.subjects import matches
+from ordercast.process_groups.views import Numbered
+
+NAME = "ORDERCAST"
+MOST_IDENTIFIERS = 100_000
+"""Identifiers of messages (``Nats-Msg-Id``) that are remembered: a message with one of them is dropped."""
+MOST_GAP = 100_000
+"""If more numbers than these are missing, what was before them is forgotten."""
+OVERHEAD = 128
+"""Bytes that a message counts for beyond its own."""
+MESSAGE_ID = "Nats-Msg-Id"
+
+
+class Entry(NamedTuple):
+    """A message of the stream."""
+
+    number: int
+    subject: str
+    headers: bytes
+    body: bytes
+    time_ns: int
+    """When this node delivered it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it counts for."""
+        return len(self.subject) + len(self.headers) + len(self.body) + OVERHEAD
+
+
+class Stream:
+    """The messages that are kept."""
+
+    def __init__(
+        self, subjects: Sequence[str], most_bytes: int, now_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        """`subjects` are patterns of those that it covers."""
+        self.subjects = tuple(subjects)
+        self.first = 1
+        """The number of the first message that may be kept."""
+        self.last = 0
+        """The number of the last message of the order."""
+        self.messages = 0
+        self.bytes = 0
+        self.created_ns = now_ns()
+        self._now_ns = now_ns
+        self._most_bytes = most_bytes
+        self._entries: list[Entry | None] = []
+        """Those from number `_base` on; None where it is none of the stream's."""
+        self._base = 1
+        self._identifiers: dict[str, int] = {}
+        self._covered: dict[str, bool] = {}
+        self._lasts: dict[str, int] = {}
+        """The number of the last message of each subject."""
+
+    def covers(self, subject: str) -> bool:
+        """Whether messages to a subject are kept."""
+        found = self._covered.get(subject)
+        if found is None:
+            if len(self._covered) >= 4096:
+                self._covered.clear()
+            found = any(pattern == subject or matches(pattern, subject) for pattern in self.subjects)
+            self._covered[subject] = found
+        return found
+
+    # --- what is ordered ------------------------------------------------------------------------
+
+    def take(self, numbered: Numbered) -> list[tuple[int, bool]]:
+        """Messages of the order; the number of each, and whether it is dropped as a repetition."""
+        first, batch, _, groups, heads = numbered
+        self._reach(first)
+        subject = next((group for group in groups if self.covers(group)), None)
+        now_ns = self._now_ns()
+        told: list[tuple[int, bool]] = []
+        for at, body in enumerate(batch.payloads):
+            number = first + at
+            headers = b"" if heads is None else read_head(heads[at]).headers
+            identifier = header(headers, MESSAGE_ID) if headers and subject is not None else None
+            before = self._identifiers.get(identifier) if identifier else None
+            if before is not None:
+                self._put(None)
+                told.append((before, True))
+                continue
+            if identifier:
+                if len(self._identifiers) >= MOST_IDENTIFIERS:
+                    del self._identifiers[next(iter(self._identifiers))]
+                self._identifiers[identifier] = number
+            self._put(None if subject is None else Entry(number, subject, headers, body, now_ns))
+            told.append((number, False))
+        return told
+
+    def restore(self, entries: Sequence[Entry], last: int) -> None:
+        """What was kept in an earlier life of the node."""
+        for entry in entries:
+            self._reach(entry.number)
+            self._put(entry)
+        self._reach(last + 1)
+
+    def known(self, identifier: str) -> int | None:
+        """The number of the message with an identifier, if it is remembered."""
+        return self._identifiers.get(identifier)
+
+    def _reach(self, number: int) -> None:
+        """The next message has this number: those between are none of this node's."""
+        missing = number - self.last - 1
+        if missing < 0 or missing > MOST_GAP or not self._entries:
+            self._entries.clear()
+            self._lasts.clear()
+            self.messages = self.bytes = 0
+            self._base = self.first = number
+        else:
+            self._entries += [None] * missing
+        self.last = number - 1
+
+    def _put(self, entry: Entry | None) -> None:
+        self._entries.append(entry)
+        self.last += 1
+        if entry is not None:
+            self.messages += 1
+            self.bytes += entry.size
+            self._lasts[entry.subject] = entry.number
+        while self.bytes > self._most_bytes or self.last - self.first >= 4 * MOST_GAP:
+            self._drop_first()
+        if self.first - self._base > 1024 + len(self._entries) // 2:
+            del self._entries[: self.first - self._base]
+            self._base = self.first
+
+    def _drop_first(self) -> None:
+        place = self.first - self._base
+        entry, self._entries[place] = self._entries[place], None
+        self.first += 1
+        if entry is not None:
+            self.messages -= 1
+            self.bytes -= entry.size
+            if self._lasts.get(entry.subject) == entry.number:
+                del self._lasts[entry.subject]
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def get(self, number: int) -> Entry | None:
+        """The message of a number."""
+        place = number - self._base
+        return self._entries[place] if self.first <= number <= self.last and place >= 0 else None
+
+    def following(self, number: int, pattern: str | None = None) -> Iterator[Entry]:
+        """The messages from a number on, of all subjects or those that a pattern describes."""
+        for place in range(max(number, self.first) - self._base, len(self._entries)):
+            entry = self._entries[place]
+            if entry is not None and (pattern is None or fits(pattern, entry.subject)):
+                yield entry
+
+    def last_of(self, pattern: str) -> Entry | None:
+        """The last message of the subjects that a pattern describes."""
+        number = self._lasts.get(pattern)
+        if number is not None:
+            return self.get(number)
+        found = [last for subject, last in self._lasts.items() if fits(pattern, subject)]
+        return self.get(max(found)) if found else None
+
+    def pending(self, number: int, pattern: str | None) -> int:
+        """How many messages there are from a number on."""
+        if number > self.last:
+            return 0
+        if number <= self.first and pattern is None:
+            return self.messages
+        return sum(1 for _ in self.following(number, pattern))
+
+    def at_time(self, time_ns: int) -> int:
+        """The number from which on all messages were delivered at that time or later."""
+        for entry in self.following(self.first):
+            if entry.time_ns >= time_ns:
+                return entry.number
+        return self.last + 1
+
+
+def fits(pattern: str, subject: str) -> bool:
+    """Whether a pattern describes a subject."""
+    return pattern == subject or matches(pattern, subject)

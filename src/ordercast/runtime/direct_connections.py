@@ -1,0 +1,110 @@
+"""Stream connections whose bytes are told as they come, without a stream and its task between."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
+
+from ordercast.runtime.connections import WRITE_BUFFER, Connection, Connections, Listener
+
+DirectServe: TypeAlias = Callable[[socket.socket, Connection], Awaitable[None]]
+"""Serves an accepted socket with a `Served`, and returns when it is done with it."""
+
+
+class Handler(Protocol):
+    """Is told what comes over one connection."""
+
+    def come(self, data: bytes) -> None:
+        """Bytes of the other side."""
+
+    def lost(self) -> None:
+        """The connection is closed, by either side."""
+
+    def held_up(self, on: bool) -> None:
+        """Much is on its way to the other side, or most of that has gone."""
+
+
+class Served(asyncio.Protocol):
+    """One client of a `DirectListener`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.handler: Handler | None = None
+        self.transport: asyncio.Transport | None = None
+        """None before the connection is there."""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Resolved when it is closed."""
+        self._early: list[bytes] | None = None
+        """What comes while TLS begins, and cannot be answered before it is known where to write."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there."""
+        assert isinstance(transport, asyncio.Transport)
+        self.use(transport)
+
+    def use(self, transport: asyncio.Transport) -> None:
+        """Write to this from now on."""
+        transport.set_write_buffer_limits(WRITE_BUFFER)
+        self.transport = self.connection.transport = transport
+
+    async def seal(self, context: ssl.SSLContext, timeout_s: float) -> None:
+        """Go on with TLS. Raises `OSError` or `TimeoutError` if the client does not."""
+        raw = self.transport
+        assert raw is not None, "it is connected"
+        self._early = []
+        sealed = await asyncio.get_running_loop().start_tls(
+            raw, self, context, server_side=True, ssl_handshake_timeout=timeout_s
+        )
+        assert sealed is not None, "it was not closed before"
+        self.use(sealed)
+        early, self._early = self._early, None
+        for data in early:
+            self.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the client."""
+        if self._early is not None:
+            self._early.append(data)
+        elif self.handler is not None:
+            self.handler.come(data)
+
+    def pause_writing(self) -> None:
+        """Much is on its way to the client."""
+        if self.handler is not None:
+            self.handler.held_up(True)
+
+    def resume_writing(self) -> None:
+        """Most of that has gone."""
+        if self.handler is not None:
+            self.handler.held_up(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        if self.handler is not None:
+            self.handler.lost()
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+class DirectListener(Listener):
+    """Accepts connections, counts them, and hands each over as a socket."""
+
+    def __init__(
+        self, listening: socket.socket, connections: Connections, serve: DirectServe, refusal: bytes = b""
+    ) -> None:
+        """`listening` is bound; it is this listener's from now on. Who is refused gets the `refusal`."""
+        self._serve_directly = serve
+        super().__init__(listening, connections, None, refusal)
+
+    async def _run(self, line: socket.socket, connection: Connection) -> None:
+        try:
+            await self._serve_directly(line, connection)
+        except (asyncio.CancelledError, ConnectionError, TimeoutError):
+            pass  # ended by this node, by the other side, or by neither for too long
+        finally:
+            if connection.transport is not None:
+                connection.transport.abort()
+                self._loop.call_soon(self._connections.closed, connection)  # behind the socket being closed

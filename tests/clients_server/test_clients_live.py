@@ -1,0 +1,142 @@
+"""Real nodes that serve NATS clients: what only several nodes, and restarts, show."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.js.api import DeliverPolicy
+
+from ordercast import Node
+
+LONG_S = 60.0
+
+
+def run(case: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(case, LONG_S))
+
+
+def node(directory: Path, name: str, *seeds: str) -> Node:
+    return Node(
+        id=int(name),
+        listen="127.0.0.1:0",
+        seeds=seeds,
+        data=directory / f"data{name}",
+        log=directory / f"log{name}",
+        clients="127.0.0.1:0",
+        client_stream=("logged.>",),
+    )
+
+
+async def together(*nodes: Node) -> None:
+    while {len(each.configuration.members) for each in nodes} != {len(nodes)}:
+        await asyncio.sleep(0.02)
+
+
+async def connect(to: Node) -> Any:
+    return await nats.connect(f"nats://{to.client_address}", connect_timeout=LONG_S, allow_reconnect=False)
+
+
+def test_numbers_are_the_same_at_all_nodes_and_go_on_after_a_restart_of_all(tmp_path: Path) -> None:
+    async def first_life() -> int:
+        async with node(tmp_path, "1") as one:
+            async with await connect(one) as client:
+                for number in range(5):
+                    await client.jetstream(timeout=LONG_S).publish("logged.a", b"%d" % number)
+            async with node(tmp_path, "2", one.address) as two:
+                await together(one, two)
+                async with await connect(one) as a, await connect(two) as b:
+                    streams = [a.jetstream(timeout=LONG_S), b.jetstream(timeout=LONG_S)]
+                    numbers = [(await streams[at % 2].publish("logged.b", b"x")).seq for at in range(10)]
+                    assert numbers == list(range(6, 16)), "the late-comer was told how many there were"
+                    last = numbers[-1]
+                    for stream in streams:
+                        found = await stream.get_msg("ORDERCAST", last)
+                        assert (found.subject, found.data) == ("logged.b", b"x")
+                return int(last)
+
+    async def second_life(last: int) -> None:
+        async with node(tmp_path, "2") as two, await connect(two) as client:
+            stream = client.jetstream(timeout=LONG_S)
+            assert (await stream.publish("logged.c", b"y")).seq == last + 1
+            assert (await stream.get_msg("ORDERCAST", last)).data == b"x", "it was read from the log"
+            reader = await stream.subscribe(
+                "logged.>", ordered_consumer=True, deliver_policy=DeliverPolicy.ALL
+            )
+            assert (await reader.next_msg(LONG_S)).metadata.sequence.stream == 6
+
+    async def case() -> None:
+        await second_life(await first_life())
+
+    run(case())
+
+
+async def addresses(of: Node) -> set[str]:
+    """The nodes that a client that connects now is told of."""
+    host, _, port = str(of.client_address).partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    told = json.loads((await reader.readline()).removeprefix(b"INFO "))
+    writer.close()
+    return set(told.get("connect_urls", ()))
+
+
+def test_clients_learn_of_nodes_that_come_and_go(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with node(tmp_path, "1") as one, await connect(one) as client:
+            async with node(tmp_path, "2", one.address) as two:
+                await together(one, two)
+                while not client.discovered_servers:  # who is connected is told, too
+                    await asyncio.sleep(0.02)
+                assert await addresses(one) == {one.client_address, two.client_address}
+            while await addresses(one) != {one.client_address}:
+                await asyncio.sleep(0.02)
+
+    run(case())
+
+
+def test_members_and_clients_are_in_the_same_groups(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with node(tmp_path, "1") as one, await connect(one) as client:
+            room = await one.join("room")
+            subscription = await client.subscribe("room")
+            await client.flush()
+            await client.publish("room", b"from a client", headers={"A": "b"})
+            await client.flush()
+            await room.send(b"from a member")
+            got = [(await subscription.next_msg(LONG_S)).data for _ in range(2)]
+            assert got == [b"from a client", b"from a member"]
+            async for event in room:
+                data = getattr(event, "data", None) or getattr(event, "payload", None)
+                if data == b"from a member":
+                    break
+
+    run(case())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_clients_are_is_in_the_status(tmp_path: Path, kept: bool) -> None:
+    async def case() -> None:
+        settings: dict[str, Any] = {"clients": "127.0.0.1:0"} if kept else {}
+        async with Node(listen="127.0.0.1:0", **settings) as one:
+            told = one.status()["clients"]
+            assert (told is not None) == kept
+            if told is None:
+                assert one.client_address is None
+                return
+            host, _, port = told["address"].partition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            await reader.readline()
+            writer.write(b"NONSENSE\r\n")
+            await reader.read()
+            with contextlib.suppress(ConnectionError):
+                writer.close()
+                await writer.wait_closed()
+            assert one.status()["clients"]["malformed"] == {"unknown operation": 1}
+
+    run(case())
