@@ -38,6 +38,8 @@ from ordercast.runtime.control import SOCKET, NoNode, ask
 NODES = 2
 CHECK_EVERY = 500
 """Attacks between two looks at whether correct clients are served."""
+ANSWER_S = 5.0
+"""How long an attacker waits for a connection, or for the answer to a greeting, before it gives up."""
 MOST_SILENT, MOST_SLOW = 60, 30
 """Connections that are kept open while others attack."""
 PLACES = ([4, 1, 0, 0], [2**62, 1, 3, 1], [-1, 0, 0, 0], [1], None)
@@ -157,7 +159,7 @@ class Attacks:
 
     def _greet(self, line: socket.socket, greeting: bytes, own: bytes) -> Frames:
         """The frames of a connection that the service has answered; open ones where it did not."""
-        line.settimeout(0.5)
+        line.settimeout(ANSWER_S)
         line.sendall(greeting)
         said = b""
         while len(said) < wire.ANSWER_SIZE and (more := line.recv(wire.ANSWER_SIZE - len(said))):
@@ -205,7 +207,7 @@ class Attacks:
         """A connection, from one of many addresses of this computer; None if nobody takes it now."""
         family = socket.AF_UNIX if isinstance(where, Path) else socket.AF_INET
         line = socket.socket(family, socket.SOCK_STREAM)
-        line.settimeout(0.5)
+        line.settimeout(ANSWER_S)
         try:
             if isinstance(where, Path):
                 line.connect(str(where))
