@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, GROUPS, PROMISES
+from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY, PROMISES
 from ordercast.core.contract import Machine
 from ordercast.core.identity import NodeId
-from ordercast.core.protocol import SIM, Protocol
+from ordercast.core.protocol import GROUPS, SIM, Protocol
 from ordercast.protocols import PROTOCOLS
 from ordercast.protocols import protocol as product_called
 from ordercast.sequencers.rewriting import rewrite

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -22,8 +24,11 @@ from ordercast import (
     Rejoined,
     SendTimeout,
 )
+from ordercast.audit.properties import PROMISES, audit
 from ordercast.groups import processes as processes_module
+from ordercast.protocols import PROTOCOLS as PROTOCOLS_THERE_ARE
 from ordercast.testing import Cluster, run
+from ordercast.trace.schema import GROUP_EVENTS, Row
 
 pytestmark = pytest.mark.untraced
 
@@ -465,5 +470,69 @@ def test_the_sequencer_family_tells_that_its_primary_partition_is_lost(protocol:
             await readers[0].group.send(b"on")
             for reader in readers:
                 await reader.until("on")
+
+    run(main())
+
+
+# --- what a trace tells of it -------------------------------------------------------------------
+
+
+class Rows:
+    """A trace in memory."""
+
+    problem = None
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def append(self, rows: Sequence[Row]) -> None:
+        self.rows += rows
+
+    def close(self) -> None:
+        """One of the nodes writes no more."""
+
+
+@PROTOCOLS
+def test_the_auditor_judges_what_members_were_told(protocol: str) -> None:
+    trace: Any = Rows()
+
+    async def main() -> None:
+        cluster = Cluster(4, protocol=protocol)
+        cluster.trace = trace
+        async with cluster:
+            readers = [await join(node, str(node.id)) for node in cluster.nodes]
+            others = [await join(node, str(node.id), "other") for node in cluster.nodes[1:]]
+            await cluster.nodes[0].send(["room", "other"], b"both", safe=True)
+            cluster.network.partition({1, 2, 3}, {4})
+            await readers[0].group.send(b"sent when they part")
+            await cluster.together(1, 2, 3)
+            await others[0].group.leave()
+            node = cluster.nodes[0]
+            node._running.outlived(node.incarnation)
+            while "Rejoined" not in " ".join(readers[0].seen):
+                await asyncio.sleep(0.1)
+            cluster.network.heal()
+            await cluster.together()
+            await readers[0].group.send(b"end")
+            for reader in readers:
+                await reader.until("end")
+
+    run(main())
+    promised = PROTOCOLS_THERE_ARE[protocol].heading_with_groups["promises"]
+    report = audit(trace.rows, checks=PROMISES[promised])
+    assert report.violations == ()
+    seen = {row[4] for row in trace.rows}
+    assert set(GROUP_EVENTS) <= seen
+
+
+def test_a_node_without_a_trace_makes_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes_module, "of_output", lambda output: pytest.fail("for whom?"))
+
+    async def main() -> None:
+        monkeypatch.setattr(Cluster, "_open_trace", lambda *_: None)
+        async with Cluster(2) as cluster:
+            ann = await join(cluster.nodes[0], "ann")
+            await ann.group.send(b"x")
+            await ann.until("x")
 
     run(main())

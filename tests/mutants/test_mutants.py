@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hunts import CAMPAIGN, rounds
-from ordercast.audit.properties import GROUPS
 from ordercast.catalogue import LAB_PROTOCOLS, fuzzed_protocol
+from ordercast.core.protocol import GROUPS
 from ordercast.mutants import MUTANTS
 from ordercast.mutants.hunt import hunt_one
 from ordercast.sim.fuzz import plan, run

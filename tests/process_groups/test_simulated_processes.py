@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from ordercast.audit.properties import GROUPS, Expectation, audit
+from ordercast.audit.properties import Expectation, audit
 from ordercast.catalogue import fuzzed_protocol
 from ordercast.core.identity import MessageId
+from ordercast.core.protocol import GROUPS
 from ordercast.sim.network import Lan
 from ordercast.sim.process_groups import GroupLoad, SimulatedProcesses
 from ordercast.trace.columns import EVENT, GROUP, MEMBERS, NODE, NUMBER, PACKET, TIME_US, message_of

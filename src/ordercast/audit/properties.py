@@ -38,6 +38,7 @@ from ordercast.audit.process_groups import (
 from ordercast.audit.synchrony import sending_view, validity, view_agreement, view_synchrony
 from ordercast.audit.uniform import uniform_agreement, uniform_integrity, uniform_order
 from ordercast.audit.views import TokenListViews, Views
+from ordercast.core.protocol import GROUPS
 from ordercast.trace.columns import CONFIG_KIND, EVENT, SEQ
 from ordercast.trace.schema import Row
 
@@ -129,9 +130,6 @@ _OF_PROCESS_GROUPS = (
 
 PROCESS_GROUPS = Promises("process-groups", History, *_OF_PROCESS_GROUPS)
 """What process groups promise over any ordering protocol (001, "The Totem Process Group Interface")."""
-
-GROUPS = "+groups"
-"""Behind the name of a protocol, or of its set of properties: with process groups above it."""
 
 _ORDERED = (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY, TOKEN_LIST_VIEW_SYNCHRONY)
 

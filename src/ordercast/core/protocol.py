@@ -12,6 +12,8 @@ from ordercast.core.declared import DropReason, PacketKind, Statistic
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import Malformed, kind_of
 
+GROUPS = "+groups"
+"""Behind the name of a protocol, or of what it promises: with process groups above it."""
 SIM = "sim"
 """The profile of settings for a simulated network, in which nobody is scheduled and nothing takes long."""
 LAN = "lan"
@@ -127,3 +129,8 @@ class Protocol(NamedTuple):
     def heading(self) -> dict[str, str]:
         """What a trace of it says of itself: `ordercast.trace.schema.About`."""
         return {"protocol": self.name, "promises": self.promises}
+
+    @property
+    def heading_with_groups(self) -> dict[str, str]:
+        """The same for a node, which has process groups above its machine."""
+        return {**self.heading, "promises": self.promises + GROUPS}

@@ -50,7 +50,7 @@ async def assemble(config: NodeConfig, keyring: Keyring | None, environment: Env
         transport = await environment.open_transport(config, setup)
         opened.callback(transport.close)
         config = with_founders(config, protocol, transport.listed, transport.own)
-        trace = environment.open_trace(config, storage.id, storage.incarnation, protocol.heading)
+        trace = environment.open_trace(config, storage.id, storage.incarnation, protocol.heading_with_groups)
         if trace is not None:
             opened.callback(trace.close)
         parts = Parts(

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ordercast.audit.properties import GROUPS, PROMISES, Check, Promises
+from ordercast.audit.properties import PROMISES, Check, Promises
 from ordercast.core.identity import NodeId
-from ordercast.core.protocol import Protocol
+from ordercast.core.protocol import GROUPS, Protocol
 from ordercast.sim.mutation import Rewrite, unreadable
 from ordercast.sim.network import Lan, NetworkConfig
 from ordercast.sim.world import MachineFactory, World
