@@ -96,6 +96,9 @@ class OneNode:
     def members(self, group: str) -> tuple[Member, ...]:
         return self.machine._table.members(group)
 
+    def watch(self, on: bool) -> None:
+        self.machine.watched = on
+
     def hand_over(self, received: Received) -> None:
         self.machine.hand_over(received)
         self.order()
@@ -130,6 +133,8 @@ class OneNode:
                             listener.received(output)
                         else:
                             listener.installed(output.view)
+                if isinstance(output, Installed) and self.server is not None:
+                    self.server.changed(output.view)
             elif isinstance(output, Numbered):
                 if self.server is not None:
                     self.server.numbered(output)

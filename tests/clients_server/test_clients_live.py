@@ -14,6 +14,8 @@ import pytest
 from nats.js.api import DeliverPolicy
 
 from ordercast import Node
+from ordercast.cli.status import _clients
+from ordercast.runtime.metrics import families
 
 LONG_S = 60.0
 
@@ -138,5 +140,21 @@ def test_what_clients_are_is_in_the_status(tmp_path: Path, kept: bool) -> None:
                 writer.close()
                 await writer.wait_closed()
             assert one.status()["clients"]["malformed"] == {"unknown operation": 1}
+
+    run(case())
+
+
+def test_clients_are_shown_and_measured(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with Node(listen="127.0.0.1:0", clients="127.0.0.1:0") as one, await connect(one) as client:
+            await client.publish("a", b"x")
+            await client.flush()
+            status = one.status()
+            measured = {
+                sample.name: sample.value for metric in families(status, ()) for sample in metric.samples
+            }
+            assert (measured["ordercast_clients"], measured["ordercast_client_published_total"]) == (1, 1)
+            shown = _clients(status)["clients"]
+            assert shown.startswith(f"1 connected at {one.client_address}, 0 subscriptions, 1 messages")
 
     run(case())

@@ -357,6 +357,35 @@ def test_the_status_of_the_node_is_a_request_away() -> None:
     run(case())
 
 
+def test_who_watches_a_group_is_told_of_its_members_in_the_one_order() -> None:
+    async def case() -> None:
+        async with serving() as (node, at):
+            one, other = await Line.to(at), await Line.to(at)
+            one.say(b"SUB $ORDERCAST.MEMBERS.hall 1", b"SUB inbox 2", b"SUB hall 3")
+            head, body = await one.answers(2)
+            assert (head.split()[1], json.loads(body)["cause"]) == (b"$ORDERCAST.MEMBERS.hall", "joined")
+            one.say(b"UNSUB 3")
+            head, body = await one.answers(2)
+            assert json.loads(body) == {"group": "hall", "cause": "left", "members": []}
+            other.say(b"SUB hall 1", b"PUB inbox 1", b"x", b"UNSUB 1", b"PUB inbox 1", b"y")
+            lines = await one.answers(8)
+            assert [lines[1] and json.loads(lines[1])["cause"], lines[3]] == ["joined", b"x"]
+            assert [json.loads(lines[5])["cause"], lines[7]] == ["left", b"y"]
+            other.say(b"SUB hall 1")
+            await other.settled()
+            one.say(b"UNSUB 1", b"PUB $ORDERCAST.MEMBERS.hall inbox 0", b"")
+            while b"inbox" not in (await one.answers(1))[0]:
+                pass
+            answer = json.loads((await one.answers(1))[0])
+            (member,) = node.members("hall")
+            assert answer["members"] == [{"process": str(member.process), "node": 1, "properties": {}}]
+            one.close()
+            while node.machine.watched:
+                await asyncio.sleep(0.01)
+
+    run(case())
+
+
 def test_the_most_subscriptions_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MOST_SUBSCRIPTIONS", 2)
 

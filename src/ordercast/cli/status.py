@@ -155,6 +155,7 @@ def shown(status: Status) -> Group:
         **_figures(status),
         **_connections(status),
         **_log(status),
+        **_clients(status),
         **_troubles(status),
     }
     parts: list[Any] = [Text.from_markup(head), Text(), facts(rows)]
@@ -213,6 +214,17 @@ def _connections(status: Status) -> dict[str, str]:
     ended = ", ".join(f"{count:,} {escape(reason)}" for reason, count in there["ended"].items())
     full = f"[yellow]{there['open']}[/]" if 2 * there["open"] > there["most"] else str(there["open"])
     return {"connections": f"{full} of {there['most']}; ended by this node: {ended or 'none'}"}
+
+
+def _clients(status: Status) -> dict[str, str]:
+    served = status.get("clients")
+    if not served:
+        return {}
+    cut = sum(served["malformed"].values()) + sum(served["refused"].values())
+    return {
+        "clients": f"{served['connected']:,} connected at {served['address']}, {served['subscriptions']:,} "
+        f"subscriptions, {served['published']:,} messages published; {cut:,} cut off"
+    }
 
 
 def _log(status: Status) -> dict[str, str]:

@@ -200,6 +200,7 @@ class ClientConnection:
                 return
             self._joins[0] += 1
             self._joining[one.group] += 1
+        self._server.watches(self, subject)
         if self._server.jetstream is not None:
             self._server.jetstream.drained(self)
         self._confirm()

@@ -89,5 +89,8 @@ class Processes(Protocol):
     def members(self, group: str) -> tuple[Member, ...]:
         """The members of any group."""
 
+    def watch(self, on: bool) -> None:
+        """Tell of all groups' views from now on, or not."""
+
     def hand_over(self, received: Received) -> None:
         """A process could not take messages of a queue: another member is to get them."""

@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from ordercast.clients.parser import Publish
 from ordercast.clients.stream import Stream
 from ordercast.clients.wire import Options
 from ordercast.core.identity import Batch, Guarantee, NodeId
+from ordercast.core.subjects import is_subject
 from ordercast.errors import AddressProblem, ConfigProblem
-from ordercast.process_groups.views import Cause, Numbered, Received, Unheard, View
+from ordercast.process_groups.views import Cause, Member, Numbered, Received, Unheard, View
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import (
     HANDSHAKE_S,
@@ -45,6 +46,9 @@ ADDRESS = "clients"
 """The property by which it does."""
 STATUS = "$ORDERCAST.STATUS"
 """Who sends a request there is answered what `ordercast status` shows."""
+MEMBERS = "$ORDERCAST.MEMBERS."
+"""Before a group's name: who subscribes to it is told of the group's views, and who sends a request there is
+answered its members."""
 RESERVED = "$ORDERCAST."
 UNIX = "unix:"
 TICK_S = 1.0
@@ -93,6 +97,8 @@ class ClientServer:
         """Where clients connect."""
         self.jetstream = None if stream is None else JetStream(stream, self.client_of)
         """None: the node has no log, or no stream of it."""
+        self._watchers: set[ClientConnection] = set()
+        """Clients that are told of groups' views."""
         self._keep_count = keep_count
         self._by_process: dict[int, ClientConnection] = {}
         self._config = config
@@ -269,6 +275,9 @@ class ClientServer:
             return
         if message.subject == STATUS:
             client.tell(message.reply, b"", msgspec.json.encode(self._status(), enc_hook=str))
+        elif message.subject.startswith(MEMBERS):
+            group = message.subject.removeprefix(MEMBERS)
+            client.tell(message.reply, b"", _members(group, self.processes.members(group)))
         elif client.options.no_responders:
             client.tell(message.reply, wire.status(503), b"")
 
@@ -293,6 +302,9 @@ class ClientServer:
         self.clients.pop(client.number, None)
         self._by_process.pop(client.process_number, None)
         self.unanswered.discard(client)
+        if client in self._watchers:
+            self._watchers.remove(client)
+            self.processes.watch(bool(self._watchers))
         if self.jetstream is not None:
             self.jetstream.forget(client)
 
@@ -308,6 +320,18 @@ class ClientServer:
         if self.unanswered:
             for client in list(self.unanswered):
                 client.answer_pings()
+
+    def watches(self, client: ClientConnection, pattern: str) -> None:
+        """A client subscribes to a pattern, which may describe groups that are watched."""
+        if pattern.startswith(MEMBERS):
+            self._watchers.add(client)
+            self.processes.watch(True)
+
+    def changed(self, view: View) -> None:
+        """A group has a new view: tell those that watch it."""
+        if self._watchers and is_subject(view.group) and not view.group.startswith(RESERVED):
+            for client in tuple(self._watchers):
+                client.tell(MEMBERS + view.group, b"", _members(view.group, view.members, view.cause))
 
     def numbered(self, numbered: Numbered) -> None:
         """Messages of the order, whoever gets them."""
@@ -357,6 +381,16 @@ class ClientServer:
             "consumers": 0 if self.jetstream is None else len(self.jetstream.consumers),
             "connections": self.connections.status(),
         }
+
+
+def _members(group: str, members: Sequence[Member], cause: str | None = None) -> bytes:
+    """Who is in a group, in JSON."""
+    told = [
+        {"process": str(each.process), "node": each.process.node, "properties": dict(each.properties)}
+        for each in members
+    ]
+    why = {} if cause is None else {"cause": cause}
+    return msgspec.json.encode({"group": group, **why, "members": told})
 
 
 def _same(told: str | None, wanted: str) -> bool:

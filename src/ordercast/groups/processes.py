@@ -80,6 +80,9 @@ class Watcher(Protocol):
     def delivered_own(self, number: int) -> None:
         """Messages of this node's life, up to that number, were delivered here."""
 
+    def changed(self, view: View) -> None:
+        """A group has a new view: one that a local process is in, or any, where they are watched."""
+
     def numbered(self, numbered: Numbered) -> None:
         """Messages of the order, whoever gets them; told where `numbers` was asked for."""
 
@@ -254,6 +257,7 @@ class Processes:
         self._listeners: dict[int, Listener] = {}
         """Both by number, in this life."""
         self._state_bytes = 0
+        self._watched = False
 
     def _new_machine(self, incarnation: int, counted: int) -> ProcessGroups:
         return ProcessGroups(
@@ -281,6 +285,10 @@ class Processes:
     def members(self, group: str) -> tuple[Member, ...]:
         """The members of any group, as this node knows them now."""
         return self._machine.members(group)
+
+    def watch(self, on: bool) -> None:
+        """Tell the watcher of all groups' views from now on, or not."""
+        self._watched = self._machine.watched = on
 
     def hand_over(self, received: Received) -> None:
         """A process that was to get messages of a queue could not take them, and has left the queue, or has
@@ -390,6 +398,8 @@ class Processes:
                 for number in output.to:
                     if number in listeners:
                         listeners[number].installed(output.view)
+                if self.watcher is not None:
+                    self.watcher.changed(output.view)
             elif isinstance(output, Unheard):
                 if output.sender in listeners:
                     listeners[output.sender].unheard(output)
@@ -424,6 +434,7 @@ class Processes:
     def begin_life(self, incarnation: int) -> None:
         """The next life begins, before its machine does: processes begin anew, and join again."""
         self._machine = self._new_machine(incarnation, self._machine.counted)
+        self._machine.watched = self._watched
         self._over = False
         before, self._local = self._local, {}
         listeners, self._listeners = self._listeners, {}

@@ -124,6 +124,8 @@ class ProcessGroups:
         self._settled = False
         self._recent: dict[NodeId, bytes] = {}
         """How the nodes last addressed a message: mostly they do so again."""
+        self.watched = False
+        """Whether views are told of groups, too, that no process of this node is in."""
         self.part_size = PART_SIZE
         """Bytes that a part of this node's `State` has at most: has to fit into a message."""
 
@@ -458,6 +460,6 @@ class ProcessGroups:
         view_id = ViewId(self._configuration.id, self._changes, part)
         for group in groups:
             to = self._routing.local([group])
-            if to:
+            if to or self.watched:
                 why = Cause.MERGED if group in merged else cause
                 out.append(Installed(View(group, view_id, self._table.members(group), why), to))

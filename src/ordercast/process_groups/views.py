@@ -98,7 +98,8 @@ class View(NamedTuple):
 
 
 class Installed(NamedTuple):
-    """A group has a new view, and these processes of this node, by number, are in it."""
+    """A group has a new view, and these processes of this node, by number, are in it: none, if that is told
+    because groups are watched."""
 
     view: View
     to: tuple[int, ...]

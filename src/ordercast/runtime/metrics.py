@@ -168,6 +168,7 @@ def families(status: Status, statistics: Sequence[Statistic]) -> Iterator[Metric
     yield from _group(status)
     yield from _connections(status)
     yield from _log(status)
+    yield from _clients(status)
     yield from _others(status)
     buffers = GaugeMetricFamily(
         "ordercast_receive_buffer_bytes", "Of the kernel: asked for and granted.", labels=["which"]
@@ -238,6 +239,18 @@ def _log(status: Status) -> Iterator[Metric]:
         )
         about = "Connections to the log that were ended, by reason."
         yield _by_reason("ordercast_log_drops", about, kept["drops"])
+
+
+def _clients(status: Status) -> Iterator[Metric]:
+    served = status.get("clients")
+    if served:
+        yield GaugeMetricFamily("ordercast_clients", "That are connected.", served["connected"])
+        yield GaugeMetricFamily("ordercast_client_subscriptions", "Of all clients.", served["subscriptions"])
+        yield GaugeMetricFamily("ordercast_client_consumers", "Of the stream.", served["consumers"])
+        yield CounterMetricFamily("ordercast_client_published", "Messages of clients.", served["published"])
+        about = "Clients that were cut off for what they sent, by reason."
+        yield _by_reason("ordercast_client_malformed", about, served["malformed"])
+        yield _by_reason("ordercast_client_refused", "Clients that were cut off.", served["refused"])
 
 
 def _by_reason(name: str, about: str, counts: Mapping[str, int]) -> Metric:
