@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         }
     ),
     "client": frozenset({"errors", "transport"}),  # knows nodes by what they say to clients alone
-    "threads": frozenset({"core", "errors", "runtime", "groups", "process_groups"}),
+    "threads": frozenset({"core", "errors", "runtime", "groups", "process_groups", "client"}),
     "testing": frozenset({"core", "trace", "transport", "runtime", "groups"}),  # groups in memory
     "measure": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
     "demo": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups", "measure"}),

@@ -299,6 +299,7 @@ def test_a_client_goes_over_to_a_server_that_it_was_told_of(start: Starting, sub
         await flushed(client)
         first.kill()
         await again.wait()
+        await flushed(client)
         async with await connect(second) as other:
             await other.publish(subject, b"from the other")
             assert data(await take(subscription, 1)) == [b"from the other"]

@@ -122,7 +122,7 @@ def test_stopping_while_others_wait() -> None:
             Worker(lambda: mine.send(bytes(1000))),
             Worker(lambda: one.wait_for(9)),
         )
-        await_calls(one, "_next", "Group.send", "Node.wait_for")
+        await_calls(one, "next_of", "Group.send", "Node.wait_for")
         stopping = Worker(one.stop)
         assert isinstance(sending.result(), NodeClosed)
         stuck.leave()

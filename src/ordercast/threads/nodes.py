@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal, Self, Unpack, overload
 
 from ordercast.core.identity import Configuration, NodeId
 from ordercast.errors import NodeClosed
@@ -24,64 +22,17 @@ from ordercast.groups import api
 from ordercast.groups.events import Change, Delivery, Event, Message
 from ordercast.groups.settings import NodeSettings
 from ordercast.process_groups.views import Member, Process
-
-T = TypeVar("T")
-
-
-class _Loop:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="ordercast", daemon=True)
-        self._lock = threading.Lock()
-        self._over = False
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
-
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have the loop do it, and wait for the result. Interrupted, it is given up there too."""
-        with self._lock:
-            if self._over:
-                work.close()
-                raise NodeClosed("the node has stopped: make a new Node for another life")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except CancelledError:
-            raise NodeClosed("the node stopped meanwhile: make a new Node for another life") from None
-        except BaseException:
-            future.cancel()
-            raise
-
-    def end(self) -> None:
-        """Stop the thread; what still waits on the loop is cancelled, and nothing comes after."""
-        with self._lock:
-            first, self._over = not self._over, True
-            rest = asyncio.run_coroutine_threadsafe(_cancel_the_rest(), self._loop) if first else None
-        if rest is not None:
-            try:
-                rest.result()
-            finally:
-                self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+from ordercast.threads.loop import LoopThread, next_of
 
 
-async def _cancel_the_rest() -> None:
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
+def _stopped() -> NodeClosed:
+    return NodeClosed("the node has stopped: make a new Node for another life")
 
 
 class Receipt:
     """Ask it for the `result` to learn where the message was ordered."""
 
-    def __init__(self, loop: _Loop, receipt: api.Receipt) -> None:
+    def __init__(self, loop: LoopThread, receipt: api.Receipt) -> None:
         self._loop = loop
         self._receipt = receipt
 
@@ -102,7 +53,7 @@ class Receipt:
 class Group:
     """A group: send to it, and iterate over what it delivers. See `ordercast.Group`."""
 
-    def __init__(self, loop: _Loop, group: api.Group) -> None:
+    def __init__(self, loop: LoopThread, group: api.Group) -> None:
         self._loop = loop
         self._group = group
         self.name = group.name
@@ -165,7 +116,7 @@ class Group:
         if rest := list(self._begun):
             yield Delivery.of(rest)
         entries = self._group.batches()
-        while (entry := self._loop.do(_next(entries))) is not None:
+        while (entry := self._loop.do(next_of(entries))) is not None:
             yield entry
 
     def __iter__(self) -> Iterator[Message | Change]:
@@ -196,22 +147,18 @@ class Group:
         self._loop.do(self._group.leave())
 
 
-async def _next(entries: AsyncIterator[T]) -> T | None:
-    return await anext(entries, None)
-
-
 class Node:
     """One node. See `ordercast.Node`, which takes the same arguments."""
 
     def __init__(self, **given: Unpack[NodeSettings]) -> None:
         self._node = api.Node(**given)
-        self._loop: _Loop | None = None
+        self._loop: LoopThread | None = None
 
     def start(self) -> None:
         """Bind, find the others, and install the first configuration."""
         if self._loop is not None:
             raise NodeClosed("this node was started before: make a new Node for another life")
-        self._loop = _Loop()
+        self._loop = LoopThread(_stopped)
         try:
             self._loop.do(self._node.start())
         except BaseException:
@@ -234,7 +181,7 @@ class Node:
         self.stop()
 
     @property
-    def _running(self) -> _Loop:
+    def _running(self) -> LoopThread:
         if self._loop is None:
             raise NodeClosed("the node is not started: use `with Node(…) as node`, or node.start()")
         return self._loop
