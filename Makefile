@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 COVERED := $(addprefix src/ordercast/,core totem viewsync sequencers groups)
-PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(8, 3 * len(os.sched_getaffinity(0))))')
+PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(8, 2 * len(os.sched_getaffinity(0))))')
 PYTEST := $(BIN)/pytest -n $(PROCESSES) --dist loadgroup
 NOTHING_CHOSEN := $(if $(ARGS),|| test $$? -eq 5)
 
@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 run: $(STAMP)
 	@$(BIN)/ordercast demo --engine spark
 
-# Many tests wait for others more than they compute: there are three processes a core. Tests on Spark share one
+# Many tests wait for others more than they compute: there are two processes a core. Tests on Spark share one
 # session, so that one process has them all, beside the others. Where tests are chosen, nothing is traced.
 test: $(COMPILED)
 	@$(PYTEST) -m 'not cluster' $(if $(ARGS),,$(COVERED:%=--cov=%) --cov-report=) $(ARGS) $(NOTHING_CHOSEN)

@@ -103,7 +103,7 @@ def test_a_new_node_gets_to_any_number_in_time() -> None:
 def test_each_view_of_a_run_has_a_number_of_its_own(name: str) -> None:
     """In a run with the faults in which two groups once took the same."""
     of = lab_protocol(name)
-    case = plan(of, 79, (2, 7), Cuts(faults=(4, 5, 6, 11, 14, 17, 18), duration_us=84_000))
+    case = plan(of, 79, (2, 7), Cuts(faults=(4, 6, 9, 18, 21, 24, 25), duration_us=84_000))
     _, world = run(of, case)
     installed = {(row[5], row[6], row[8]) for row in world.rows if row[4] == "install"}
     assert len({seq for seq, _, _ in installed}) == len(installed) > 3
