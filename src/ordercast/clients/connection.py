@@ -336,14 +336,16 @@ class ClientConnection:
         if self.options.echo is False and again is None and self._server.is_own(batch, sender, self._process):
             return
         if queue is not None:
-            found = self.subscriptions.of("", queue)
-            if found:
-                subject = next((each for each in groups if matches(found[0].pattern, each)), groups[0])
-                self._deliver_all(found, subject, batch.payloads, heads)
-            else:
+            one = self.subscriptions.of_queue(queue)
+            if one is None:
                 self._server.processes.hand_over(received)
+            else:
+                subject = next((each for each in groups if matches(one.pattern, each)), groups[0])
+                self._deliver_all((one,), subject, batch.payloads, heads)
             return
         for subject in groups:
+            if len(groups) > 1 and not is_subject(subject):
+                continue  # a group of members that no client can name
             found = self.subscriptions.of(subject)
             if len(found) == 1 and heads is None and found[0].most is None:
                 front = b"MSG %b %b " % (subject.encode(), found[0].sid)

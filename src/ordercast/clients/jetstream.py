@@ -111,13 +111,13 @@ class JetStream:
 
     def numbered(self, numbered: Numbered, mine: bool) -> None:
         """Messages of the order; with `mine`, they are of processes of this node."""
-        told = self.stream.take(numbered)
+        heads = None if numbered.heads is None else [wire.read_head(words) for words in numbered.heads]
+        told = self.stream.take(numbered, heads)
         client = self._find(numbered.sender) if mine and numbered.heads is not None else None
         if client is not None and any(self.stream.covers(group) for group in numbered.groups):
-            for (number, repeated), words in zip(told, numbered.heads or (), strict=True):
-                reply = wire.read_head(words).reply
-                if reply:
-                    self._acknowledge(client, reply.decode("utf-8", "replace"), number, repeated)
+            for (number, repeated), head in zip(told, heads or (), strict=True):
+                if head.reply:
+                    self._acknowledge(client, head.reply.decode("utf-8", "replace"), number, repeated)
         for consumer in self.consumers.values():
             if consumer.pushes or consumer.asked:
                 consumer.pump_soon()

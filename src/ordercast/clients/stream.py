@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ordercast.clients.wire import header, read_head
+from ordercast.clients.wire import Head, header
 from ordercast.core.subjects import matches
 from ordercast.process_groups.views import Numbered
 
@@ -77,16 +77,17 @@ class Stream:
 
     # --- what is ordered ------------------------------------------------------------------------
 
-    def take(self, numbered: Numbered) -> list[tuple[int, bool]]:
-        """Messages of the order; the number of each, and whether it is dropped as a repetition."""
-        first, batch, _, groups, heads = numbered
+    def take(self, numbered: Numbered, heads: Sequence[Head] | None) -> list[tuple[int, bool]]:
+        """Messages of the order, and what was said beside each; the number of each, and whether it is dropped
+        as a repetition."""
+        first, batch, _, groups, _ = numbered
         self._reach(first)
         subject = next((group for group in groups if self.covers(group)), None)
         now_ns = self._now_ns()
         told: list[tuple[int, bool]] = []
         for at, body in enumerate(batch.payloads):
             number = first + at
-            headers = b"" if heads is None else read_head(heads[at]).headers
+            headers = b"" if heads is None else heads[at].headers
             identifier = header(headers, MESSAGE_ID) if headers and subject is not None else None
             before = self._identifiers.get(identifier) if identifier else None
             if before is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -15,6 +16,7 @@ PING, PONG, OK = b"PING\r\n", b"PONG\r\n", b"+OK\r\n"
 HEADERS = b"NATS/1.0"
 """Begins the headers of a message."""
 _REPLY = struct.Struct(">H")
+_BLANK = re.compile(rb"[ \t\r\n]")
 
 
 def error(words: str) -> bytes:
@@ -71,13 +73,11 @@ def read_head(words: bytes) -> Head:
         return Head(b"", b"")
     end = _REPLY.size + _REPLY.unpack_from(words)[0]
     reply, headers = words[_REPLY.size : end], words[end:]
-    if len(reply) != end - _REPLY.size or not _is_word(reply):
+    if len(reply) != end - _REPLY.size or _BLANK.search(reply) is not None:
         return Head(b"", b"")
+    if not headers:
+        return Head(reply, b"")
     return Head(reply, headers if headers.startswith(HEADERS) and headers.endswith(b"\r\n\r\n") else b"")
-
-
-def _is_word(reply: bytes) -> bool:
-    return not any(byte in reply for byte in b" \t\r\n")
 
 
 class Options(msgspec.Struct, rename={"password": "pass"}):
