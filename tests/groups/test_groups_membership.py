@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -377,6 +378,20 @@ def test_joining_and_leaving_end_with_the_node() -> None:
             with pytest.raises(NodeClosed):
                 await joining
             await leaving
+
+    run(main())
+
+
+def test_a_group_that_is_dropped_after_its_node_has_ended_is_no_mistake() -> None:
+    async def main() -> None:
+        wrong: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: wrong.append(context))
+        async with Cluster(1) as cluster:
+            group = await cluster.nodes[0].join("room")
+        del group
+        gc.collect()
+        await asyncio.sleep(1)
+        assert wrong == []
 
     run(main())
 

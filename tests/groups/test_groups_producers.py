@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
-from ordercast.groups.notes import Ask, Clock, Commit, Fence, Job, Known, Progress, job_of, written
+from ordercast.groups.notes import NOTE, Ask, Clock, Commit, Fence, Job, Known, Progress, job_of, written
 from ordercast.groups.producer_table import DONE_US, KEPT_US, Answer, Outcome
 from ordercast.groups.producers import FRONT_SIZE, Producers, concern, row_fronts
 from ordercast.process_groups.notes import address
@@ -561,3 +561,13 @@ def test_any_payload_can_be_admitted(payload: bytes) -> None:
     group = a_group(1)
     group.fence()
     group.order(payload, b"\x02" + payload, b"\x03" + payload)
+
+
+@pytest.mark.parametrize("nested", [b"\x91" * 100_000, b"\x81\x01" * 50_000])
+def test_a_note_nested_absurdly_deep_is_malformed(nested: bytes) -> None:
+    producers = Producers()
+    producers.install(Configuration(ConfigurationId(4, 1), Kind.REGULAR, (1,)))
+    payload = bytes((NOTE,)) + nested
+    batch = Batch(ConfigurationId(4, 1), 1, 0, 1, 0, 1, Guarantee.SAFE, [payload])
+    assert producers.admit(batch) == []
+    assert producers.malformed == 1

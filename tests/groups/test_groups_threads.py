@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ordercast import AddressProblem, Configuration, Delivery, Joined, Message, NodeClosed, SendTimeout
+from ordercast import AddressProblem, Configuration, Delivery, Joined, Left, Message, NodeClosed, SendTimeout
 from ordercast.threads import Group, Node
 
 SAFETY_NET_S = 30
@@ -62,6 +62,25 @@ def await_calls(node: Node, *names: str) -> None:
     loop = node._running._loop
     while not set(names) <= {task.get_coro().__qualname__ for task in asyncio.all_tasks(loop)}:  # type: ignore[union-attr]
         time.sleep(0.01)
+
+
+def test_members_of_a_group_without_a_loop() -> None:
+    with pair() as (one, two):
+        ann = one.join("room", properties={"nick": "ann"})
+        bob = two.join("room", properties={"nick": "bob"}, timeout=SAFETY_NET_S)
+        assert [member.properties["nick"] for member in bob.members] == ["ann", "bob"] or one.id > two.id
+        assert {member.process for member in bob.members} == {ann.me, bob.me}
+        assert two.join("room", receive=False).me is None
+        bob.leave()
+        message = two.send(["room", "other"], b"from outside", safe=True).result(timeout=SAFETY_NET_S)
+        assert message.groups == ("room", "other")
+        seen: list[str] = []
+        for event in ann:
+            if isinstance(event, Joined | Left):
+                seen.append(f"{type(event).__name__} {event.member.properties['nick']}")
+            elif isinstance(event, Message):
+                break
+        assert seen == ["Joined ann", "Joined bob", "Left bob"]
 
 
 def test_two_nodes_without_a_loop() -> None:

@@ -124,15 +124,15 @@ class Group:
         gate, groups = member.gate, self._groups
         front = self._process.front(groups)
         try:
-            size = len(front + payload)
+            whole = front + payload
         except TypeError:
             raise _not_bytes(payload) from None
-        if size > gate.largest:
+        if len(whole) > gate.largest:
             raise too_large(len(payload), gate.largest - len(front))
         if self.name in gate.slow or not gate.has_room:
-            await gate.wait(groups, size, timeout)
-            front = self._process.front(groups)  # there may be another life since
-        number = gate.submit((front + payload,), size, guarantee)
+            await gate.wait(groups, len(whole), timeout)
+            whole = self._process.front(groups) + payload  # there may be another life since
+        number = gate.submit((whole,), len(whole), guarantee)
         return Receipt(member.session.expect(number)) if receipt else None
 
     async def send_many(
@@ -323,15 +323,16 @@ class Node:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(reader.joined)
         except TimeoutError:
+            reader.leave()
             why, holder = member.gate.why_not(group)
             raise SendTimeout(
                 f"the group {group} could not be joined for {timeout or 0:g} s: {why}; wait longer, or see "
                 "`ordercast status`",
                 holder,
             ) from None
-        finally:
-            if not reader.inside:
-                reader.leave()
+        except BaseException:
+            reader.leave()
+            raise
         return joined
 
     @overload

@@ -287,6 +287,7 @@ class Member:
             return
         self._changed.set()
         lost = error or NodeClosed("the node has left before this was delivered: send it again from another")
+        self.processes.life_over()
         self.session.end(error, lost)
         self.gate.end(lost)
         self._lifetime.end(error)

@@ -424,7 +424,7 @@ class Processes:
     # --- lives ----------------------------------------------------------------------------------
 
     def life_over(self) -> None:
-        """A life has ended, and another follows."""
+        """A life has ended: nothing can be asked of it any more. Perhaps another one follows."""
         self._over = True
         self.placed = self.settled = False
         self.gate().hold()
