@@ -549,7 +549,7 @@ def test_what_is_delivered_keeps_its_place_in_the_order() -> None:
 
 
 def test_only_batches_with_something_else_than_messages_are_looked_into() -> None:
-    assert not concern([address(0, ["a"]) + b"x", address(0, ["b"])])
+    assert not concern([address(0, ["a"]) + b"x", address(0, ["b"]), address(0, ["b"], headed=True)])
     assert concern([address(0, ["a"]) + b"x", written(Ask())])
     assert concern([address(0, ["a"]) + b"x", b""])
 

@@ -40,12 +40,12 @@ from ordercast.groups.notes import (
     written,
 )
 from ordercast.groups.producer_table import Answer, Outcome, ProducerTable
-from ordercast.process_groups.notes import MESSAGE, address, check_name
+from ordercast.process_groups.notes import HEADED, MESSAGE, address, check_name
 
 GUARANTEE = Guarantee.SAFE
 FRONT_SIZE = 1 + OWNER_SIZE + 8
 """Bytes in front of a row: what it is, whose it is, and its number."""
-_ORDINARY = bytes((MESSAGE,))
+_ORDINARY = (bytes((MESSAGE,)), bytes((HEADED,)))
 
 
 def row_fronts(owner: bytes, first: int, count: int) -> Iterable[bytes]:
