@@ -16,7 +16,7 @@ from ordercast.process_groups.notes import address, head
 from ordercast.process_groups.views import Installed, Left, Life, Member, Numbered, Output, Received, Unheard
 from ordercast.runtime.config import NodeConfig
 
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 class OneProcess:

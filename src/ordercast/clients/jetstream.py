@@ -113,8 +113,10 @@ class JetStream:
         """Messages of the order; with `mine`, they are of processes of this node."""
         heads = None if numbered.heads is None else [wire.read_head(words) for words in numbered.heads]
         told = self.stream.take(numbered, heads)
-        client = self._find(numbered.sender) if mine and numbered.heads is not None else None
-        if client is not None and any(self.stream.covers(group) for group in numbered.groups):
+        if not told:
+            return
+        client = self._find(numbered.sender) if mine and heads is not None else None
+        if client is not None:
             for (number, repeated), head in zip(told, heads or (), strict=True):
                 if head.reply:
                     self._acknowledge(client, head.reply.decode("utf-8", "replace"), number, repeated)

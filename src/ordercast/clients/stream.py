@@ -79,16 +79,19 @@ class Stream:
 
     def take(self, numbered: Numbered, heads: Sequence[Head] | None) -> list[tuple[int, bool]]:
         """Messages of the order, and what was said beside each; the number of each, and whether it is dropped
-        as a repetition."""
+        as a repetition. Nothing is told of messages that the stream does not cover."""
         first, batch, _, groups, _ = numbered
         self._reach(first)
         subject = next((group for group in groups if self.covers(group)), None)
+        if subject is None:
+            self._pass_over(len(batch.payloads))
+            return []
         now_ns = self._now_ns()
         told: list[tuple[int, bool]] = []
         for at, body in enumerate(batch.payloads):
             number = first + at
             headers = b"" if heads is None else heads[at].headers
-            identifier = header(headers, MESSAGE_ID) if headers and subject is not None else None
+            identifier = header(headers, MESSAGE_ID) if headers else None
             before = self._identifiers.get(identifier) if identifier else None
             if before is not None:
                 self._put(None)
@@ -98,7 +101,7 @@ class Stream:
                 if len(self._identifiers) >= MOST_IDENTIFIERS:
                     del self._identifiers[next(iter(self._identifiers))]
                 self._identifiers[identifier] = number
-            self._put(None if subject is None else Entry(number, subject, headers, body, now_ns))
+            self._put(Entry(number, subject, headers, body, now_ns))
             told.append((number, False))
         return told
 
@@ -126,12 +129,23 @@ class Stream:
         self.last = number - 1
 
     def _put(self, entry: Entry | None) -> None:
+        if entry is None:
+            self._pass_over(1)
+            return
         self._entries.append(entry)
         self.last += 1
-        if entry is not None:
-            self.messages += 1
-            self.bytes += entry.size
-            self._lasts[entry.subject] = entry.number
+        self.messages += 1
+        self.bytes += entry.size
+        self._lasts[entry.subject] = entry.number
+        self._trim()
+
+    def _pass_over(self, count: int) -> None:
+        """So many messages are none of the stream's."""
+        self._entries += [None] * count
+        self.last += count
+        self._trim()
+
+    def _trim(self) -> None:
         while self.bytes > self._most_bytes or self.last - self.first >= 4 * MOST_GAP:
             self._drop_first()
         if self.first - self._base > 1024 + len(self._entries) // 2:
