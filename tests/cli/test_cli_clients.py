@@ -125,6 +125,21 @@ def test_what_cannot_be_is_refused(words: tuple[str, ...], sentence: str) -> Non
         assert sentence in said.sentence
 
 
+def test_a_configuration_names_the_node_or_says_that_it_serves_nobody(tmp_path: Path) -> None:
+    (tmp_path / "alone.toml").write_text("id = 1\n")
+    said = ordercast("send", "g", "x", "-c", tmp_path / "alone.toml")
+    assert said.code == 2
+    assert 'serves no clients: write clients = "127.0.0.1:4222" there' in said.sentence
+    address = free_address()
+    (tmp_path / "serves.toml").write_text(f'clients = "{address}"\n')
+    said = ordercast("send", "g", "x", "-c", tmp_path / "serves.toml", "--timeout", 0.1)
+    assert said.code == 3
+    assert f"{address}: " in said.sentence
+    said = ordercast("listen", "g", "-c", tmp_path / "serves.toml", "--client", "h:1")
+    assert said.code == 2
+    assert "say one of them" in said.sentence
+
+
 def test_names_of_groups() -> None:
     for words in (("send", "a.*", "x"), ("send", "a b", "x"), ("listen", "a b")):
         said = ordercast(*words)

@@ -19,6 +19,7 @@ from nats_servers import (
     certificates,
     nats_server,
     nats_servers,
+    nodes,
 )
 
 KINDS: dict[str, tuple[Callable[..., list[Server]], Callable[[], object], str]] = {
@@ -27,6 +28,7 @@ KINDS: dict[str, tuple[Callable[..., list[Server]], Callable[[], object], str]] 
         nats_server,
         "nats-server is not installed (on Debian: apt-get install nats-server)",
     ),
+    "node": (nodes, lambda: True, ""),
 }
 """By name: what starts servers of the kind, what tells whether they can be started, and why not."""
 

@@ -126,6 +126,10 @@ def test_nothing_is_lost_or_repeated_while_the_server_ends_and_comes_back(
     start: Starting, logged: str
 ) -> None:
     (only,) = start()
+    if only.kind == "node":
+        pytest.skip(
+            "a group is more than a node: what one node has acknowledged alone may not be on its disk yet"
+        )
 
     async def case() -> None:
         await add_stream(only)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from ordercast.cli.member import configured
 from ordercast.cli.screen import blaming, refuse
 from ordercast.errors import AddressProblem
+from ordercast.transport.address import format_address, parse_address
 
 if TYPE_CHECKING:
     from ordercast.client import Client
@@ -86,23 +88,48 @@ def access(
     password: str,
     token: str,
     signer: Path | None,
-    only_for_members: Sequence[str],
+    config: Path | None = None,
+    only_for_members: Sequence[str] = (),
 ) -> Access:
-    """What the options say; those that are only for members are named, where they were given."""
+    """What the options say, or the node's configuration; options that are only for members are refused."""
+    from ordercast.client.servers import parse_servers
+
     if only_for_members:
         given = ", ".join(only_for_members)
         refuse(
             f"{given}: that is for members. Say --member to become one for as long as this takes, which the "
             "others notice; or name a node that serves clients, with --client HOST:PORT"
         )
-    from ordercast.client.servers import parse_servers
-
+    if config is not None:
+        if nodes:
+            refuse("--client and --config both name a node: say one of them")
+        return _configured(config, user, password, token, signer)
     servers = tuple(nodes or (LOCAL,))
     try:
         parse_servers(servers)
     except AddressProblem as error:
         refuse(str(error))
     return Access(servers, user, password, token, signer)
+
+
+def _configured(file: Path, user: str, password: str, token: str, signer: Path | None) -> Access:
+    """The node of a configuration file, as it is reached from its own machine."""
+    config = configured(file)
+    if config.clients is None:
+        refuse(
+            f'{file} serves no clients: write clients = "127.0.0.1:4222" there; or say --member to become a '
+            "member for as long as this takes, which the others notice"
+        )
+    server = config.clients
+    if not server.startswith("unix:"):
+        host, port = parse_address(server)
+        server = format_address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
+    if not (user or token):
+        user, password = config.client_user or "", config.client_password or ""
+        token = config.client_token or ""
+    if config.client_tls_cert is not None and signer is None:
+        signer = config.client_tls_cert
+    return Access((server,), user, password, token, signer)
 
 
 def checked(group: str, *, pattern: bool = False) -> str:

@@ -84,10 +84,8 @@ def listen(
         chosen = passing(config, seed, key, insecure, protocol, profile, trace)
         live(_listen(chosen, group, count, timeout, json))
         return
-    only = for_members(
-        config=config, seed=seed, key=key, insecure=insecure, protocol=protocol, profile=profile, trace=trace
-    )
-    node = access(client, user, password, token, tls, only)
+    only = for_members(seed=seed, key=key, insecure=insecure, protocol=protocol, profile=profile, trace=trace)
+    node = access(client, user, password, token, tls, config, only)
     live(_listen_as_client(node, checked(group, pattern=True), start, count, timeout, json))
 
 

@@ -53,6 +53,10 @@ def node(
     log_listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where the log is read over TCP.")
     ] = None,
+    clients: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve clients there, over the NATS client protocol."),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="debug, info (as a rule), warning or error.")
     ] = None,
@@ -76,6 +80,7 @@ def node(
         metrics=metrics,
         log=log,
         log_listen=log_listen,
+        clients=clients,
         log_level=log_level,
     )
     live(_run(chosen), log=chosen.log_level)

@@ -89,7 +89,7 @@ def send(
     timeout: ReachTimeout = 10.0,
     json: Json = False,
 ) -> None:
-    """Send messages to a group, as a client of a node: --client, or one on this machine at the usual port.
+    """Send messages to a group, as a client of a node: --client, the one of --config, or one on this machine.
 
     With --member: become a member of the group, send, wait until they are ordered, leave. How the group is
     reached is then in --config, or told by --seed and --key. Exit code 3 if nobody is reached.
@@ -102,15 +102,9 @@ def send(
         )
     else:
         only = for_members(
-            config=config,
-            seed=seed,
-            key=key,
-            insecure=insecure,
-            protocol=protocol,
-            profile=profile,
-            trace=trace,
+            seed=seed, key=key, insecure=insecure, protocol=protocol, profile=profile, trace=trace
         )
-        node = access(client, user, password, token, tls, only)
+        node = access(client, user, password, token, tls, config, only)
         if session is not None and not safe:
             refuse("--session makes safe messages exactly once: say --safe, too")
         sending = _send_as_client(node, checked(group), given, safe, count, timeout, session, json)

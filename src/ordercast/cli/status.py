@@ -49,7 +49,7 @@ def status(
     A node on this machine is asked through its data directory, any that serves clients with --client. With
     --watch and --json, an object a line. Exit code 1 if no node answers.
     """
-    asked = _asking(config, data, socket, access(client, user, password, token, tls, ()) if client else None)
+    asked = _asking(config, data, socket, access(client, user, password, token, tls) if client else None)
     try:
         if watch and json:
             for found in _asked(asked, every):

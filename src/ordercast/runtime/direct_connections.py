@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 from ordercast.runtime.connections import WRITE_BUFFER, Connection, Connections, Listener
 
@@ -42,8 +42,7 @@ class Served(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there."""
-        assert isinstance(transport, asyncio.Transport)
-        self.use(transport)
+        self.use(cast(asyncio.Transport, transport))  # uvloop's are of no class of asyncio
 
     def use(self, transport: asyncio.Transport) -> None:
         """Write to this from now on."""
