@@ -99,6 +99,7 @@ def nodes(directory: Path, count: int = 3, **more: Any) -> Iterator[Servers]:
             "data": str(directory / f"data-{number}"),
             "log": str(directory / f"log-{number}"),
             "clients": f"127.0.0.1:{port}",
+            "client_stream": [SUBJECTS],
             **more,
         }
         file = directory / f"{number}.toml"
