@@ -25,6 +25,7 @@ WAITING = ("cli", "clients", "faults", "groups", "log", "measure", "runtime", "s
 PARSING = ("test_tidy.py", "test_architecture.py")
 """Tests in these files parse all of the source."""
 TRACED = (
+    "clients_server",
     "core",
     "groups",
     "log/test_log_nodes.py",

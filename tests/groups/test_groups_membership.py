@@ -31,8 +31,6 @@ from ordercast.protocols import PROTOCOLS as PROTOCOLS_THERE_ARE
 from ordercast.testing import Cluster, run
 from ordercast.trace.schema import GROUP_EVENTS, Row
 
-pytestmark = pytest.mark.untraced
-
 PROTOCOLS = pytest.mark.parametrize("protocol", ["totem", "dtp"])
 
 

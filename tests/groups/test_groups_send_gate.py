@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ordercast import NodeClosed, SendTimeout
+from ordercast import NodeClosed, NoMajority, SendTimeout
 from ordercast.core.identity import Guarantee
 from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.notes import Slow, decode
@@ -158,5 +158,27 @@ def test_of_more_slow_groups_than_fit_into_a_message_some_are_told() -> None:
         assert 0 < len(told.groups) < len(groups)
         assert told.groups == groups[: len(told.groups)]
         assert len(note) <= scene.gate.largest
+
+    run(main())
+
+
+def test_who_waits_when_the_primary_partition_is_lost_is_told() -> None:
+    async def main() -> None:
+        scene = Scene()
+        scene.fill()
+        for_room = asyncio.create_task(scene.gate.wait(["g"], 100, None))
+        slow = Scene()
+        slow.gate.slow_groups.hear(2, ("g",))
+        for_readers = asyncio.create_task(slow.gate.wait(["g"], 100, None))
+        await asyncio.sleep(1)
+        for each in (scene, slow):
+            each.gate.refuse(NoMajority("nodes 2 and 3 are missing"))
+        for waiting in (for_room, for_readers):
+            with pytest.raises(NoMajority, match="are missing"):
+                await waiting
+        with pytest.raises(NoMajority, match="are missing"):
+            scene.gate.check_majority()
+        scene.gate.accept()
+        scene.gate.check_majority()
 
     run(main())

@@ -10,6 +10,7 @@ import pytest
 from group_nodes import make_node, payloads, read, ring, run, until
 
 from absence import turns
+from free_ports import free_address
 from ordercast import (
     ConfigProblem,
     ConfigurationChange,
@@ -563,5 +564,36 @@ def test_stop_can_be_cancelled_and_called_twice() -> None:
             await until(lambda: two.members == (two.id,))
             with pytest.raises(OrdercastError):
                 await one.join("g")
+
+    run(main)
+
+
+def test_what_is_wrong_with_a_message_to_several_groups_is_said() -> None:
+    async def main() -> None:
+        async with make_node() as node:
+            words: Any = "no bytes"
+            with pytest.raises(TypeError, match="a message is bytes, not str"):
+                await node.send(["a", "b"], words)
+            with pytest.raises(ConfigProblem, match="totem has no levels of resilience"):
+                await node.send(["a", "b"], b"x", resilience=2)
+            one: Any = "a"
+            with pytest.raises(TypeError, match="the groups of a message are a list"):
+                await node.send(one, b"x")
+            with pytest.raises(ConfigProblem, match="name each once"):
+                await node.send(["a", "a"], b"x")
+
+    run(main)
+
+
+def test_figures_are_served_at_an_address_of_their_own() -> None:
+    async def main() -> None:
+        address = free_address()
+        async with make_node(metrics=address):
+            host, port = address.split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            assert b"\nordercast_members 1.0\n" in answer
 
     run(main)
