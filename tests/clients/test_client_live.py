@@ -128,7 +128,7 @@ def test_nothing_is_lost_or_repeated_while_the_server_ends_and_comes_back(
     (only,) = start()
     if only.kind == "node":
         pytest.skip(
-            "a group is more than a node: what one node has acknowledged alone may not be on its disk yet"
+            "a group is more than a node: one that starts again alone does not know the identifiers of before"
         )
 
     async def case() -> None:

@@ -75,6 +75,9 @@ class OneNode:
         self.processes: dict[int, OneProcess] = {}
         self.full = asyncio.Event()
         """While it is set, nothing can be sent."""
+        self.disk = asyncio.Event()
+        """While it is not set, the disk takes nothing."""
+        self.disk.set()
         self.server: ClientServer | None = None
         self.numbers = self.seq = 0
         self.batches: list[Batch] = []
@@ -92,6 +95,13 @@ class OneNode:
     @property
     def life(self) -> Life:
         return self.machine.me
+
+    @property
+    def alone(self) -> bool:
+        return True
+
+    async def kept(self) -> None:
+        await self.disk.wait()
 
     def members(self, group: str) -> tuple[Member, ...]:
         return self.machine._table.members(group)
@@ -151,7 +161,7 @@ async def serving(**settings: Any) -> AsyncIterator[tuple[OneNode, ClientServer]
     node = OneNode()
     config = NodeConfig(**{"clients": "127.0.0.1:0", **settings})
     stream = Stream(config.client_stream, config.client_stream_bytes) if config.client_stream else None
-    node.server = ClientServer(config, 1, node, lambda: {"node": 1}, stream)
+    node.server = ClientServer(config, 1, node, lambda: {"node": 1}, stream, kept=node.kept)
     await node.server.start()
     try:
         yield node, node.server

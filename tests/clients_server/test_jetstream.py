@@ -70,6 +70,20 @@ def test_a_message_is_acknowledged_with_its_number_among_all_messages() -> None:
     run(case())
 
 
+def test_a_node_that_is_alone_acknowledges_what_is_on_its_disk() -> None:
+    async def case() -> None:
+        async with serving(**SETTINGS) as (node, at):
+            one = await asking(at)
+            node.disk.clear()
+            one.say(b"PUB logged.a inbox 1", b"x")
+            await one.settled()
+            assert (await one.ask("$JS.API.STREAM.INFO.ORDERCAST"))["state"]["last_seq"] == 1, "ordered"
+            node.disk.set()
+            assert json.loads((await one.message())[2]) == {"stream": "ORDERCAST", "seq": 1}
+
+    run(case())
+
+
 def test_an_identifier_is_taken_once() -> None:
     async def case() -> None:
         async with serving(**SETTINGS) as (_, at):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -75,12 +76,23 @@ class _Names(msgspec.Struct):
 class JetStream:
     """The consumers of a node's stream, and what is asked of them."""
 
-    def __init__(self, stream: Stream, find: Callable[[int], ClientConnection | None]) -> None:
-        """`find` knows the client of a local process, by the process's number."""
+    def __init__(
+        self,
+        stream: Stream,
+        find: Callable[[int], ClientConnection | None],
+        alone: Callable[[], bool] = lambda: False,
+        kept: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`find` knows the client of a local process, by the process's number; `alone` says whether no other
+        node has what is delivered here, `kept` waits until that is on the disk."""
         self.stream = stream
         self.requests = 0
         self.consumers: dict[str, Consumer] = {}
         self._find = find
+        self._alone = alone
+        self._kept = kept
+        self._waiting: set[asyncio.Future[None]] = set()
+        """For messages to be on the disk that are to be acknowledged."""
 
     # --- publishing -----------------------------------------------------------------------------
 
@@ -106,7 +118,7 @@ class JetStream:
         number = self.stream.known(identifier) if identifier else None
         if number is None:
             return False
-        self._acknowledge(client, message.reply, number, True)
+        self._acknowledge(client, [(message.reply, number, True)])
         return True
 
     def numbered(self, numbered: Numbered, mine: bool) -> None:
@@ -117,16 +129,40 @@ class JetStream:
             return
         client = self._find(numbered.sender) if mine and heads is not None else None
         if client is not None:
-            for (number, repeated), head in zip(told, heads or (), strict=True):
-                if head.reply:
-                    self._acknowledge(client, head.reply.decode("utf-8", "replace"), number, repeated)
+            replies = [
+                (head.reply.decode("utf-8", "replace"), number, repeated)
+                for (number, repeated), head in zip(told, heads or (), strict=True)
+                if head.reply
+            ]
+            if replies:
+                self._acknowledge(client, replies)
         for consumer in self.consumers.values():
             if consumer.pushes or consumer.asked:
                 consumer.pump_soon()
 
-    def _acknowledge(self, client: ClientConnection, reply: str, number: int, repeated: bool) -> None:
-        words = b',"duplicate":true}' if repeated else b"}"
-        client.tell(reply, b"", b'{"stream":"%b","seq":%d' % (NAME.encode(), number) + words)
+    def _acknowledge(self, client: ClientConnection, replies: Sequence[tuple[str, int, bool]]) -> None:
+        """Tell numbers, and whether they are those of repetitions: where other nodes have the messages, now;
+        alone, once they are on the disk."""
+
+        def tell() -> None:
+            for reply, number, repeated in replies:
+                words = b',"duplicate":true}' if repeated else b"}"
+                client.tell(reply, b"", b'{"stream":"%b","seq":%d' % (NAME.encode(), number) + words)
+
+        if self._kept is None or not self._alone():
+            tell()
+            return
+        # The log is handed the messages right behind this; the waiting begins in the loop's next turn.
+        waiting = asyncio.ensure_future(self._kept())
+        self._waiting.add(waiting)
+
+        def end(waited: asyncio.Future[None]) -> None:
+            self._waiting.discard(waited)
+            if not waited.cancelled():
+                waited.result()
+                tell()
+
+        waiting.add_done_callback(end)
 
     # --- asking ---------------------------------------------------------------------------------
 

@@ -86,6 +86,10 @@ class Processes(Protocol):
     def life(self) -> Life:
         """The life of the node that they are in."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other node has what is delivered here."""
+
     def members(self, group: str) -> tuple[Member, ...]:
         """The members of any group."""
 

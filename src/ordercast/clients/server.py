@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +73,11 @@ class ClientServer:
         status: Callable[[], dict[str, Any]],
         stream: Stream | None = None,
         keep_count: Callable[[int], None] = lambda counted: None,
+        kept: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`status` makes the document that `ordercast status` shows; `stream` is what JetStream is on, and
-        `keep_count` remembers for later lives how many messages there were."""
+        """`status` makes the document that `ordercast status` shows; `stream` is what JetStream is on,
+        `keep_count` remembers for later lives how many messages there were, and `kept` waits until what was
+        delivered is on the disk."""
         assert config.clients is not None, "the node serves clients"
         self.processes = processes
         self.most_payload = config.client_max_payload
@@ -95,7 +97,9 @@ class ClientServer:
         """Clients that were cut off for other reasons."""
         self.address: str | None = None
         """Where clients connect."""
-        self.jetstream = None if stream is None else JetStream(stream, self.client_of)
+        self.jetstream = (
+            None if stream is None else JetStream(stream, self.client_of, lambda: processes.alone, kept)
+        )
         """None: the node has no log, or no stream of it."""
         self._watchers: set[ClientConnection] = set()
         """Clients that are told of groups' views."""

@@ -95,6 +95,11 @@ class NodeLog:
 
             self.feed.note({COUNTED: b"%d" % counted})
 
+    async def kept(self) -> None:
+        """Wait until everything that was delivered so far is on the disk."""
+        if self.feed is not None:
+            await self.feed.kept()
+
     def begin(
         self, final: Callable[[], Final], brake: Callable[[], None], failed: Callable[[StorageProblem], None]
     ) -> None:

@@ -282,6 +282,11 @@ class Processes:
         """The life of the node that they are in."""
         return self._machine.me
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other node has what is delivered here."""
+        return self.configuration is not None and len(self.configuration.members) == 1
+
     def members(self, group: str) -> tuple[Member, ...]:
         """The members of any group, as this node knows them now."""
         return self._machine.members(group)

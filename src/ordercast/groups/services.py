@@ -60,7 +60,7 @@ class Services:
             from ordercast.clients.server import ClientServer
 
             self.clients = ClientServer(
-                self._config, node, processes, status, self._log.stream, self._log.keep_count
+                self._config, node, processes, status, self._log.stream, self._log.keep_count, self._log.kept
             )
             processes.watcher = self.clients
             await self.clients.start()

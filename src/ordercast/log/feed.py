@@ -217,8 +217,9 @@ class Feed:
             self._trimming = self._loop.call_later(TRIM_S, self._trim)
 
     async def kept(self) -> None:
-        """Wait until everything that was delivered so far is written."""
+        """Wait until everything that was delivered so far is written, without waiting for more to come."""
         if self._settled < self._told:
+            self._wrote = 0.0
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._waiters.append((self._told, waiter))
             await waiter
