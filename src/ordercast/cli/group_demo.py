@@ -48,7 +48,7 @@ COLOURS = {State.RUNNING: "green", State.STOPPED: "yellow", State.KILLED: "red"}
 NEXT = """\
 [bold]What to try next[/]
   a group of your own, in three terminals
-      [cyan]{me} node[/]
+      [cyan]{me} node --clients 127.0.0.1:4222[/]
       [cyan]{me} listen chat[/]
       [cyan]{me} send chat hello[/]
   how fast a group is on this machine, its order checked at that speed
