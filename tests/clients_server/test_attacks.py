@@ -14,7 +14,7 @@ from one_node import LONG_S, Line, serving
 
 from hunts import rounds
 
-LINES = rounds(3_000, 200_000, "ORDERCAST_LINES")
+LINES = rounds(2_000, 200_000, "ORDERCAST_LINES")
 """Lines that are sent."""
 PIECES = (
     *(b"PUB a 3\r\nabc\r\n", b"PUB a.b r 1\r\nx\r\n", b"SUB a 1\r\n", b"SUB a.> q 2\r\n", b"UNSUB 1\r\n"),
@@ -80,7 +80,8 @@ async def send(server: Any, stream: random.Random) -> int:
 
 
 @pytest.mark.campaign
-def test_nothing_that_is_sent_disturbs_others_or_raises() -> None:
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_nothing_that_is_sent_disturbs_others_or_raises(loop: str) -> None:
     async def case() -> None:
         raised: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
@@ -109,4 +110,6 @@ def test_nothing_that_is_sent_disturbs_others_or_raises() -> None:
             assert len(node.processes) == 2, "those of the server itself and of the client that is left"
         assert not raised
 
-    asyncio.run(asyncio.wait_for(case(), LONG_S * 30))
+    factory = pytest.importorskip("uvloop").new_event_loop if loop == "uvloop" else None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(asyncio.wait_for(case(), LONG_S * 30))

@@ -184,7 +184,8 @@ class ClientServer:
                 await self._seal(client, served, self._tls)
             else:
                 client.write(self.info(client))
-            self.clients[client.number] = client
+            if not client.ended:  # else it was cut off for what it sent meanwhile
+                self.clients[client.number] = client
             await served.over
         finally:
             client.cut("gone")
