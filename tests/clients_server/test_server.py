@@ -409,3 +409,20 @@ def test_a_unix_socket(tmp_path: Path) -> None:
         assert not path.exists()
 
     run(case())
+
+
+def test_pings_that_wait_together_take_one_place() -> None:
+    async def case() -> None:
+        async with serving() as (node, at):
+            one = await Line.to(at)
+            await one.settled()
+            (client,) = at.clients.values()
+            client._last_number = node.numbers + 1  # as if a message of the client were on its way
+            one.say(*[b"PING"] * 1_000)
+            while not client._pongs or client._pongs[-1][2] < 1_000:
+                await asyncio.sleep(0.01)
+            assert len(client._pongs) == 1
+            client.answer_pings(all_of_them=True)
+            assert await one.answers(1_000) == [b"PONG"] * 1_000
+
+    run(case())

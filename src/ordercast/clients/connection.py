@@ -81,8 +81,9 @@ class ClientConnection:
         self._joining: Counter[str] = Counter()
         self.behind = False
         """It does not take what it gets as fast as that comes."""
-        self._pongs: deque[tuple[int, int]] = deque()
-        """What it has to be answered once so many messages were delivered and so many groups joined."""
+        self._pongs: deque[tuple[int, int, int]] = deque()
+        """How many answers it gets once so many messages were delivered and so many groups joined: PINGs
+        that follow each other wait together."""
 
     @property
     def process_number(self) -> int:
@@ -310,7 +311,9 @@ class ClientConnection:
 
     def _ping(self) -> None:
         """Answer once all that the client said before has its place in the order here."""
-        self._pongs.append((self._last_number, self._joins[0]))
+        said = (self._last_number, self._joins[0])
+        same = self._pongs.pop()[2] if self._pongs and self._pongs[-1][:2] == said else 0
+        self._pongs.append((*said, same + 1))
         self.answer_pings()
 
     def answer_pings(self, *, all_of_them: bool = False) -> None:
@@ -319,8 +322,7 @@ class ClientConnection:
         while self._pongs and (
             all_of_them or (self._pongs[0][0] <= delivered and self._pongs[0][1] <= self._joins[1])
         ):
-            self._pongs.popleft()
-            self.write(wire.PONG)
+            self.write(wire.PONG * self._pongs.popleft()[2])
         if self._pongs:
             self._server.unanswered.add(self)
         else:
