@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -601,3 +602,40 @@ def test_servers_that_were_told_of_are_forgotten_at_some_time() -> None:
     pool.learn([f"b:{port}" for port in range(1, 1_000)], one)
     assert len(pool.known) == servers.MOST_SERVERS + 1
     assert pool.known[-1].port == 999
+
+
+def test_a_node_outside_the_primary_partition_is_left_for_another_one() -> None:
+    """It says of plain messages that they are not sent, and of safe ones that it cannot acknowledge them."""
+
+    async def case(fakes: list[FakeServer]) -> None:
+        stream = Stream()
+        outside = set(fakes)
+
+        def publish(fake: FakeServer, talk: Talk, published: Published) -> None:
+            if fake not in outside or published.subject != "a":
+                stream.handle(talk, published)
+            elif published.reply:
+                talk.answer(
+                    published, {"error": {"code": 503, "err_code": 10008, "description": "not primary"}}
+                )
+            else:
+                talk.say(b"-ERR 'Permissions Violation for Publish to \"a\": not primary'\r\n")
+
+        for fake in fakes:
+            fake.on_published = partial(publish, fake)
+        async with Client(fakes[0].address) as client:
+            await client.send("a", b"plain")
+            with pytest.raises(NotAcknowledged, match="not primary"):
+                await client.flush()
+            await client.flush()
+            assert client.connections == 1, "there is no other node"
+        outside.remove(fakes[1])
+        fakes[0].fields["connect_urls"] = [fakes[1].address]
+        async with Client(fakes[0].address) as client:
+            await client.send("a", b"plain")
+            await until(lambda: client.address == fakes[1].address)
+        async with Client(fakes[0].address) as client:
+            assert (await client.send("a", b"safe", safe=True)).seq == 1
+            assert client.address == fakes[1].address
+
+    run(case, 2)

@@ -11,6 +11,7 @@ from ordercast.clients.node import Told
 from ordercast.clients.server import ClientServer
 from ordercast.clients.stream import Stream
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
+from ordercast.errors import OrdercastError
 from ordercast.process_groups.machine import ProcessGroups
 from ordercast.process_groups.notes import address, head
 from ordercast.process_groups.views import Installed, Left, Life, Member, Numbered, Output, Received, Unheard
@@ -44,6 +45,8 @@ class OneProcess:
         *,
         heads: Sequence[bytes] | None = None,
     ) -> int | None:
+        if self.node.refusal is not None:
+            raise self.node.refusal
         if self.node.full.is_set():
             return None
         front = address(self.number, groups, headed=heads is not None)
@@ -75,6 +78,10 @@ class OneNode:
         self.processes: dict[int, OneProcess] = {}
         self.full = asyncio.Event()
         """While it is set, nothing can be sent."""
+        self.refusal: OrdercastError | None = None
+        """Why nothing can be sent now; None: it can."""
+        self.largest = 1 << 24
+        """Bytes of the largest message."""
         self.disk = asyncio.Event()
         """While it is not set, the disk takes nothing."""
         self.disk.set()
@@ -156,9 +163,10 @@ class OneNode:
 
 
 @asynccontextmanager
-async def serving(**settings: Any) -> AsyncIterator[tuple[OneNode, ClientServer]]:
-    """A node that serves clients at a free port of this machine."""
+async def serving(largest: int = 1 << 24, /, **settings: Any) -> AsyncIterator[tuple[OneNode, ClientServer]]:
+    """A node that serves clients at a free port of this machine, and takes messages up to `largest` bytes."""
     node = OneNode()
+    node.largest = largest
     config = NodeConfig(**{"clients": "127.0.0.1:0", **settings})
     stream = Stream(config.client_stream, config.client_stream_bytes) if config.client_stream else None
     node.server = ClientServer(config, 1, node, lambda: {"node": 1}, stream, kept=node.kept)

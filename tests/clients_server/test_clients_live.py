@@ -13,6 +13,7 @@ import nats
 import pytest
 from nats.js.api import DeliverPolicy
 
+from free_ports import free_address
 from ordercast import Node
 from ordercast.cli.status import _clients
 from ordercast.runtime.metrics import families
@@ -24,15 +25,15 @@ def run(case: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(case, LONG_S))
 
 
-def node(directory: Path, name: str, *seeds: str) -> Node:
+def node(directory: Path, name: str, *seeds: str, **more: Any) -> Node:
     return Node(
         id=int(name),
-        listen="127.0.0.1:0",
         seeds=seeds,
         data=directory / f"data{name}",
         log=directory / f"log{name}",
         clients="127.0.0.1:0",
         client_stream=("logged.>",),
+        **{"listen": "127.0.0.1:0", **more},
     )
 
 
@@ -156,5 +157,69 @@ def test_clients_are_shown_and_measured(tmp_path: Path) -> None:
             assert (measured["ordercast_clients"], measured["ordercast_client_published_total"]) == (1, 1)
             shown = _clients(status)["clients"]
             assert shown.startswith(f"1 connected at {one.client_address}, 0 subscriptions, 1 messages")
+
+    run(case())
+
+
+def test_the_largest_payload_that_clients_are_told_of_fits_with_the_longest_subjects(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with (
+            Node(listen="127.0.0.1:0", clients="127.0.0.1:0", settings={"max_message_size": 2_000}) as one,
+            await connect(one) as client,
+        ):
+            longest = ".".join(["s" * 127] * 2)
+            subscription = await client.subscribe(longest)
+            headers = b"NATS/1.0\r\nA: b\r\n\r\n"
+            body = bytes(client.max_payload - len(headers))
+            await client.publish(longest, body, reply=longest, headers={"A": "b"})
+            found = await subscription.next_msg(LONG_S)
+            assert (found.data, found.headers) == (body, {"A": "b"})
+
+    run(case())
+
+
+def test_clients_of_a_node_outside_the_primary_partition_are_told_and_stay(tmp_path: Path) -> None:
+    """Two of three voters are a majority; one is none, until another comes."""
+
+    places = [free_address(), free_address()]
+
+    def voter(name: str) -> Node:
+        own, other = places if name == "1" else places[::-1]
+        return node(tmp_path, name, other, listen=own, primary="majority", voters=(1, 2, 3))
+
+    async def case() -> None:
+        errors: list[Exception] = []
+
+        async def told(error: Exception) -> None:
+            errors.append(error)
+
+        starting = asyncio.create_task((one := voter("1")).start())
+        async with voter("2"):
+            await starting
+            client = await nats.connect(f"nats://{one.client_address}", error_cb=told)
+            stream = client.jetstream(timeout=LONG_S)
+            subscription = await client.subscribe("logged.a")
+            assert (await stream.publish("logged.a", b"in the majority")).seq == 1
+        while one.status()["primary"]:
+            await asyncio.sleep(0.02)
+        with pytest.raises(nats.js.errors.ServiceUnavailableError, match="primary partition"):
+            await stream.publish("logged.a", b"alone")
+        with pytest.raises(nats.errors.NoRespondersError):
+            await client.request("other", b"alone", timeout=LONG_S)
+        await client.publish("logged.a", b"alone")
+        await client.flush()
+        assert [str(error)[:46] for error in errors] == [
+            'nats: permissions violation for publish to "ot',
+            'nats: permissions violation for publish to "lo',
+        ]
+        async with voter("2"):
+            while not one.status()["primary"]:
+                await asyncio.sleep(0.02)
+            await stream.publish("logged.a", b"in the majority again")
+            got = [(await subscription.next_msg(LONG_S)).data for _ in range(2)]
+            assert got == [b"in the majority", b"in the majority again"]
+        assert client.is_connected
+        await client.close()
+        await one.stop()
 
     run(case())

@@ -12,6 +12,7 @@ import pytest
 from one_node import LONG_S, Line, serving
 
 from ordercast.clients.stream import Stream
+from ordercast.errors import NoMajority
 
 SETTINGS = {"client_stream": ("logged.>",), "log": "unused"}
 HEADED = b'{"headers": true, "no_responders": true}'
@@ -354,3 +355,17 @@ def test_a_stream_goes_on_where_another_node_had_counted_further() -> None:
     stream = Stream((">",), 1 << 20)
     stream.restore([], 10)
     assert (stream.first, stream.last, stream.messages) == (11, 10, 0)
+
+
+def test_who_publishes_outside_the_primary_partition_is_told_that_jetstream_is_unavailable() -> None:
+    async def case() -> None:
+        async with serving(**SETTINGS) as (node, at):
+            one = await asking(at)
+            node.refusal = NoMajority("nobody else is there")
+            answer = await one.put("logged.a", b"x")
+            assert (answer["error"]["code"], answer["error"]["err_code"]) == (503, 10008)
+            assert "not in the primary partition" in answer["error"]["description"]
+            node.refusal = None
+            assert await one.put("logged.a", b"x") == {"stream": "ORDERCAST", "seq": 1}
+
+    run(case())

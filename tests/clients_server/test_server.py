@@ -13,6 +13,7 @@ from one_node import LONG_S, Line, serving
 
 from ordercast.clients import connection, server
 from ordercast.core.subjects import subscription
+from ordercast.errors import MessageTooLarge, NoMajority
 
 
 def run(case: Coroutine[Any, Any, None]) -> None:
@@ -424,5 +425,61 @@ def test_pings_that_wait_together_take_one_place() -> None:
             assert len(client._pongs) == 1
             client.answer_pings(all_of_them=True)
             assert await one.answers(1_000) == [b"PONG"] * 1_000
+
+    run(case())
+
+
+def test_who_publishes_outside_the_primary_partition_is_told_and_stays_connected() -> None:
+    async def case() -> None:
+        async with serving() as (node, at):
+            one = await Line.to(at, HEADED)
+            one.say(b"SUB inbox 1", b"SUB a 2")
+            await one.settled()
+            node.refusal = NoMajority("nobody else is there")
+            one.say(b"PUB a 1", b"x", b"PUB a 1", b"y", b"PUB a inbox 1", b"z")
+            refused = (
+                b'-ERR \'Permissions Violation for Publish to "a": ' + connection.NOT_PRIMARY.encode() + b"'"
+            )
+            assert await one.answers(2) == [refused] * 2
+            assert await one.answers(5) == [b"HMSG inbox 1 16 16", b"NATS/1.0 503", b"", b"", refused]
+            await one.settled()
+            node.refusal = None
+            one.say(b"PUB a 1", b"x")
+            assert await one.answers(2) == [b"MSG a 2 1", b"x"]
+
+    run(case())
+
+
+def test_who_waits_to_publish_is_told_when_the_primary_partition_is_lost() -> None:
+    async def case() -> None:
+        async with serving() as (node, at):
+            one = await Line.to(at, b'{"verbose": true}')
+            assert await one.answers(1) == [b"+OK"]
+            node.full.set()
+            one.say(b"PUB a 1", b"x", b"PUB b 1", b"y")
+            while not at.clients or next(iter(at.clients.values()))._sending is None:
+                await asyncio.sleep(0)
+            node.refusal = NoMajority("nobody else is there")
+            node.full.clear()
+            for subject in (b"a", b"b"):
+                assert (await one.read()).startswith(
+                    b'-ERR \'Permissions Violation for Publish to "%b"' % subject
+                )
+            node.refusal = None
+            one.say(b"PUB a 1", b"x")
+            assert await one.answers(1) == [b"+OK"]
+
+    run(case())
+
+
+def test_what_does_not_fit_into_a_message_is_too_large_a_payload() -> None:
+    async def case() -> None:
+        async with serving(1024 + server.MOST_BESIDE, client_max_payload=1 << 20) as (node, at):
+            assert at.most_payload == 1024, "what clients are told fits, whatever is said beside it"
+            one = await Line.to(at)
+            node.refusal = MessageTooLarge("another life of the node takes less")
+            one.say(b"PUB a 1", b"x")
+            assert await one.rest() == b"-ERR 'Maximum Payload Violation'\r\n"
+            assert at.malformed["payload too large"] == 1
 
     run(case())

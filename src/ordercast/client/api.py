@@ -217,15 +217,22 @@ class Client:
                 found = _acknowledged(group, stream, answer)
                 if found is not None:
                     return found
+                if answer.payload and self._link.known_servers > 1:
+                    self._link.move_on()  # this node cannot: it is outside the primary partition
                 await asyncio.sleep(RETRY_S)
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Wait until the node has taken everything that was sent before. Raises `NotConnected` if it ends."""
+        """Wait until the node has taken everything that was sent before. Raises `NotConnected` if it ends,
+        `NotAcknowledged` if it did not send a message on: it is outside the primary partition."""
         try:
             async with asyncio.timeout(timeout):
                 await self._link.flush()
         except Lost as lost:
             raise NotConnected(f"{lost}: what was sent last may be lost; send it again") from None
+        finally:
+            refusal = self._link.take_refusal()
+        if refusal:
+            raise NotAcknowledged(f"a message was not sent: {refusal}")
 
     @property
     def number(self) -> int:

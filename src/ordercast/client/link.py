@@ -21,6 +21,9 @@ PING_S = 10.0
 CONNECT_S = 2.0
 """How long one server may take to let a client in, before the next one is tried."""
 
+NOT_PUBLISHED = "Permissions Violation for Publish"
+"""So begins what a server says that does not send a message on, and goes on serving the client."""
+
 _LOG = logging.getLogger(__name__)
 Handler = Callable[[Delivered], None]
 
@@ -54,6 +57,8 @@ class Link:
         self._answers: dict[str, asyncio.Future[Delivered]] = {}
         self._last_answer = 0
         self._answering = False
+        self._refusal = ""
+        """Why a message was not sent on, if that has not been told yet."""
         self.on_connected: list[Callable[[], None]] = []
         """Called with every new connection, after the server was told of the subscriptions."""
         self.on_ended: list[Callable[[OrdercastError], None]] = []
@@ -206,6 +211,10 @@ class Link:
                         connection.close()  # it is about to end: another one takes over
                 case Refusal(reason):
                     _LOG.warning("%s: %s", connection.server.address, reason)
+                    if reason.startswith(NOT_PUBLISHED):
+                        self._refusal = f"{connection.server.address}: {reason}"
+                        if len(self._pool.known) > 1:
+                            connection.close()  # another one may take what is sent next
                 case Ok():
                     pass
 
@@ -246,6 +255,11 @@ class Link:
     async def flush(self) -> None:
         """Wait until the server has handled all that was said so far. Raises `Lost`."""
         await self._pong(await self.connected())
+
+    def take_refusal(self) -> str:
+        """Why a message was not sent on since this was asked last; empty if none was."""
+        refusal, self._refusal = self._refusal, ""
+        return refusal
 
     def subscribe(self, subject: str, handler: Handler, queue: str = "") -> int:
         """Have the handler called with what is sent to the subject, from this connection on."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from ordercast.clients import wire
 from ordercast.clients.node import Change
 from ordercast.clients.parser import (
+    PAYLOAD_TOO_LARGE,
     Connect,
     Operation,
     Parser,
@@ -25,11 +26,11 @@ from ordercast.clients.parser import (
     Unsubscribe,
     Violation,
 )
+from ordercast.clients.publishing import Run, first_run
 from ordercast.clients.subscriptions import Subscription, Subscriptions
-from ordercast.clients.wire import Options, read_head, read_options, write_head
-from ordercast.core.identity import Guarantee
+from ordercast.clients.wire import Options, read_head, read_options
 from ordercast.core.subjects import is_pattern, is_queue, is_subject, matches
-from ordercast.errors import OrdercastError
+from ordercast.errors import MessageTooLarge, NoMajority, OrdercastError
 from ordercast.process_groups.views import Cause, Received, Unheard, View
 
 if TYPE_CHECKING:
@@ -38,16 +39,17 @@ if TYPE_CHECKING:
 
 MOST_SUBSCRIPTIONS = 20_000
 """Subscriptions of one client."""
-RUN_BYTES = 64 * 1024
-"""Bytes of messages that are handed to the node together."""
 LAST_WORDS_S = 5.0
 """How long what a client was sent last may take to leave."""
 LINGER_S = 0.1
 """How long a client that was told why it is cut off is still read: a connection that is closed with something
 unread is reset, and what was told may be lost."""
-Run: TypeAlias = tuple[tuple[str, ...], list[bytes], Guarantee, list[bytes] | None]
-"""Messages of one kind: to whom, what, how, and what is said beside each."""
 NO_RESPONDERS = wire.status(503)
+NOT_PRIMARY = (
+    "this node is not in the primary partition, and sends nothing until it is again; connect to a node in "
+    "the majority, or publish again later"
+)
+"""What who publishes is told where messages would not be ordered."""
 
 
 class ClientConnection:
@@ -94,6 +96,11 @@ class ClientConnection:
     def connected(self) -> bool:
         """Whether it has said who it is, as far as that is wanted."""
         return self.served.connection.proven
+
+    @property
+    def _wants_no_responders(self) -> bool:
+        """Whether it wants to be told at once that nobody gets its request."""
+        return bool(self.options.no_responders and self.options.headers)
 
     # --- what comes from the client -----------------------------------------------------------------
 
@@ -241,38 +248,16 @@ class ClientConnection:
             operations.popleft()
             self._confirm()
             return True
-        headed = first.reply is not None or first.headers > 0
-        guarantee = self._server.guarantee(subject, first.reply)
-        payloads: list[bytes] = []
-        heads: list[bytes] = []
-        size = 0
-        for each in operations:
-            if (
-                not isinstance(each, Publish)
-                or each.subject != subject
-                or (each.reply is not None or each.headers > 0) != headed
-                or (each.reply is None) != (first.reply is None)
-                or size > RUN_BYTES
-                or (payloads and each.headers and guarantee is Guarantee.SAFE)
-            ):
-                break
-            payload = each.payload
-            size += len(payload)
-            if headed:
-                heads.append(write_head(each.reply, payload[: each.headers]))
-                payload = payload[each.headers :]
-            payloads.append(payload)
-        run = ((subject,), payloads, guarantee, heads if headed else None)
+        run = first_run(first, operations, self._server.guarantee(subject, first.reply))
         try:
-            number = self._process.try_send(*run[:3], heads=run[3])
-        except OrdercastError:
-            self.cut("the node ends")
-            return False
+            number = self._process.try_send(*run[:3], heads=run.heads)
+        except OrdercastError as error:
+            return self._not_sent(operations, len(run.payloads), error)
         if number is None:
             self._wait_to_send(operations, run)
             return False
         self._last_number = number
-        self._published(operations, len(payloads))
+        self._published(operations, len(run.payloads))
         return True
 
     def _published(self, operations: deque[Operation], count: int) -> None:
@@ -280,6 +265,32 @@ class ClientConnection:
         for _ in range(count):
             operations.popleft()
             self._confirm()
+
+    def _not_sent(self, operations: deque[Operation], count: int, error: OrdercastError) -> bool:
+        """The first so many messages cannot be sent: tell the client; whether it is served all the same."""
+        if isinstance(error, NoMajority):
+            for _ in range(count):
+                message = operations.popleft()
+                assert isinstance(message, Publish)
+                self._refuse_publish(message)
+            return True
+        if isinstance(error, MessageTooLarge):
+            self._do(PAYLOAD_TOO_LARGE)
+        else:
+            self.cut("the node ends")
+        return False
+
+    def _refuse_publish(self, message: Publish) -> None:
+        """A message is not sent, since this node is not in the primary partition. The client stays connected:
+        a violation of permissions is the one error after which NATS clients do."""
+        subject, reply = message.subject, message.reply
+        if self._server.jetstream is not None and self._server.jetstream.acknowledges(subject, reply):
+            self._confirm()
+            self._server.jetstream.unavailable(self, message, NOT_PRIMARY)
+            return
+        if reply is not None and self._wants_no_responders:
+            self.tell(reply, NO_RESPONDERS, b"")
+        self.write(wire.error(f'Permissions Violation for Publish to "{subject}": {NOT_PRIMARY}'))
 
     def _wait_to_send(self, operations: deque[Operation], run: Run) -> None:
         """There is no room: read nothing more of this client until there is."""
@@ -292,13 +303,14 @@ class ClientConnection:
         groups, payloads, guarantee, heads = run
         try:
             first = await self._process.send(groups, payloads, guarantee, heads=heads)
-        except OrdercastError:
-            self.cut("the node ends")
-            return
-        finally:
+        except OrdercastError as error:
             self._sending = None
-        self._last_number = first + len(payloads) - 1
-        self._published(self._waiting, len(payloads))
+            if not self._not_sent(self._waiting, len(payloads), error):
+                return
+        else:
+            self._sending = None
+            self._last_number = first + len(payloads) - 1
+            self._published(self._waiting, len(payloads))
         self._handle(self._waiting)
         if (
             self._sending is None
@@ -395,7 +407,7 @@ class ClientConnection:
 
     def unheard(self, unheard: Unheard) -> None:
         """What the client published reaches nobody: who asked something is told."""
-        if self.options.no_responders and self.options.headers:
+        if self._wants_no_responders:
             for words in unheard.heads:
                 reply = read_head(words).reply.decode("utf-8", "replace")
                 if reply and not self._server.acknowledges(unheard.groups[0], reply):

@@ -52,6 +52,7 @@ NO_CONSUMER = Problem(404, 10014, "consumer not found")
 NO_MESSAGE = Problem(404, 10037, "no message found")
 OTHER_STREAM = Problem(400, 10060, "expected stream does not match")
 NAME_TAKEN = Problem(400, 10013, "consumer name already in use")
+UNAVAILABLE = Problem(503, 10008, "JetStream system temporarily unavailable")
 TOO_MANY = Problem(400, 10026, "maximum consumers limit reached")
 
 
@@ -120,6 +121,12 @@ class JetStream:
             return False
         self._acknowledge(client, [(message.reply, number, True)])
         return True
+
+    def unavailable(self, client: ClientConnection, message: Publish, why: str) -> None:
+        """A message that is to be acknowledged cannot be ordered now: tell who published it."""
+        assert message.reply is not None, "it is to be acknowledged"
+        problem = UNAVAILABLE._replace(description=f"{UNAVAILABLE.description}: {why}")
+        self._tell(client, message.reply, "pub_ack_response", problem)
 
     def numbered(self, numbered: Numbered, mine: bool) -> None:
         """Messages of the order; with `mine`, they are of processes of this node."""

@@ -62,7 +62,9 @@ class LocalProcess(Protocol):
         *,
         heads: Sequence[bytes] | None = None,
     ) -> int | None:
-        """Send messages without waiting; the number of the last, None if there is no room now."""
+        """Send messages without waiting; the number of the last, None if there is no room now.
+
+        Raises `NoMajority` outside the primary partition, `MessageTooLarge`, or why the node has ended."""
 
     async def send(
         self,
@@ -85,6 +87,10 @@ class Processes(Protocol):
     @property
     def life(self) -> Life:
         """The life of the node that they are in."""
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest message, with its address and what is said beside it."""
 
     @property
     def alone(self) -> bool:

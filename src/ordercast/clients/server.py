@@ -23,7 +23,7 @@ from ordercast.clients.parser import Publish
 from ordercast.clients.stream import Stream
 from ordercast.clients.wire import Options
 from ordercast.core.identity import Batch, Guarantee, NodeId
-from ordercast.core.subjects import is_subject
+from ordercast.core.subjects import LONGEST_SUBJECT, is_subject
 from ordercast.errors import AddressProblem, ConfigProblem
 from ordercast.process_groups.views import Cause, Member, Numbered, Received, Unheard, View
 from ordercast.runtime.config import NodeConfig
@@ -58,6 +58,8 @@ MOST_PINGS = 2
 """and after so many questions without an answer it is cut off."""
 UNANSWERED_S = 5.0
 """A PING is answered after so long even if what came before it is not ordered yet."""
+MOST_BESIDE = 3 * LONGEST_SUBJECT
+"""Bytes of a message that are neither headers nor body, at most: subject, reply and how they are written."""
 GRACE_S = 0.5
 """How long clients that are told to go elsewhere have for it, when the node stops."""
 
@@ -80,7 +82,7 @@ class ClientServer:
         delivered is on the disk."""
         assert config.clients is not None, "the node serves clients"
         self.processes = processes
-        self.most_payload = config.client_max_payload
+        self.most_payload = max(1, min(config.client_max_payload, processes.largest - MOST_BESIDE))
         self.most_pending = config.client_buffer
         self.connections = Connections(config.client_connections, spares_idle=True)
         self.clients: dict[int, ClientConnection] = {}

@@ -172,6 +172,7 @@ class LocalProcess:
         """Send messages at once, as `send` does; the number of the last, or None if they have to wait."""
         gate = self._gate()
         if gate.must_wait(groups):
+            gate.check_majority()
             return None
         front = self.front(groups, headed=heads is not None)
         if heads is not None:
@@ -281,6 +282,11 @@ class Processes:
     def life(self) -> Life:
         """The life of the node that they are in."""
         return self._machine.me
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest message, with its address and what is said beside it."""
+        return self.gate().largest
 
     @property
     def alone(self) -> bool:
