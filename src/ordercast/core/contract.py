@@ -51,6 +51,8 @@ class Packet(NamedTuple):
     session it is sealed with). A packet that names another sender than this is not used."""
     waited_us: int = 0
     """How long it lay in the driver (socket buffers) before the machine was given it."""
+    network: int = 0
+    """The number of the network (broadcast domain) it came in on; 0 where a node has one only."""
 
 
 class Timer(NamedTuple):
@@ -116,6 +118,8 @@ class Multicast(NamedTuple):
     """Send to every other node that can be reached (the sender does not receive it)."""
 
     data: bytes
+    network: int = 0
+    """The number of the network (broadcast domain) it goes out on; 0 where a node has one only."""
 
 
 class Unicast(NamedTuple):
@@ -124,6 +128,8 @@ class Unicast(NamedTuple):
     to: NodeId
     data: bytes
     lane: Lane = Lane.CONTROL
+    network: int = 0
+    """The number of the network (broadcast domain) it goes out on; 0 where a node has one only."""
 
 
 class SetTimer(NamedTuple):

@@ -340,7 +340,7 @@ class Driver:
 
     def _unicast(self, effect: Unicast) -> None:
         """Send a packet to one node, behind what was multicast before it."""
-        to, data, lane = effect
+        to, data, lane, _ = effect
         if lane is Lane.TOKEN:
             self._tokens = True
         if self._rows:

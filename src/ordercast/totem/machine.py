@@ -245,7 +245,7 @@ class TotemMachine:
     # --- packets --------------------------------------------------------------------------------
 
     def _on_packet(self, now_us: int, event: Packet) -> Sequence[Effect]:
-        data, sender, waited_us = event
+        data, sender, waited_us, _ = event
         if self.halted:
             return (Drop("halted"),)
         effects: list[Effect] = []
