@@ -134,7 +134,7 @@ class _Bench:
     def _mark(self) -> dict[str, float]:
         world = self._world
         machines = [host.machine.stats for host in world.hosts.values() if host.machine is not None]
-        marked = {"busy_us": world.network.busy_us}
+        marked = {"busy_us": world.networks.busy_us}
         marked |= {f"stats/{name}": value for name, value in together(self._statistics, machines).items()}
         marked |= {f"drops/{reason}": float(count) for reason, count in world.drops.items()}
         return marked

@@ -223,7 +223,9 @@ class _Conductor:
         return Figures(
             experiment=self._experiment,
             metrics=metrics,
-            utilization=(world.network.busy_us - self._busy_us) / load_us if world.network.busy_us else None,
+            utilization=(world.networks.busy_us - self._busy_us) / load_us
+            if world.networks.busy_us
+            else None,
             stats=self._machine_stats(),
             drops=dict(world.drops - self._drops),
             refused=dict(world.applications.refused),
@@ -263,7 +265,7 @@ class _Conductor:
         return rows
 
     def _load_begins(self) -> None:
-        self._busy_us = self._world.network.busy_us
+        self._busy_us = self._world.networks.busy_us
         self._drops = self._world.drops.copy()
         self._stats = {(node, life): stats for node, life, stats in self._lives()}
 

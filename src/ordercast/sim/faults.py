@@ -14,6 +14,12 @@ text form, the one of scenario files: ``str(fault)`` writes it and `ordercast.si
     lose p -> q ack          lose p -> q ack (2nd)
     p sends a                p sends a x*50 size 1000 safe               p sends a k=2
 
+Where nodes are attached to several networks, what is wrong with packets may be so on one of them alone:
+
+    partition p q | r s on 2      heal on 2      cut p -> q on 2      burst 0.3 for 20ms on 2
+
+Without ``on`` it is so on all of them. A gateway whose link to network 2 is dead: ``partition g on 2``.
+
 An action that does not apply (crash of a node that is down) does nothing. In the action of a `When`,
 ``it`` is the node that entered the state, or sent the packet.
 """
@@ -144,31 +150,38 @@ class Distance(Action, frozen=True):
     """0: no longer than its settings are made for."""
 
 
-class Partition(Action, frozen=True):
+class OnNetwork(Action, frozen=True, kw_only=True):
+    """Something done to the network, or to the one of this number, where there are several."""
+
+    network: int | None = None
+    """None: all networks of the world."""
+
+
+class Partition(OnNetwork, frozen=True):
     """Only nodes of one group reach each other; those in no group make up one more."""
 
     groups: tuple[tuple[NodeId, ...], ...]
 
 
-class Heal(Action, frozen=True):
+class Heal(OnNetwork, frozen=True):
     """The partition ends."""
 
 
-class Cut(Action, frozen=True):
+class Cut(OnNetwork, frozen=True):
     """Nothing gets through in this direction."""
 
     source: NodeId
     to: NodeId
 
 
-class Uncut(Action, frozen=True):
+class Uncut(OnNetwork, frozen=True):
     """The cut ends."""
 
     source: NodeId
     to: NodeId
 
 
-class Clog(Action, frozen=True):
+class Clog(OnNetwork, frozen=True):
     """Packets in this direction take longer, or are held until the clog ends."""
 
     source: NodeId
@@ -176,14 +189,14 @@ class Clog(Action, frozen=True):
     delay_us: int | None = None
 
 
-class Unclog(Action, frozen=True):
+class Unclog(OnNetwork, frozen=True):
     """The clog ends; what it held arrives."""
 
     source: NodeId
     to: NodeId
 
 
-class Lose(Action, frozen=True):
+class Lose(OnNetwork, frozen=True):
     """The n-th packet of a kind that goes in this direction from now on is lost."""
 
     source: NodeId
@@ -193,7 +206,7 @@ class Lose(Action, frozen=True):
     nth: int = 1
 
 
-class Burst(Action, frozen=True):
+class Burst(OnNetwork, frozen=True):
     """For a while each reception is lost with this probability."""
 
     loss: float
@@ -212,8 +225,9 @@ class Send(Action, frozen=True):
 
 def apply(world: World, action: Action) -> None:
     """Do it now."""
-    links = world.network.links
     match action:
+        case OnNetwork():
+            _apply_to_links(world, action)
         case Crash(node, after_effects):
             world.crash(node, after_effects)
         case Begin(node):
@@ -240,28 +254,45 @@ def apply(world: World, action: Action) -> None:
             world.tell_gone(to, node)
         case Distance(node, round_trip_us):
             world.tell_distance(node, round_trip_us)
-        case Partition(groups):
-            links.partition(groups)
-        case Heal():
-            links.heal()
-        case Cut(source, to):
-            links.cut(source, to)
-        case Uncut(source, to):
-            links.uncut(source, to)
-        case Clog(source, to, delay_us):
-            links.clog(source, to, delay_us)
-        case Unclog(source, to):
-            links.unclog(source, to)
-        case Lose(source, to, kind, nth):
-            links.lose(source, to, nth, lambda data: world.kind_of(data) == kind)
-        case Burst(loss, duration_us):
-            links.begin_burst(loss)
-            world.at(world.now + duration_us, lambda: links.end_burst(loss))
         case Send(node, names, size, guarantee):
             for name in each_name(names):
                 world.applications.submit(node, size, guarantee, name)
         case _:
             raise TypeError(f"{action!r} is no action")
+
+
+def _apply_to_links(world: World, action: OnNetwork) -> None:
+    """Do it on its network, or on each that the nodes it names are attached to."""
+    ends = () if isinstance(action, Partition) else named(action)
+    for links in world.networks.links(action.network, *ends):
+        match action:
+            case Partition(groups):
+                links.partition([[node for node in group if node in links.nodes] for group in groups])
+            case Heal():
+                links.heal()
+            case Cut(source, to):
+                links.cut(source, to)
+            case Uncut(source, to):
+                links.uncut(source, to)
+            case Clog(source, to, delay_us):
+                links.clog(source, to, delay_us)
+            case Unclog(source, to):
+                links.unclog(source, to)
+            case Lose(source, to, kind, nth):
+                links.lose(source, to, nth, lambda data: world.kind_of(data) == kind)
+            case Burst(loss, duration_us):
+                links.begin_burst(loss)
+                world.at(world.now + duration_us, partial(links.end_burst, loss))
+            case _:
+                raise TypeError(f"{action!r} is no action")
+
+
+def named(action: Action) -> list[NodeId]:
+    """The nodes that an action names."""
+    if isinstance(action, Partition):
+        return [node for group in action.groups for node in group]
+    fields = (getattr(action, field, None) for field in ("node", "source", "to"))
+    return [node for node in fields if node is not None]
 
 
 def each_name(names: Iterable[str]) -> list[str]:
@@ -281,6 +312,11 @@ def _plain_name(node: NodeId) -> str:
 
 def action_text(action: Action, name: Names = _plain_name) -> str:
     """An action as in a scenario file, with the names that `name` gives to nodes."""
+    on = f" on {action.network}" if isinstance(action, OnNetwork) and action.network is not None else ""
+    return _without_network(action, name) + on
+
+
+def _without_network(action: Action, name: Names) -> str:
     verb = type(action).__name__.lower()
     match action:
         case Crash(node, int(k)):

@@ -290,7 +290,7 @@ def _drive(world: World, case: Case, primary: bool) -> _End:
     schedule(world, case.faults)
     world.start(*at_once)
     _advance(world, case.duration_us)
-    world.network.recover()
+    world.networks.recover()
     while not _one_configuration(world):
         if primary and not may_go_on(world, case.settings):
             _advance(world, world.now + AFTERMATH_US)
@@ -332,9 +332,11 @@ def _steady_in_drizzle(world: World, primary: bool) -> bool:
     In a primary partition a node that was suspected comes back by way of another view: it has time to.
     """
     begun = len(world.rows)
-    world.network.links.begin_burst(DRIZZLE)
+    for links in world.networks.links():
+        links.begin_burst(DRIZZLE)
     _advance(world, world.now + DRIZZLE_US)
-    world.network.links.end_burst(DRIZZLE)
+    for links in world.networks.links():
+        links.end_burst(DRIZZLE)
     installed, calm_us = _most_installed(world, begun), world.now
     while primary and not _one_configuration(world) and world.now - calm_us <= BOUND_US:
         _advance(world, world.now + SLICE_US)

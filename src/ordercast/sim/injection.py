@@ -185,7 +185,7 @@ class GroupUnderInjection:
                 world.start()
                 self._advance(world, case.duration_us)
                 self._calm = True
-                world.network.recover()
+                world.networks.recover()
                 if self.within and not self.over and not self._together(world):
                     self.found.apart = [case.seed]
         except Runaway:

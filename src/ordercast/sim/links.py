@@ -33,7 +33,7 @@ class Wiring(NamedTuple):
 
     clock: Clock
     hosts: Mapping[NodeId, Any]
-    """Every node, and what stands for it in the calls below."""
+    """Every node attached to it, and what stands for it in the calls below."""
     hear: Callable[[Any, Packet], None]
     """A multicast packet arrives at one host."""
     hear_all: Callable[[Sequence[Any], Packet], None]
@@ -42,6 +42,8 @@ class Wiring(NamedTuple):
     """A unicast packet arrives at its host."""
     lose: Callable[[Any, Packet, str], None]
     """A packet will not arrive at a host, and why."""
+    number: int = 0
+    """What the network is called in packets (`Packet.network`)."""
 
     def schedule(self, when_us: int, to: NodeId, packet: Packet, unicast: bool) -> None:
         """Let a packet arrive at one host at that time."""
@@ -80,6 +82,8 @@ class Links:
     def __init__(self, wiring: Wiring, chance: random.Random) -> None:
         """All links work. `chance` is the stream that bursts of loss draw from."""
         self.calm = True
+        self.nodes = tuple(wiring.hosts)
+        """Who is attached to the network."""
         self._wiring = wiring
         self._side: dict[NodeId, int] = {}
         self._cut: set[Link] = set()

@@ -61,10 +61,10 @@ class Network(Protocol):
         """How long the shared medium was in use; 0 where there is none."""
 
     def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
-        """Send to every node but `source`."""
+        """Send to every node that is attached but `source`."""
 
     def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
-        """Send to one node."""
+        """Send to one node that is attached."""
 
     def recover(self) -> None:
         """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
@@ -190,6 +190,7 @@ class LanNetwork:
     def __init__(self, config: Lan, wiring: Wiring, seed: str) -> None:
         self.links = Links(wiring, random.Random(f"{seed}/burst"))
         self._wiring = wiring
+        self._number = wiring.number
         self._heap, self._tick = wiring.clock.heap, wiring.clock.tick
         self._lossy = random.Random(f"{seed}/loss").random
         self._lan = config
@@ -209,12 +210,12 @@ class LanNetwork:
 
     def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
         """Send to every node but `source`."""
-        self._send(now_us, source, self._lanes[source], Packet(data, source), False)
+        self._send(now_us, source, self._lanes[source], Packet(data, source, 0, self._number), False)
 
     def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
         """Send to one node."""
         if source == to:
-            self._wiring.schedule(now_us + LOCAL_US, to, Packet(data, source), True)
+            self._wiring.schedule(now_us + LOCAL_US, to, Packet(data, source, 0, self._number), True)
         elif self._faithful and self.links.calm:  # the token's usual way, without a loop over one receiver
             lane = self._lane[source, to]
             when_us = now_us + self._delays[int(self._delay() * _GRAIN)]
@@ -222,12 +223,11 @@ class LanNetwork:
                 when_us = lane.last_us
             else:
                 lane.last_us = when_us
-            heappush(
-                self._heap,
-                (when_us, self._tick(), self._wiring.hear_unicast, lane.host, Packet(data, source)),
-            )
+            packet = Packet(data, source, 0, self._number)
+            heappush(self._heap, (when_us, self._tick(), self._wiring.hear_unicast, lane.host, packet))
         else:
-            self._send(now_us, source, (self._lane[source, to],), Packet(data, source), True)
+            packet = Packet(data, source, 0, self._number)
+            self._send(now_us, source, (self._lane[source, to],), packet, True)
 
     def _send(
         self, now_us: int, source: NodeId, lanes: Sequence[_Lane], packet: Packet, unicast: bool
@@ -266,6 +266,7 @@ class EthernetNetwork:
         self.busy_us = 0.0
         """How long the shared medium was in use."""
         self._wiring = wiring
+        self._number = wiring.number
         self._clock = wiring.clock
         self._lossy = random.Random(f"{seed}/loss").random
         self._ethernet = config
@@ -282,7 +283,7 @@ class EthernetNetwork:
 
     def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
         """Send to every node but `source`."""
-        packet = Packet(data, source)
+        packet = Packet(data, source, 0, self._number)
         booked = self._book(now_us, len(data))
         if booked is None:
             for host in self._others[source]:
@@ -297,7 +298,7 @@ class EthernetNetwork:
 
     def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
         """Send to one node."""
-        packet = Packet(data, source)
+        packet = Packet(data, source, 0, self._number)
         if source == to:
             self._wiring.schedule(now_us + LOCAL_US, to, packet, True)
             return

@@ -11,6 +11,7 @@ from ordercast.core.identity import NodeId
 from ordercast.core.protocol import GROUPS, Protocol
 from ordercast.sim.mutation import Rewrite, unreadable
 from ordercast.sim.network import Lan, NetworkConfig
+from ordercast.sim.topology import attached
 from ordercast.sim.world import MachineFactory, World
 from ordercast.trace.schema import ONE_CLOCK
 
@@ -64,6 +65,7 @@ class LabProtocol(NamedTuple):
     ) -> World:
         """A world of this protocol's machines; `more` is as for `World`.
 
+        A setting `networks` that differs from node to node says which networks each is attached to, too.
         More than half of the nodes have to agree to begin a group, unless the settings say otherwise: so no
         two groups are begun, whatever the network does.
         """
@@ -73,4 +75,5 @@ class LabProtocol(NamedTuple):
         revive_us = REVIVE_US if product.revives else None
         factory = self.make(settings)
         kind_of = self.kind_of or product.kind_of
-        return World(factory, nodes, network, seed, kind_of=kind_of, **{"revive_us": revive_us, **more})
+        more = {"revive_us": revive_us, "networks": attached(settings, nodes), **more}
+        return World(factory, nodes, network, seed, kind_of=kind_of, **more)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TypeAlias
 
+import msgspec
+
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sim.faults import (
     Actions,
@@ -22,6 +24,7 @@ from ordercast.sim.faults import (
     Heal,
     Leave,
     Lose,
+    OnNetwork,
     Partition,
     Pause,
     Restart,
@@ -64,11 +67,24 @@ def parse_action(words: Sequence[str], nodes: Mapping[str, NodeId]) -> Actions:
     verb = words[0] if words else ""
     if verb not in _FORMS:
         raise ValueError(f"expected an action ({', '.join(_FORMS)}, or p sends a), found {verb!r}")
+    words, network = _on_network(words)
     pattern, make = _FORMS[verb]
     match = re.fullmatch(pattern, " ".join(words[1:]))
     if match is None:
         raise ValueError(f"expected {verb!r} to be written like {_EXAMPLE[verb]!r}")
-    return make(lambda name: node_called(name, nodes), *match.groups())
+    action = make(lambda name: node_called(name, nodes), *match.groups())
+    if network is None:
+        return action
+    if not isinstance(action, OnNetwork):
+        raise ValueError(f"{verb!r} concerns the node, not one of its networks: leave out 'on {network}'")
+    return msgspec.structs.replace(action, network=network)
+
+
+def _on_network(words: Sequence[str]) -> tuple[Sequence[str], int | None]:
+    """The words of an action without ``on 2`` at their end, and the network that this names."""
+    if len(words) > 2 and words[-2] == "on" and words[-1].isdecimal():
+        return words[:-2], int(words[-1])
+    return words, None
 
 
 def _parse_send(node: NodeId, text: str) -> Send:
@@ -142,8 +158,8 @@ _EXAMPLE = {
     "crash": "crash p, or crash p after 3 effects",
     "restart": "restart p, or restart p without disk",
     "slow": "slow p 500us",
-    "partition": "partition p q | r s",
-    "heal": "heal",
+    "partition": "partition p q | r s, or partition p on 2",
+    "heal": "heal, or heal on 2",
     "clog": "clog p -> q, or clog p -> q by 5ms",
     "lose": "lose p -> q ack, or lose p -> q ack (2nd)",
     "burst": "burst 0.3 for 20ms",

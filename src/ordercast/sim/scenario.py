@@ -5,6 +5,8 @@ A line is a statement; ``#`` begins a comment; times are ``300us``, ``20ms`` or 
     nodes p q r s t            names of the nodes; their identifiers are 1, 2, 3, … in this order
     protocol totem             which machine runs (default: the first there is)
     network lan loss=0.01      a preset of `ordercast.sim.network`, fields changed (default: lan)
+    attach p q g to 1          who is attached to which network, for a protocol with several, a line for each
+    attach g r s to 2          network; all are of the same kind (default: all nodes are attached to one)
     set token_loss_us=100000   fields of the protocol's configuration, passed on unread
     seed 7                     of all that is random (default: 0)
     start p q r                who starts at 0 (default: all); the others by ``restart``
@@ -77,9 +79,11 @@ from ordercast.sim.faults import (
     IT,
     At,
     Fault,
+    OnNetwork,
     Send,
     When,
     each_name,
+    named,
     schedule,
 )
 from ordercast.sim.network import NetworkConfig, preset
@@ -92,6 +96,10 @@ _APPLICATION_QUEUE = 100_000
 _CHANGES = 100_000
 
 
+_RESERVED = ("any", "it", "on", "to")
+"""Words that no node may be called."""
+
+
 class ScenarioError(ValueError):
     """A scenario that cannot be read: the line, and what was expected there."""
 
@@ -102,6 +110,8 @@ class Scenario(msgspec.Struct, kw_only=True):
     nodes: dict[str, NodeId] = {}
     protocol: str | None = None
     network: NetworkConfig = preset("lan")
+    networks: dict[NodeId, tuple[int, ...]] = {}
+    """The numbers of the networks that each node is attached to; empty is one network for all."""
     settings: dict[str, str] = {}
     seed: str = "0"
     start: tuple[NodeId, ...] = ()
@@ -166,8 +176,10 @@ def _read_nodes(scenario: Scenario, rest: str) -> None:
     if scenario.nodes:
         raise ValueError("the nodes are named already")
     for name in names:
-        if not re.fullmatch(r"\w+", name) or name in ("any", "it") or names.count(name) > 1:
-            raise ValueError(f"expected names of nodes, different and not 'any' or 'it', found {name!r}")
+        if not re.fullmatch(r"\w+", name) or name in _RESERVED or names.count(name) > 1:
+            raise ValueError(
+                f"expected names of nodes, different and none of {', '.join(_RESERVED)}, found {name!r}"
+            )
     scenario.nodes = {name: node for node, name in enumerate(names, 1)}
 
 
@@ -178,6 +190,16 @@ def _read_protocol(scenario: Scenario, rest: str) -> None:
 def _read_network(scenario: Scenario, rest: str) -> None:
     name, _, changes = rest.partition(" ")
     scenario.network = preset(name, _fields(changes))
+
+
+def _read_attach(scenario: Scenario, rest: str) -> None:
+    match = re.fullmatch(r"(.+) to (\d+)", rest)
+    if match is None or not int(match[2]):
+        raise ValueError("expected it to be written like: attach p q r to 1")
+    for name in match[1].split():
+        node = node_called(name, scenario.nodes)
+        attached = {*scenario.networks.get(node, ()), int(match[2])}
+        scenario.networks[node] = tuple(sorted(attached))
 
 
 def _read_settings(scenario: Scenario, rest: str) -> None:
@@ -242,6 +264,7 @@ def _fields(text: str) -> dict[str, str]:
 _STATEMENTS: dict[str, Callable[[Scenario, str], None]] = {
     "protocol": _read_protocol,
     "network": _read_network,
+    "attach": _read_attach,
     "set": _read_settings,
     "seed": _read_seed,
     "start": _read_start,
@@ -258,6 +281,7 @@ def _check(scenario: Scenario) -> None:
         raise ScenarioError("expected 'nodes' with the names of the nodes")
     if not scenario.until_us:
         raise ScenarioError("expected 'until' with how long it runs")
+    _check_networks(scenario)
     sends = [fault.do for fault in scenario.faults if isinstance(fault.do, Send)]
     sent = Counter(name for send in sends for name in each_name(send.names))
     for name, times in sent.items():
@@ -270,6 +294,23 @@ def _check(scenario: Scenario) -> None:
                     raise ScenarioError(
                         f"line {expectation.line}: nobody sends a message {name!r}: {expectation.text}"
                     )
+
+
+def _check_networks(scenario: Scenario) -> None:
+    """Whether every node is attached somewhere, and faults name networks that their nodes are attached to."""
+    name = {node: name for name, node in scenario.nodes.items()}
+    for node in scenario.nodes.values() if scenario.networks else ():
+        if node not in scenario.networks:
+            raise ScenarioError(f"{name[node]} is attached to no network: attach {name[node]} to 1")
+    known = {number for numbers in scenario.networks.values() for number in numbers}
+    for fault in scenario.faults:
+        action = fault.do
+        if isinstance(action, OnNetwork) and action.network is not None:
+            if action.network not in known:
+                raise ScenarioError(f"nobody is attached to network {action.network}: {fault}")
+            for node in named(action):
+                if node != IT and action.network not in scenario.networks[node]:
+                    raise ScenarioError(f"{name[node]} is not attached to network {action.network}: {fault}")
 
 
 # --- running ---------------------------------------------------------------------------------------
@@ -307,7 +348,7 @@ def _chosen(scenario: Scenario, protocols: Mapping[str, LabProtocol]) -> LabProt
 def _world(scenario: Scenario, protocol: LabProtocol, packets: bool) -> World:
     try:
         return protocol.world(
-            scenario.settings,
+            {**scenario.settings, "networks": scenario.networks} if scenario.networks else scenario.settings,
             tuple(scenario.nodes.values()),
             scenario.network,
             scenario.seed,

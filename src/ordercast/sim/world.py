@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappush
 from typing import Any, NamedTuple
 
@@ -53,7 +53,8 @@ from ordercast.sim.applications import MOST_AHEAD, Above, Applications
 from ordercast.sim.clock import Clock
 from ordercast.sim.host import Host
 from ordercast.sim.links import Wiring
-from ordercast.sim.network import NetworkConfig
+from ordercast.sim.network import Network, NetworkConfig
+from ordercast.sim.networks import Networks
 from ordercast.sim.processors import Processors
 from ordercast.trace.recorder import Describe, Recorder, no_kind
 from ordercast.trace.schema import Row
@@ -76,7 +77,7 @@ class Change(NamedTuple):
 
 
 class World:
-    """Machines, their hosts and the network between them."""
+    """Machines, their hosts and the network between them, or several networks joined by gateways."""
 
     def __init__(
         self,
@@ -90,8 +91,12 @@ class World:
         history: int = 10_000,
         application_queue: int = 1_024,
         revive_us: int | None = None,
+        networks: Mapping[NodeId, Sequence[int]] | None = None,
     ) -> None:
         """Set up `nodes` on `network`; none is started yet.
+
+        `networks` has the numbers of the networks that each node is attached to, all of the kind that
+        `network` says and each with a chance of its own. None: all nodes are attached to one, number 0.
 
         `packets` traces packets too, with their kind from `kind_of`. `history` bounds how many changes of
         state are remembered, `application_queue` how many messages a node's application keeps waiting.
@@ -143,9 +148,10 @@ class World:
             feed=self._feed,
             lose=self._lose,
         )
-        self.network = network.open(
+        self.networks = Networks(
+            network,
             Wiring(self.clock, self.hosts, self._hear, self._hear_all, self._hear_unicast, self._lose),
-            str(seed),
+            networks,
         )
         self._carry: dict[type, Callable[[Host, Any], None]] = {
             Multicast: self._multicast if plain else self._send,
@@ -208,7 +214,13 @@ class World:
     @property
     def utilization(self) -> float:
         """Share of the time so far in which the shared medium was in use; 0 where there is none."""
-        return self.network.busy_us / self.clock.now if self.clock.now else 0.0
+        return self.networks.busy_us / self.clock.now if self.clock.now else 0.0
+
+    @property
+    def network(self) -> Network:
+        """The network, where there is one only."""
+        (only,) = self.networks.values()
+        return only
 
     def up(self, node: NodeId) -> bool:
         """Whether the node lives (it may be paused)."""
@@ -407,11 +419,11 @@ class World:
 
     def _multicast(self, host: Host, effect: Multicast) -> None:
         self.sent_packets += 1
-        self.network.multicast(self.clock.now, host.node, effect[0])
+        self.networks[effect[1]].multicast(self.clock.now, host.node, effect[0])
 
     def _unicast(self, host: Host, effect: Unicast) -> None:
         self.sent_packets += 1
-        self.network.unicast(self.clock.now, host.node, effect.to, effect.data)
+        self.networks[effect[3]].unicast(self.clock.now, host.node, effect.to, effect.data)
 
     def _send(self, host: Host, effect: Multicast | Unicast) -> None:
         """Where packets are traced or watched, or sending takes time and they leave one after another."""
