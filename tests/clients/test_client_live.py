@@ -126,10 +126,6 @@ def test_nothing_is_lost_or_repeated_while_the_server_ends_and_comes_back(
     start: Starting, logged: str
 ) -> None:
     (only,) = start()
-    if only.kind == "node":
-        pytest.skip(
-            "a group is more than a node: one that starts again alone does not know the identifiers of before"
-        )
 
     async def case() -> None:
         await add_stream(only)

@@ -15,7 +15,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import MaxPayloadError, NoRespondersError, NoServersError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, Header
 from nats.js.errors import APIError, NotFoundError
-from nats_servers import LONG_S, STREAM, Login, Server, Starting
+from nats_servers import LONG_S, STREAM, Login, Server, Starting, add_stream
 
 
 def run(case: Coroutine[Any, Any, None]) -> None:
@@ -581,3 +581,34 @@ def test_what_is_not_there_is_said_to_be_not_there(server: Server, logged: str) 
             assert missing.value.err_code == 10014
 
     run(case())
+
+
+def test_after_a_kill_the_stream_has_its_headers_and_identifiers(start: Starting, logged: str) -> None:
+    (server,) = start()
+
+    async def before() -> list[int]:
+        await add_stream(server)
+        async with await connect(server) as one:
+            stream = one.jetstream(timeout=LONG_S)
+            await one.publish(logged, b"not acknowledged")
+            headers = {"Kind": "test", "Nats-Msg-Id": f"{logged}-1"}
+            first = await stream.publish(logged, b"first", headers=headers)
+            plain = await stream.publish(logged, b"plain")
+            return [first.seq, plain.seq]
+
+    async def after(numbers: list[int]) -> None:
+        async with await connect(server) as one:
+            stream = one.jetstream(timeout=LONG_S)
+            again = await stream.publish(logged, b"again", headers={"Nats-Msg-Id": f"{logged}-1"})
+            assert (again.duplicate, again.seq) == (True, numbers[0])
+            reader = await stream.subscribe(logged, ordered_consumer=True)
+            messages = [await reader.next_msg(LONG_S) for _ in range(3)]
+            assert [each.data for each in messages] == [b"not acknowledged", b"first", b"plain"]
+            assert [each.metadata.sequence.stream for each in messages[1:]] == numbers
+            assert (messages[1].headers or {})["Kind"] == "test"
+            assert (await stream.publish(logged, b"next")).seq > numbers[1]
+
+    numbers = asyncio.run(asyncio.wait_for(before(), LONG_S))
+    server.kill()
+    server.start()
+    asyncio.run(asyncio.wait_for(after(numbers), LONG_S))

@@ -14,7 +14,17 @@ from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guara
 from ordercast.errors import OrdercastError
 from ordercast.process_groups.machine import ProcessGroups
 from ordercast.process_groups.notes import address, head
-from ordercast.process_groups.views import Installed, Left, Life, Member, Numbered, Output, Received, Unheard
+from ordercast.process_groups.views import (
+    Installed,
+    Left,
+    Life,
+    Member,
+    Numbered,
+    Output,
+    Received,
+    Recounted,
+    Unheard,
+)
 from ordercast.runtime.config import NodeConfig
 
 LONG_S = 60.0
@@ -107,6 +117,12 @@ class OneNode:
     def alone(self) -> bool:
         return True
 
+    def reached(self, number: int) -> None:
+        """It has no other life."""
+
+    def recounted(self, recounted: Recounted) -> None:
+        """It is alone."""
+
     async def kept(self) -> None:
         await self.disk.wait()
 
@@ -169,7 +185,7 @@ async def serving(largest: int = 1 << 24, /, **settings: Any) -> AsyncIterator[t
     node.largest = largest
     config = NodeConfig(**{"clients": "127.0.0.1:0", **settings})
     stream = Stream(config.client_stream, config.client_stream_bytes) if config.client_stream else None
-    node.server = ClientServer(config, 1, node, lambda: {"node": 1}, stream, kept=node.kept)
+    node.server = ClientServer(config, 1, node, lambda: {"node": 1}, stream, node)
     await node.server.start()
     try:
         yield node, node.server

@@ -56,6 +56,7 @@ class Scene:
             release=lambda: None,
             submit=self._order,
             must_wait=lambda groups: self.full,
+            check_majority=lambda: None,
         )
         self.numbers = 0
         self.held: list[tuple[int, list[bytes], Guarantee]] | None = None

@@ -10,6 +10,7 @@ from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guara
 from ordercast.log import Position, Replica
 from ordercast.log.store import Delivered, Installed, Store
 from ordercast.process_groups.notes import address
+from ordercast.process_groups.notes import head as beside
 
 PLENTY = 2**30
 MINUTE_US = 60_000_000
@@ -44,9 +45,11 @@ def delivered(
     slot: int = 0,
     guarantee: Guarantee = Guarantee.AGREED,
     at_us: int = 1,
+    head: bytes | None = None,
 ) -> Delivered:
-    """A packet with messages for one group."""
-    payloads = [address(0, [group]) + text.encode() for text in texts]
+    """A packet with messages for one group, each with this said beside it."""
+    front = address(0, [group]) if head is None else address(0, [group], headed=True) + beside(head)
+    payloads = [front + text.encode() for text in texts]
     return Delivered(at_us, Batch(ConfigurationId(0, 0), seq, slot, sender, 0, seq, guarantee, payloads))
 
 
@@ -55,9 +58,9 @@ def at(text: str) -> Position:
 
 
 def rows(replica: Replica, start: str | None, end: str, group: str | None = None) -> list[dict[str, Any]]:
-    """The entries of a range, as dictionaries."""
+    """The entries of a range, as dictionaries, with what was said beside messages."""
     begin = None if start is None else at(start)
-    return [row for batch in replica.read(begin, at(end), group) for row in batch.to_pylist()]
+    return [row for batch in replica.read(begin, at(end), group, heads=True) for row in batch.to_pylist()]
 
 
 def told(found: Iterable[dict[str, Any]]) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.log import LOG_SCHEMA, Position
-from ordercast.log.blocks import MessageRun, Messages, batch_of, change, head_of
+from ordercast.log.blocks import MessageRun, Messages, batch_of, change, checked_batch_of, head_of
 
 HERE = ConfigurationId(8, 3)
 CHANGE = Configuration(ConfigurationId(12, 2), Kind.TRANSITIONAL, (2, 5))
@@ -95,6 +95,43 @@ def test_merged_blocks_say_what_each_of_them_said(drawn: list[list[Any]]) -> Non
         seq = said[-1]["seq"]
     merged = Messages.decoded(Messages.joined(blocks).encoded())
     assert merged.batch().to_pylist() == rows
+
+
+@calm
+@given(st.lists(st.tuples(packets, st.booleans()), min_size=1, max_size=4), st.data())
+def test_heads_are_kept_beside_their_messages(
+    drawn: list[tuple[list[Any], bool]], data: st.DataObject
+) -> None:
+    blocks, heads, seq = [], [], 0
+    for some, headed in drawn:
+        block, said = made(some, seq)
+        words = data.draw(st.lists(st.binary(max_size=9), min_size=len(said), max_size=len(said)))
+        block.heads = pa.array(words, pa.binary()) if headed else None
+        heads += words if headed else [b""] * len(said)
+        encoded = block.encoded()
+        checked = checked_batch_of(memoryview(encoded), 0, len(said), None, heads=True)
+        assert checked.column("head").to_pylist() == heads[-len(said) :]
+        assert batch_of(encoded, 0, len(said), None).schema == LOG_SCHEMA, (
+            "who does not ask does not get them"
+        )
+        blocks.append(Messages.decoded(encoded))
+        seq = said[-1]["seq"]
+    merged = Messages.decoded(Messages.joined(blocks).encoded())
+    assert merged.batch(heads=True).column("head").to_pylist() == heads
+
+
+def test_heads_that_lead_beyond_a_block_are_refused() -> None:
+    block, rows = made([(1, 0, 1, Guarantee.SAFE, "orders", 0, [b"a", b"b"])])
+    block.heads = pa.array([b"one", b"another"], pa.binary())
+    whole = block.encoded()
+    ends = block.heads.buffers()[1].to_pybytes()[:12]
+    at = whole.index(ends)
+    for wrong in (
+        whole[:at] + b"\xff\xff\xff\x7f" + whole[at + 4 :],
+        whole[: at + 8] + b"\xff" + whole[at + 9 :],
+    ):
+        with pytest.raises((ValueError, ArithmeticError)):
+            checked_batch_of(memoryview(wrong), 0, len(rows), None)
 
 
 @calm

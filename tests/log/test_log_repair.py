@@ -21,7 +21,8 @@ PAYLOAD = "x" * 3000
 
 
 def entries(begin: int, end: int) -> list[Delivered | Installed]:
-    return [delivered(seq, f"{seq} {PAYLOAD}", at_us=seq) for seq in range(begin, end)]
+    heads = {seq: b"beside %d" % seq for seq in range(begin, end) if seq % 5 == 0}
+    return [delivered(seq, f"{seq} {PAYLOAD}", at_us=seq, head=heads.get(seq)) for seq in range(begin, end)]
 
 
 def filled(path: Path, node: int, before: list[Delivered | Installed] | None = None) -> None:
@@ -39,6 +40,7 @@ def test_what_is_missing_is_read_from_another_replica(tmp_path: Path) -> None:
     filled(tmp_path / "2", 2, [installed("4.2", 2, first=True), delivered(1, "before node 1 came")])
     with Replica(str(tmp_path / "1")) as replica:
         whole = rows(replica, None, "8.1/99/0")
+        assert whole[5]["head"] == b"beside 5"
     for seed in range(12):
         log = tmp_path / f"damaged {seed}"
         shutil.copytree(tmp_path / "1", log)

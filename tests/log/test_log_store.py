@@ -75,6 +75,7 @@ def test_messages_keep_what_their_sender_asked_for(written: Store) -> None:
         "time_us": 99,
         "payload": b"x",
         "members": None,
+        "head": b"",
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from written_order import ROOM, Order
@@ -22,7 +23,7 @@ from ordercast.process_groups.notes import (
     states,
     written,
 )
-from ordercast.process_groups.views import Cause, Left, Received
+from ordercast.process_groups.views import Cause, Left, Numbered, Received, Recounted
 
 
 def two_members() -> Order:
@@ -516,3 +517,48 @@ def test_parts_of_a_state_fit_into_small_messages() -> None:
     assert max(map(len, parts)) <= 300
     told = [note for part in parts if isinstance(note := read(part), State)]
     assert [each for state in told for each in state.memberships] == memberships
+
+
+# --- numbers ---------------------------------------------------------------------------------------
+
+
+def counting() -> tuple[Order, Callable[[int], list[object]]]:
+    """Nodes 1 and 2, of which the second knows of ten messages, and what a node is told of numbers."""
+    order = Order()
+    for node, counted in ((1, 0), (2, 10)):
+        order.machines[node] = ProcessGroups(node, 0, counted=counted, numbers=True)
+        order.told[node], order.numbers[node] = [], 0
+
+    def told(node: int) -> list[object]:
+        found: list[object] = []
+        for output in order.told[node]:
+            if isinstance(output, Recounted):
+                found.append((output.before, output.base))
+            elif isinstance(output, Numbered):
+                found.append(output.first)
+        return found
+
+    return order, told
+
+
+def test_a_node_is_told_from_which_number_on_messages_are_counted() -> None:
+    order, told = counting()
+    order.regular(4, [1])
+    order.deliver(1, [address(0, ["G"]) + b"alone"], to=[1])
+    order.regular(8, [1, 2])
+    order.deliver(1, [address(0, ["G"]) + b"together"])
+    order.regular(12, [1, 2])
+    order.deliver(1, [address(0, ["G"]) + b"again"])
+    assert told(1) == [(0, 0), 1, (1, 10), 11, 12]
+    assert told(2) == [(10, 10), 11, 12], "once in a life, and where numbers jump"
+
+
+def test_what_is_held_is_counted_among_what_was_delivered() -> None:
+    order, told = counting()
+    order.install(4, [1, 2])
+    order.deliver(1, [address(0, ["G"]) + b"early", address(0, ["G"]) + b"too"])
+    assert (order.machines[1].counted, order.machines[1].reached) == (0, 2)
+    for node in (1, 2):
+        order.order(node)
+    assert told(1) == [(0, 10), 11]
+    assert (order.machines[1].counted, order.machines[1].reached) == (12, 12)

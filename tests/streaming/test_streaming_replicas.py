@@ -107,9 +107,9 @@ class Breaking(Replica):
     left = 1
 
     def read(
-        self, start: Position | None, end: Position, group: str | None = None
+        self, start: Position | None, end: Position, group: str | None = None, *, heads: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        for batch in super().read(start, end, group):
+        for batch in super().read(start, end, group, heads=heads):
             for row in range(0, batch.num_rows, 100):
                 if self.where.endswith("/1"):
                     if not Breaking.left:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ordercast.core.identity import ConfigurationId, Guarantee, Kind
-from ordercast.process_groups.views import Cause, Life, Member, Received, Unheard, View
+from ordercast.process_groups.views import Cause, Life, Member, Received, Recounted, Unheard, View
 
 
 class Change(Protocol):
@@ -76,6 +76,19 @@ class LocalProcess(Protocol):
         heads: Sequence[bytes] | None = None,
     ) -> int:
         """Send messages once there is room; the number of the first."""
+
+
+class StreamLog(Protocol):
+    """Keeps the stream of clients over restarts."""
+
+    def reached(self, number: int) -> None:
+        """The last message that was delivered has this number."""
+
+    def recounted(self, recounted: Recounted) -> None:
+        """Messages of a configuration are counted anew."""
+
+    async def kept(self) -> None:
+        """Wait until everything that was delivered so far is on the disk."""
 
 
 class Processes(Protocol):

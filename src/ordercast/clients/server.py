@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,14 @@ import msgspec
 from ordercast.clients import wire
 from ordercast.clients.connection import ClientConnection
 from ordercast.clients.jetstream import PREFIX, JetStream
-from ordercast.clients.node import Change, LocalProcess, Processes
+from ordercast.clients.node import Change, LocalProcess, Processes, StreamLog
 from ordercast.clients.parser import Publish
 from ordercast.clients.stream import Stream
 from ordercast.clients.wire import Options
 from ordercast.core.identity import Batch, Guarantee, NodeId
 from ordercast.core.subjects import LONGEST_SUBJECT, is_subject
 from ordercast.errors import AddressProblem, ConfigProblem
-from ordercast.process_groups.views import Cause, Member, Numbered, Received, Unheard, View
+from ordercast.process_groups.views import Cause, Member, Numbered, Received, Recounted, Unheard, View
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import (
     HANDSHAKE_S,
@@ -74,12 +74,10 @@ class ClientServer:
         processes: Processes,
         status: Callable[[], dict[str, Any]],
         stream: Stream | None = None,
-        keep_count: Callable[[int], None] = lambda counted: None,
-        kept: Callable[[], Awaitable[None]] | None = None,
+        log: StreamLog | None = None,
     ) -> None:
-        """`status` makes the document that `ordercast status` shows; `stream` is what JetStream is on,
-        `keep_count` remembers for later lives how many messages there were, and `kept` waits until what was
-        delivered is on the disk."""
+        """`status` makes the document that `ordercast status` shows; `stream` is what JetStream is on, and
+        `log` keeps it for later lives."""
         assert config.clients is not None, "the node serves clients"
         self.processes = processes
         self.most_payload = max(1, min(config.client_max_payload, processes.largest - MOST_BESIDE))
@@ -99,13 +97,14 @@ class ClientServer:
         """Clients that were cut off for other reasons."""
         self.address: str | None = None
         """Where clients connect."""
-        self.jetstream = (
-            None if stream is None else JetStream(stream, self.client_of, lambda: processes.alone, kept)
-        )
+        self.jetstream = None
+        if stream is not None:
+            kept = None if log is None else log.kept
+            self.jetstream = JetStream(stream, self.client_of, lambda: processes.alone, kept)
         """None: the node has no log, or no stream of it."""
         self._watchers: set[ClientConnection] = set()
         """Clients that are told of groups' views."""
-        self._keep_count = keep_count
+        self._log = log
         self._by_process: dict[int, ClientConnection] = {}
         self._config = config
         self._node = node
@@ -344,8 +343,17 @@ class ClientServer:
         """Messages of the order, whoever gets them."""
         if self.jetstream is not None:
             batch = numbered.batch
-            self._keep_count(numbered.first + len(batch.payloads) - 1)
             self.jetstream.numbered(numbered, (batch.origin, batch.incarnation) == self.processes.life)
+
+    def recounted(self, recounted: Recounted) -> None:
+        """Messages are counted anew from a configuration on."""
+        if self._log is not None:
+            self._log.recounted(recounted)
+
+    def reached(self, number: int) -> None:
+        """So many messages there were up to the last one."""
+        if self._log is not None:
+            self._log.reached(number)
 
     def life_over(self) -> None:
         """The node begins another life: its messages are numbered anew."""

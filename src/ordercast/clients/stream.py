@@ -89,28 +89,32 @@ class Stream:
         now_ns = self._now_ns()
         told: list[tuple[int, bool]] = []
         for at, body in enumerate(batch.payloads):
-            number = first + at
             headers = b"" if heads is None else heads[at].headers
-            identifier = header(headers, MESSAGE_ID) if headers else None
-            before = self._identifiers.get(identifier) if identifier else None
-            if before is not None:
-                self._put(None)
-                told.append((before, True))
-                continue
-            if identifier:
-                if len(self._identifiers) >= MOST_IDENTIFIERS:
-                    del self._identifiers[next(iter(self._identifiers))]
-                self._identifiers[identifier] = number
-            self._put(Entry(number, subject, headers, body, now_ns))
-            told.append((number, False))
+            told.append(self._add(first + at, subject, headers, body, now_ns))
         return told
 
-    def restore(self, entries: Sequence[Entry], last: int) -> None:
-        """What was kept in an earlier life of the node."""
-        for entry in entries:
-            self._reach(entry.number)
-            self._put(entry)
-        self._reach(last + 1)
+    def _add(self, number: int, subject: str, headers: bytes, body: bytes, time_ns: int) -> tuple[int, bool]:
+        """The next message: its number, or that of the one that it repeats, and whether it does."""
+        identifier = header(headers, MESSAGE_ID) if headers else None
+        before = self._identifiers.get(identifier) if identifier else None
+        if before is not None:
+            self._put(None)
+            return before, True
+        if identifier:
+            if len(self._identifiers) >= MOST_IDENTIFIERS:
+                del self._identifiers[next(iter(self._identifiers))]
+            self._identifiers[identifier] = number
+        self._put(Entry(number, subject, headers, body, time_ns))
+        return number, False
+
+    def restore(self, number: int, subject: str, headers: bytes, body: bytes, time_ns: int) -> None:
+        """A message that was ordered in an earlier life of the node, to a subject that the stream covers."""
+        self._reach(number)
+        self._add(number, subject, headers, body, time_ns)
+
+    def reach(self, number: int) -> None:
+        """The last message that was ordered in an earlier life has this number."""
+        self._reach(number + 1)
 
     def known(self, identifier: str) -> int | None:
         """The number of the message with an identifier, if it is remembered."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,14 @@ from ordercast.core.identity import NodeId
 from ordercast.errors import ConfigProblem, StorageProblem
 from ordercast.extras import need
 from ordercast.keys import Keyring
+from ordercast.process_groups.views import Recounted
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import Connections
 from ordercast.transport.address import format_address
 
 if TYPE_CHECKING:
     from ordercast.clients.stream import Stream
+    from ordercast.groups.client_stream import KeptStream
     from ordercast.groups.log_scrubber import LogScrubber
     from ordercast.groups.producing import Producing
     from ordercast.log.feed import Feed, Final
@@ -40,6 +42,7 @@ class NodeLog:
         self._scrubber: LogScrubber | None = None
         self._scrubbing: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
+        self._kept_stream: KeptStream | None = None
         self.counted = 0
         """Messages of the order that there were in earlier lives, as far as the log remembers."""
         self.feed: Feed | None = None
@@ -76,11 +79,16 @@ class NodeLog:
                 opening.add_done_callback(_close_opened)
                 raise
             if config.client_stream:
-                from ordercast.groups.client_stream import counted, reopened
+                from ordercast.groups.client_stream import KeptStream, reopened
 
-                self.counted = counted(self._store)
+                self._kept_stream = KeptStream(self._store.notes(), self._note)
+                self.counted = self._kept_stream.counted
                 self._stream = await asyncio.to_thread(
-                    reopened, self._store, config.client_stream, config.client_stream_bytes
+                    reopened,
+                    self._store.path,
+                    self._kept_stream,
+                    config.client_stream,
+                    config.client_stream_bytes,
                 )
 
     @property
@@ -88,12 +96,19 @@ class NodeLog:
         """What clients read; None if they do not."""
         return self._stream
 
-    def keep_count(self, counted: int) -> None:
-        """So many messages there were up to those that are delivered now."""
-        if self.feed is not None:
-            from ordercast.groups.client_stream import COUNTED
+    def reached(self, number: int) -> None:
+        """The last message that was delivered has this number among all of the order."""
+        if self._kept_stream is not None:
+            self._kept_stream.reached(number)
 
-            self.feed.note({COUNTED: b"%d" % counted})
+    def recounted(self, recounted: Recounted) -> None:
+        """Messages of a configuration are counted anew."""
+        if self._kept_stream is not None:
+            self._kept_stream.recounted(recounted)
+
+    def _note(self, notes: Mapping[bytes, bytes | None]) -> None:
+        if self.feed is not None:
+            self.feed.note(notes)
 
     async def kept(self) -> None:
         """Wait until everything that was delivered so far is on the disk."""
@@ -166,6 +181,8 @@ class NodeLog:
         """The machine has ended a life, and another one follows."""
         if self.feed is not None:
             self.feed.life_over()
+        if self._kept_stream is not None:
+            self._kept_stream.life_over()
 
     async def close(self) -> None:
         """Write what is final, and let go of everything."""

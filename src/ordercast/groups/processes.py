@@ -37,6 +37,7 @@ from ordercast.process_groups.views import (
     Process,
     Properties,
     Received,
+    Recounted,
     Unheard,
     View,
 )
@@ -84,7 +85,13 @@ class Watcher(Protocol):
         """A group has a new view: one that a local process is in, or any, where they are watched."""
 
     def numbered(self, numbered: Numbered) -> None:
-        """Messages of the order, whoever gets them; told where `numbers` was asked for."""
+        """Messages of the order, whoever gets them; told where `numbers` was asked for,"""
+
+    def recounted(self, recounted: Recounted) -> None:
+        """as is from where on they are counted anew,"""
+
+    def reached(self, number: int) -> None:
+        """and the number of the last message that was delivered, be it held or handed on."""
 
     def life_over(self) -> None:
         """The node's life is over, and another follows."""
@@ -377,6 +384,8 @@ class Processes:
             self.gate().release()
         elif self._machine.queue.waiting:
             self._submit()
+        if self._numbers and self.watcher is not None:
+            self.watcher.reached(self._machine.reached)
         if self.watcher is not None and (batch.origin, batch.incarnation) == self._machine.me:
             self.watcher.delivered_own(batch.number + len(batch.payloads) - 1)
 
@@ -417,6 +426,9 @@ class Processes:
             elif isinstance(output, Numbered):
                 if self.watcher is not None:
                     self.watcher.numbered(output)
+            elif isinstance(output, Recounted):
+                if self.watcher is not None:
+                    self.watcher.recounted(output)
             elif output.process in listeners:
                 listeners[output.process].left(output.group, output.cause)
 

@@ -59,9 +59,7 @@ class Services:
         if self._config.clients is not None:
             from ordercast.clients.server import ClientServer
 
-            self.clients = ClientServer(
-                self._config, node, processes, status, self._log.stream, self._log.keep_count, self._log.kept
-            )
+            self.clients = ClientServer(self._config, node, processes, status, self._log.stream, self._log)
             processes.watcher = self.clients
             await self.clients.start()
 

@@ -2,8 +2,9 @@
 
 A block of *messages* holds messages of one configuration, in order. What is the same for the messages of one
 packet (its number, sender, group, guarantee, time) is said once for the *run* that they are; a message has
-its bytes and where they end, and nothing else. Reading a block repeats the runs, in Arrow, and takes the
-payloads as they lie. A *change* of the configuration is a block by itself.
+its bytes and where they end, and its *head* where senders say something beside their messages. Reading a
+block repeats the runs, in Arrow, and takes the payloads as they lie. A *change* of the configuration is a
+block by itself.
 
 A block begins with the length of its head and the head (msgpack), and behind it stand the buffers that the
 head tells the sizes of, each at a multiple of eight bytes.
@@ -46,6 +47,8 @@ LOG_SCHEMA = pa.schema(
 configuration, which has ``members`` and nothing else that a message has. ``time_us`` is when the replica that
 was read delivered it, in microseconds since the epoch: all other columns are the same at every replica."""
 
+HEADS = pa.field("head", pa.binary(), nullable=False)
+"""One more column, for who asks for it: what the sender said beside a message, empty if it said nothing."""
 MOST_ROWS = 65_536
 """Messages in a block."""
 MESSAGE = "message"
@@ -141,7 +144,7 @@ def _padding(size: int) -> bytes:
 class Messages:
     """A block of messages of one configuration."""
 
-    __slots__ = ("configuration", "groups", "payloads", "runs")
+    __slots__ = ("configuration", "groups", "heads", "payloads", "runs")
 
     def __init__(
         self,
@@ -149,17 +152,24 @@ class Messages:
         runs: dict[str, pa.Array],
         groups: tuple[str, ...],
         payloads: pa.BinaryArray,
+        heads: pa.BinaryArray | None = None,
     ) -> None:
+        """`heads`: what was said beside each message; None if nothing was beside any."""
         self.configuration = configuration
         self.runs = runs
         self.groups = groups
         self.payloads = payloads
+        self.heads = heads
 
     # --- making ---------------------------------------------------------------------------------
 
     @classmethod
     def of(
-        cls, configuration: ConfigurationId, runs: Sequence[MessageRun], payloads: pa.BinaryArray
+        cls,
+        configuration: ConfigurationId,
+        runs: Sequence[MessageRun],
+        payloads: pa.BinaryArray,
+        heads: pa.BinaryArray | None = None,
     ) -> Messages:
         """A block of these messages, in order; the payloads come without the tags of their groups."""
         names: dict[str, int] = {}
@@ -175,7 +185,7 @@ class Messages:
         arrays = {
             name: _array(column, kind) for (name, kind), column in zip(_RUN_COLUMNS, columns, strict=True)
         }
-        return cls(configuration, arrays, tuple(names), payloads)
+        return cls(configuration, arrays, tuple(names), payloads, heads)
 
     @classmethod
     def joined(cls, blocks: Sequence[Messages]) -> Messages:
@@ -195,20 +205,23 @@ class Messages:
             before += len(block.payloads)
         runs = {name: pa.concat_arrays(arrays) for name, arrays in parts.items()}
         payloads = pa.concat_arrays([block.payloads for block in blocks])
-        return cls(blocks[0].configuration, runs, tuple(names), payloads)
+        heads = None
+        if any(block.heads is not None for block in blocks):
+            heads = pa.concat_arrays([block.all_heads for block in blocks])
+        return cls(blocks[0].configuration, runs, tuple(names), payloads, heads)
+
+    @property
+    def all_heads(self) -> pa.BinaryArray:
+        """The head of each message, also where no message has one."""
+        return no_heads(len(self.payloads)) if self.heads is None else self.heads
 
     def encoded(self) -> bytes:
         """As it is stored."""
         rows = len(self.payloads)
-        _, offsets, data = self.payloads.buffers()
-        ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, offsets], offset=self.payloads.offset)
-        first, last = ends[0].as_py(), ends[rows].as_py()
-        if first:
-            ends = pc.subtract(ends, pa.scalar(first, pa.int32()))
         buffers = [
             *(_exactly(self.runs[name], kind) for name, kind in _RUN_COLUMNS),
-            _exactly(ends, pa.int32()),
-            memoryview(data).cast("B")[first:last] if data is not None else b"",
+            *(() if self.heads is None else _buffers(self.heads)),
+            *_buffers(self.payloads),
         ]
         times = self.runs["time_us"]
         head = Head(
@@ -238,7 +251,10 @@ class Messages:
             for (name, kind), buffer in zip(_RUN_COLUMNS, found, strict=False)
         }
         payloads = pa.Array.from_buffers(pa.binary(), head.rows, [None, *found[-2:]])
-        return cls(head.first.configuration, runs, head.groups, payloads)
+        heads = None
+        if len(found) > len(_RUN_COLUMNS) + 2:
+            heads = pa.Array.from_buffers(pa.binary(), head.rows, [None, *found[-4:-2]])
+        return cls(head.first.configuration, runs, head.groups, payloads, heads)
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -273,8 +289,11 @@ class Messages:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def batch(self, begin: int = 0, end: int | None = None, group: str | None = None) -> pa.RecordBatch:
-        """The block's messages as an Arrow batch: those of some rows, and of one group."""
+    def batch(
+        self, begin: int = 0, end: int | None = None, group: str | None = None, *, heads: bool = False
+    ) -> pa.RecordBatch:
+        """The block's messages as an Arrow batch: those of some rows, and of one group; with their `HEADS`
+        if they are asked for."""
         rows = len(self.payloads)
         runs = self.runs
         slots = pc.add(_counting()[:rows], self._repeated(runs["bias"]))
@@ -292,6 +311,8 @@ class Messages:
             pa.nulls(rows, LOG_SCHEMA.field("members").type),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
+        if heads:
+            batch = batch.append_column(HEADS, self.all_heads)
         wanted = None
         if group is not None and self.groups != (group,):
             places = [place for place, names in enumerate(self.groups) if concerns(names, group)]
@@ -330,15 +351,22 @@ def batch_of_change(head: Head) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row], schema=LOG_SCHEMA)
 
 
-def batch_of(block: bytes | memoryview, begin: int, end: int, group: str | None) -> pa.RecordBatch:
+def batch_of(
+    block: bytes | memoryview, begin: int, end: int, group: str | None, *, heads: bool = False
+) -> pa.RecordBatch:
     """Rows of a block as Arrow has them; of one group, which each change of the configuration belongs to."""
     head = head_of(block)
     if head.kind != MESSAGE:
-        return batch_of_change(head).slice(begin, end - begin)
-    return Messages.decoded(block).batch(begin, end, group)
+        batch = batch_of_change(head)
+        if heads:
+            batch = batch.append_column(HEADS, no_heads(1))
+        return batch.slice(begin, end - begin)
+    return Messages.decoded(block).batch(begin, end, group, heads=heads)
 
 
-def checked_batch_of(block: memoryview, begin: int, end: int, group: str | None) -> pa.RecordBatch:
+def checked_batch_of(
+    block: memoryview, begin: int, end: int, group: str | None, *, heads: bool = False
+) -> pa.RecordBatch:
     """The same of a block that came over a network: `ValueError` if it is none.
 
     Blocks on disk have checksums. What another process says can be anything, and Arrow reads beyond its
@@ -352,18 +380,21 @@ def checked_batch_of(block: memoryview, begin: int, end: int, group: str | None)
         Kind(head.kind)
         if rows != 1:
             raise ValueError("a change is one entry")
-        return batch_of(block, begin, end, group)
+        return batch_of(block, begin, end, group, heads=heads)
     (at,) = _LENGTH.unpack_from(block)
     at += _LENGTH.size
     for size in head.sizes:
         at += -at % _ALIGNED + size
     runs = head.sizes[0] // 4 if head.sizes else 0
     widths = [runs * (kind.bit_width // 8) for _, kind in _RUN_COLUMNS]
+    if len(head.sizes) == len(widths) + 4:
+        widths += (4 * (rows + 1), head.sizes[len(widths) + 1])  # of heads
     fitting = [*widths, 4 * (rows + 1)] == list(head.sizes[:-1])
     if not fitting or not runs or min(head.sizes) < 0 or at > len(block):
         raise ValueError("buffers that do not fit")
     messages = Messages.decoded(block)
     messages.payloads.validate(full=True)
+    messages.all_heads.validate(full=True)
     ends = messages._column("ends", "i")
     if ends[0] < 1 or ends[-1] != rows or any(map(ge, ends, ends[1:])):
         raise ValueError("runs that do not follow each other")
@@ -371,7 +402,7 @@ def checked_batch_of(block: memoryview, begin: int, end: int, group: str | None)
         bounds = pc.min_max(messages.runs[name])
         if bounds["min"].as_py() < 0 or bounds["max"].as_py() >= len(names):
             raise ValueError(f"no such {name}")
-    return batch_of(block, begin, end, group)
+    return batch_of(block, begin, end, group, heads=heads)
 
 
 def configuration_of(head: Head) -> Configuration:
@@ -388,6 +419,22 @@ def binary(payloads: Sequence[bytes]) -> pa.BinaryArray:
     else:
         ends = array("i", accumulate(map(len, payloads), initial=0))
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def no_heads(count: int) -> pa.BinaryArray:
+    """The heads of so many messages that have none."""
+    return binary([b""] * count)
+
+
+def _buffers(payloads: pa.BinaryArray) -> tuple[memoryview, Any]:
+    """Where each of some payloads ends, and their bytes, with nothing before or behind."""
+    rows = len(payloads)
+    _, offsets, data = payloads.buffers()
+    ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, offsets], offset=payloads.offset)
+    first, last = ends[0].as_py(), ends[rows].as_py()
+    if first:
+        ends = pc.subtract(ends, pa.scalar(first, pa.int32()))
+    return _exactly(ends, pa.int32()), memoryview(data).cast("B")[first:last] if data is not None else b""
 
 
 def _array(values: Sequence[int], kind: pa.DataType) -> pa.Array:

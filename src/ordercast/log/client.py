@@ -223,16 +223,20 @@ class Remote:
             return msgspec.convert(header["start"], Position | None)
 
     def read(
-        self, start: Position | None, end: Position, group: str | None = None
+        self, start: Position | None, end: Position, group: str | None = None, *, heads: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """The entries of a range. What stands against it is raised now."""
         first = self._asked({"op": "read", "start": start, "end": end, "group": group})
         connection, self._connection = self._connection, None
         assert connection is not None
-        return self._batches(connection, first, group)
+        return self._batches(connection, first, group, heads)
 
     def _batches(
-        self, connection: Connection, answer: tuple[dict[str, Any], memoryview], group: str | None
+        self,
+        connection: Connection,
+        answer: tuple[dict[str, Any], memoryview],
+        group: str | None,
+        heads: bool,
     ) -> Iterator[pa.RecordBatch]:
         """Has the connection for itself; where it is read to its end, the next wish can have it."""
         whole = False
@@ -241,7 +245,7 @@ class Remote:
             while "done" not in header:
                 with connection.understood():
                     begin, end = msgspec.convert(header["rows"], tuple[int, int])
-                    batch = checked_batch_of(body, begin, end, group)
+                    batch = checked_batch_of(body, begin, end, group, heads=heads)
                 if batch.num_rows:
                     yield batch
                 header, body = connection.answer()

@@ -102,7 +102,8 @@ def fetch_from(replica: Replica) -> Fetch:
     def fetch(after: Position | None, last: Position, rows: int | None) -> Sequence[bytes]:
         if after is None and rows is not None:
             after = replica.before(last, rows)
-        return [block for batch in replica.read(after, last) for block in blocks_of(batch.to_pylist())]
+        batches = replica.read(after, last, heads=True)
+        return [block for batch in batches for block in blocks_of(batch.to_pylist())]
 
     return fetch
 
@@ -113,12 +114,14 @@ def blocks_of(rows: Iterable[dict[str, Any]]) -> list[bytes]:
     here: ConfigurationId | None = None
     runs: list[MessageRun] = []
     payloads: list[bytes] = []
+    heads: list[bytes] = []
 
     def flush() -> None:
         if here is not None and runs:
-            made.append(Messages.of(here, runs, binary(payloads)).encoded())
-            runs.clear()
-            payloads.clear()
+            beside = binary(heads) if any(heads) else None
+            made.append(Messages.of(here, runs, binary(payloads), beside).encoded())
+            for column in (runs, payloads, heads):
+                column.clear()
 
     for row in rows:
         configuration = ConfigurationId(row["config_seq"], row["config_rep"])
@@ -143,6 +146,7 @@ def blocks_of(rows: Iterable[dict[str, Any]]) -> list[bytes]:
         else:
             runs.append(run)
         payloads.append(row["payload"])
+        heads.append(row["head"])
     flush()
     return made
 

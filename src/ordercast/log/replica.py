@@ -63,14 +63,15 @@ class Replica:
         return self._source.before(end, rows)
 
     def read(
-        self, start: Position | None, end: Position, group: str | None = None
+        self, start: Position | None, end: Position, group: str | None = None, *, heads: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """The entries after `start` up to `end` and with it, in `LOG_SCHEMA`.
 
-        With a `group`, its messages and all changes of the configuration. What stands against it is raised
+        With a `group`, its messages and all changes of the configuration; with `heads`, one more column has
+        what clients said beside their messages, reply and headers. What stands against it is raised
         at once, not while the batches are read; but what is trimmed meanwhile is `Trimmed`.
         """
-        return self._source.read(start, end, group)
+        return self._source.read(start, end, group, heads=heads)
 
     def close(self) -> None:
         """Give back what it holds."""

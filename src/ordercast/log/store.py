@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, NodeId
 from ordercast.errors import LogError, StorageProblem
-from ordercast.log.blocks import MOST_ROWS, MessageRun, Messages, binary
+from ordercast.log.blocks import MOST_ROWS, MessageRun, Messages, binary, no_heads
 from ordercast.log.blocks import change as change_block
 from ordercast.log.change import Change
 from ordercast.log.disk import OLD_FILE, Missing, survey
@@ -32,7 +32,7 @@ from ordercast.log.files import Fetch, Files
 from ordercast.log.position import Position
 from ordercast.log.segment import Meta
 from ordercast.log.storage_errors import StorageErrors, take
-from ordercast.process_groups.notes import MESSAGE, address_of, bodies, names_of
+from ordercast.process_groups.notes import MESSAGE, address_of, names_of, parts
 
 FULL_BYTES = 1024 * 1024
 """A block has not many more bytes than this."""
@@ -285,10 +285,10 @@ class Store:
 
     def _put_block(self, change: Change, some: list[Delivered]) -> None:
         assert self._configuration is not None, "messages are delivered in a configuration"
-        runs, payloads = unaddressed(some)
+        runs, payloads, heads = unaddressed(some)
         if not runs:
             return
-        messages = Messages.of(self._configuration, runs, payloads)
+        messages = Messages.of(self._configuration, runs, payloads, heads)
         block = messages.encoded()
         change.put(block)
         self._tails.append(_Tail(len(messages), len(block)))
@@ -367,13 +367,16 @@ def _to_merge(tails: list[_Tail]) -> int:
     return count if count > 1 and (count >= FAN or size >= GROWN_BYTES) else 0
 
 
-def unaddressed(delivered: Sequence[Delivered]) -> tuple[list[MessageRun], pa.BinaryArray]:
-    """Runs of messages with one address each, and their payloads without it.
+def unaddressed(
+    delivered: Sequence[Delivered],
+) -> tuple[list[MessageRun], pa.BinaryArray, pa.BinaryArray | None]:
+    """Runs of messages with one address each, their payloads without it, and their heads, if any has one.
 
     Packets with the same address follow each other mostly: they are looked at together, in Arrow.
     """
     runs: list[MessageRun] = []
     arrays: list[pa.Array] = []
+    heads: list[pa.Array | None] = []
     at = 0
     while at < len(delivered):
         front = address_of(delivered[at].batch.payloads[0])
@@ -388,17 +391,31 @@ def unaddressed(delivered: Sequence[Delivered]) -> tuple[list[MessageRun], pa.Bi
         plain = front is not None and front[0] == MESSAGE
         if front is not None and plain and pc.all(pc.starts_with(array, front)).as_py():
             arrays.append(pc.binary_slice(array, len(front), _END))
+            heads.append(None)
             runs += (_run(entry.batch, entry.time_us, front) for entry in some)
-        else:  # several addresses, or what has heads or is no message, which are left out
+        else:  # several addresses, or what has heads, or is no message, which is left out
             for entry in some:
                 for found, part in entry.batch.runs(address_of):
                     if found is not None:
+                        beside, bodies = parts(found, part.payloads)
                         runs.append(_run(part, entry.time_us, found))
-                        arrays.append(binary(bodies(found, part.payloads)))
+                        arrays.append(binary(bodies))
+                        heads.append(None if beside is None else binary(beside))
         at = end
+    return runs, _joined(arrays), _joined_heads(arrays, heads)
+
+
+def _joined(arrays: Sequence[pa.Array]) -> pa.BinaryArray:
     if len(arrays) == 1:
-        return runs, arrays[0]
-    return runs, pa.concat_arrays(arrays) if arrays else binary([])
+        return arrays[0]
+    return pa.concat_arrays(arrays) if arrays else binary([])
+
+
+def _joined_heads(arrays: Sequence[pa.Array], heads: Sequence[pa.Array | None]) -> pa.BinaryArray | None:
+    if all(each is None for each in heads):
+        return None
+    told = zip(arrays, heads, strict=True)
+    return _joined([no_heads(len(array)) if each is None else each for array, each in told])
 
 
 def _run(batch: Batch, time_us: int, front: bytes) -> MessageRun:

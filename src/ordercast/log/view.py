@@ -300,13 +300,13 @@ class View:
         return None
 
     def read(
-        self, start: Position | None, end: Position, group: str | None = None
+        self, start: Position | None, end: Position, group: str | None = None, *, heads: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """The same as Arrow has it; of one group, with all changes of the configuration."""
         return (
             batch
             for block, begin, stop, _ in self.pieces(start, end, group)
-            if (batch := batch_of(block, begin, stop, group)).num_rows
+            if (batch := batch_of(block, begin, stop, group, heads=heads)).num_rows
         )
 
     # --- finding --------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ from ordercast.process_groups.views import (
     Process,
     Properties,
     Received,
+    Recounted,
     View,
     ViewId,
 )
@@ -121,6 +122,9 @@ class ProcessGroups:
         self._held: list[tuple[Told, Batch]] | None = None
         """What was delivered while states are awaited; None while none are."""
         self._held_bytes = 0
+        self._held_messages = 0
+        self._recounted = False
+        """Whether it was told from which number on messages of this life are counted."""
         self._settled = False
         self._recent: dict[NodeId, bytes] = {}
         """How the nodes last addressed a message: mostly they do so again."""
@@ -150,6 +154,11 @@ class ProcessGroups:
     def counted(self) -> int:
         """Messages of the order, from the beginning of the group on: the same at all members once settled."""
         return self._routing.counted
+
+    @property
+    def reached(self) -> int:
+        """The number of the last message that was delivered, as this node counts: it may be held."""
+        return self._routing.counted + self._held_messages
 
     @property
     def settled(self) -> bool:
@@ -329,7 +338,7 @@ class ProcessGroups:
         self._routing.send_owed(self._lives)
         self._settled = True
         self._routing.settled_in = gathering.configuration
-        self._routing.counted = max(self._routing.counted, gathering.counted)
+        self._recount(gathering, out)
         if self.me in gathering.told:
             self._fresh.clear()
         self._changes = 0
@@ -345,6 +354,14 @@ class ProcessGroups:
         self._announce(sorted(changed), Cause.LOST, out, merged=grown)
         self._changes = 1  # also at those for whom nothing has changed: from here on all count alike
         self._handle_held(out)
+
+    def _recount(self, gathering: Gathering, out: list[Output]) -> None:
+        """Messages of this configuration are counted behind the highest number that a member knows of."""
+        before = self._routing.counted
+        self._routing.counted = max(before, gathering.counted)
+        if self._routing.numbers and (self._routing.counted > before or not self._recounted):
+            self._recounted = True
+            out.append(Recounted(gathering.configuration, before, self._routing.counted))
 
     def _left_behind(self, group: str, before: Table) -> list[Output]:
         """Processes of this node that are no longer in a group, because its state did not come in time."""
@@ -387,6 +404,8 @@ class ProcessGroups:
             self._handle(what, batch, out)
             return
         self._held.append((what, batch))
+        if isinstance(what, bytes):
+            self._held_messages += len(batch.payloads)
         size = sum(map(len, batch.payloads)) + ENTRY_OVERHEAD * (len(batch.payloads) - 1)
         self._count_held(size, out)
 
@@ -404,7 +423,7 @@ class ProcessGroups:
             )
 
     def _handle_held(self, out: list[Output]) -> None:
-        held, self._held = self._held or [], None
+        held, self._held, self._held_messages = self._held or [], None, 0
         for what, batch in held:
             self._handle(what, batch, out)
 

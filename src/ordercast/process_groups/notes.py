@@ -213,12 +213,14 @@ def read_address(found: bytes) -> Address | None:
     return Address(sender, tuple(groups)) if well_formed else None
 
 
-def bodies(found: bytes, payloads: Iterable[bytes]) -> list[bytes]:
-    """The messages of payloads that have this address, without it, and without heads."""
+def parts(found: bytes, payloads: Iterable[bytes]) -> tuple[list[bytes] | None, list[bytes]]:
+    """The heads and the messages of payloads that have this address; None if it is one without heads."""
     start = len(found)
-    if found[0] == HEADED:
-        return [read_head(payload[start:])[1] for payload in payloads]
-    return [payload[start:] for payload in payloads]
+    bodies = [payload[start:] for payload in payloads]
+    if found[0] != HEADED:
+        return None, bodies
+    pairs = [read_head(body) for body in bodies]
+    return [words for words, _ in pairs], [body for _, body in pairs]
 
 
 def head(words: bytes) -> bytes:

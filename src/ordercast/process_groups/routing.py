@@ -14,6 +14,7 @@ from ordercast.process_groups.notes import (
     address,
     address_of,
     head,
+    parts,
     read_address,
     read_head,
     written,
@@ -56,7 +57,7 @@ class Routing:
         """`ended` are processes of this node that get nothing more though they are in the table still."""
         self.counted = counted
         """Messages of the order so far."""
-        self._numbers = numbers
+        self.numbers = numbers
         self.table = Table()
         self.shares = Shares()
         self.settled_in: ConfigurationId | None = None
@@ -82,15 +83,11 @@ class Routing:
         first = self.counted + 1
         self.counted += len(batch.payloads)
         mine = not heard and batch.origin == self._me.node and batch.incarnation == self._me.incarnation
-        if not (to or queues or mine or self._numbers):
+        if not (to or queues or mine or self.numbers):
             return
-        start = len(found)
-        bodies = [payload[start:] for payload in batch.payloads]
-        heads = None
-        if found[0] == HEADED:
-            heads, bodies = map(list, zip(*map(read_head, bodies), strict=True))
+        heads, bodies = parts(found, batch.payloads)
         inner = Batch._make((*batch[:7], bodies))
-        if self._numbers:
+        if self.numbers:
             out.append(Numbered(first, inner, sender, groups, heads))
         if queues:
             self._share(route, batch.payloads, inner, heads, out)

@@ -153,4 +153,15 @@ class Numbered(NamedTuple):
     heads: Sequence[bytes] | None
 
 
-Output: TypeAlias = Installed | Left | Received | Unheard | Numbered
+class Recounted(NamedTuple):
+    """Messages of a configuration are counted anew: others knew of more, or a life of the node begins."""
+
+    configuration: ConfigurationId
+    """The regular configuration of which this is true, from its first message on."""
+    before: int
+    """Number of the last message before it, as this node had counted;"""
+    base: int
+    """the first one in it has the number behind this."""
+
+
+Output: TypeAlias = Installed | Left | Received | Unheard | Numbered | Recounted

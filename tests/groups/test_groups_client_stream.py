@@ -1,0 +1,179 @@
+"""The stream of clients after a restart: what the log says of its messages, their numbers and identifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ordercast.clients.stream import Stream
+from ordercast.clients.wire import write_head
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
+from ordercast.groups import client_stream
+from ordercast.groups.client_stream import KeptStream, reopened
+from ordercast.log.store import Delivered, Installed, Store
+from ordercast.process_groups.notes import address, head
+from ordercast.process_groups.views import Recounted
+
+
+class Life:
+    """A life of a node, whose log is written by hand: each step is a commit."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = Store(path, 1, most_bytes=1 << 30, sync=False)
+        self.notes: dict[bytes, bytes | None] = {}
+        self.kept = KeptStream(self.store.notes(), self.notes.update)
+        self.number = self.kept.counted
+        self.first = True
+        self.seq = 0
+
+    def install(self, seq: int, *members: int, base: int | None = None) -> None:
+        """A configuration; with `base`, its messages are counted from there on."""
+        here = Configuration(ConfigurationId(seq, 1), Kind.REGULAR, members)
+        self.store.append([Installed(1, here, self.first)])
+        self.seq = 0
+        if self.first or base is not None:
+            base = self.number if base is None else base
+            self.kept.recounted(Recounted(here.id, self.number, base))
+            self.number = base
+        self.first = False
+
+    def deliver(self, group: str, *bodies: bytes, identifier: str = "", written: bool = True) -> None:
+        """Messages; those that are not `written` are counted, and lost."""
+        self.seq += 1
+        self.number += len(bodies)
+        self.kept.reached(self.number)
+        front = address(0, [group])
+        if identifier:
+            headers = f"NATS/1.0\r\nNats-Msg-Id: {identifier}\r\n\r\n".encode()
+            front = address(0, [group], headed=True) + head(write_head("inbox", headers))
+        batch = Batch(
+            ConfigurationId(0, 0), self.seq, 0, 1, 0, 1, Guarantee.SAFE, [front + body for body in bodies]
+        )
+        if written:
+            notes = dict(self.notes)
+            self.notes.clear()
+            self.store.append([Delivered(7, batch, notes)])
+
+    def die(self) -> None:
+        self.store.close()
+
+
+def after(path: Path) -> Stream:
+    """The stream as the next life has it."""
+    life = Life(path)
+    found = reopened(path, life.kept, ("a.>",), 1 << 20)
+    life.die()
+    return found
+
+
+def numbers(stream: Stream) -> list[tuple[int, bytes]]:
+    return [(entry.number, entry.body) for entry in stream.following(0)]
+
+
+def test_messages_have_their_numbers_headers_and_identifiers_again(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.install(4, 1)
+    life.deliver("a.x", b"1", b"2")
+    life.deliver("other", b"3")
+    life.deliver("a.y", b"4", identifier="me-1")
+    life.deliver("a.y", b"5", identifier="me-1")
+    life.die()
+    stream = after(tmp_path)
+    assert numbers(stream) == [(1, b"1"), (2, b"2"), (4, b"4")], "a repetition is none of the stream's"
+    assert (stream.first, stream.last, stream.known("me-1")) == (1, 5, 4)
+    entry = stream.get(4)
+    assert entry is not None
+    assert (entry.headers, entry.time_ns) == (b"NATS/1.0\r\nNats-Msg-Id: me-1\r\n\r\n", 7_000)
+
+
+def test_a_life_goes_on_with_the_numbers_of_the_one_before(tmp_path: Path) -> None:
+    for number in range(3):
+        life = Life(tmp_path)
+        life.install(4 * number + 4, 1)
+        life.deliver("a.x", b"%d" % number)
+        life.die()
+    assert numbers(after(tmp_path)) == [(1, b"0"), (2, b"1"), (3, b"2")]
+
+
+def test_where_others_had_counted_further_numbers_jump(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.install(4, 1)
+    life.deliver("a.x", b"alone", b"too")
+    life.install(8, 1, 2, base=100)
+    life.deliver("a.x", b"together")
+    life.install(12, 1, 2, 3)
+    life.deliver("a.x", b"with a third")
+    life.install(16, 1, 2, 3, base=200)
+    life.deliver("a.x", b"at last")
+    life.die()
+    stream = after(tmp_path)
+    assert numbers(stream) == [
+        (1, b"alone"),
+        (2, b"too"),
+        (101, b"together"),
+        (102, b"with a third"),
+        (201, b"at last"),
+    ]
+    assert stream.last == 201
+
+
+@pytest.mark.parametrize(("rows", "first"), [(2, 201), (3, 102), (4, 102), (5, 101)])
+def test_only_the_end_of_the_log_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, first: int
+) -> None:
+    """Wherever it begins, the first message has its number."""
+    test_where_others_had_counted_further_numbers_jump(tmp_path)
+    monkeypatch.setattr(client_stream, "MOST_ROWS", rows)
+    assert numbers(after(tmp_path))[0][0] == first
+
+
+def test_what_was_counted_and_is_not_in_the_log_makes_numbers_before_it_unknown(tmp_path: Path) -> None:
+    """A life within the process ended before its last messages were final."""
+    life = Life(tmp_path)
+    life.install(4, 1, 2)
+    life.deliver("a.x", b"1")
+    life.deliver("a.x", b"lost", written=False)
+    life.kept.life_over()
+    life.first = True
+    life.install(8, 1, 2)
+    life.deliver("a.x", b"3")
+    life.die()
+    assert numbers(after(tmp_path)) == [(3, b"3")]
+
+
+def test_after_an_absence_the_stream_begins_where_the_node_came_back(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.install(4, 1, 2)
+    life.deliver("a.x", b"1")
+    life.die()
+    life = Life(tmp_path)
+    life.install(20, 1, 2, base=50)
+    life.deliver("a.x", b"51", identifier="me-1")
+    life.die()
+    stream = after(tmp_path)
+    assert (numbers(stream), stream.first, stream.last) == ([(51, b"51")], 51, 51)
+    assert stream.known("me-1") == 51
+
+
+def test_a_damaged_log_leaves_an_empty_stream_and_the_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    life = Life(tmp_path)
+    life.install(4, 1)
+    life.deliver("a.x", b"x" * 5000)
+    (tail,) = tmp_path.glob("*.tail")
+    data = tail.read_bytes()
+    tail.write_bytes(data.replace(b"x" * 5000, b"y" * 5000))
+    stream = reopened(tmp_path, life.kept, ("a.>",), 1 << 20)
+    life.die()
+    assert (numbers(stream), stream.first, stream.last) == ([], 2, 1)
+    assert "what clients can read begins with the next message" in caplog.text
+
+
+def test_notes_that_are_none_are_passed_over() -> None:
+    told: Sequence[bytes] = (b"", b"x", b"9" * 30)
+    for wrong in told:
+        kept = KeptStream({client_stream.COUNTED: wrong, client_stream.RECOUNTED: wrong}, lambda notes: None)
+        assert (kept.counted, kept.recounts) == (0, [])
