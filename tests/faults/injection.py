@@ -22,6 +22,7 @@ from group import Cluster, Member
 from wire import DATAGRAM, Datagram, Ear, Forger
 
 from ordercast.catalogue import LAB_PROTOCOLS
+from ordercast.core.contract import Packet
 from ordercast.sim.mutation import Mutator
 from ordercast.transport.greetings import GREETING_MAGIC
 from ordercast.transport.segments import HEADER, HEADER_SIZE
@@ -79,7 +80,7 @@ class Tap:
                 return
             _, _, count, length, number, _ = HEADER.unpack_from(data)
             if count == 1 and HEADER_SIZE + length <= len(data) and number < FORGED:
-                self._mutator.saw(data[HEADER_SIZE : HEADER_SIZE + length], node)
+                self._mutator.saw(Packet(data[HEADER_SIZE : HEADER_SIZE + length], node))
 
     def made(self) -> list[Datagram]:
         """The datagrams of one wrong packet."""
@@ -91,7 +92,7 @@ class Tap:
                 return [real._replace(data=data)]
             if not self._mutator.ready:
                 return []
-            packet, sender = self._mutator.packet()
+            packet, sender, _, _ = self._mutator.packet()
         if sender not in self._base:
             sender = chance.choice(list(self._base))
         to = chance.choice([node for node in self._base if node != sender])

@@ -10,6 +10,7 @@ import pytest
 
 from hunts import rounds
 from ordercast.catalogue import LAB_PROTOCOLS, LAB_TOTEM, lab_protocol
+from ordercast.core.contract import Packet
 from ordercast.core.wire import Malformed
 from ordercast.sim.injection import ImpossibleEffect, campaign, inject, retained
 from ordercast.sim.mutation import Mutator
@@ -75,7 +76,7 @@ def test_what_is_retained_is_all_that_can_be_reached() -> None:
 def test_wrong_packets_are_mostly_readable_and_all_kinds_get_their_share() -> None:
     join = Join(1, 8, (1, 2), ()).encode()
     mutator = Mutator(random.Random(1), LAB_TOTEM.rewrite, (1, 2))
-    mutator.saw(join, 1)
+    mutator.saw(Packet(join, 1))
     made = [mutator.packet()[0] for _ in range(500)]
     assert len(set(made)) > 200
     readable = 0

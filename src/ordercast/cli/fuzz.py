@@ -14,7 +14,7 @@ from rich.table import Table
 from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
-from ordercast.cli.options import CORES, NODES, FuzzedName, Jobs, Json, NodeRange, SeedRange, TraceDirectory
+from ordercast.cli.options import CORES, FuzzedName, Jobs, Json, NodeRange, SeedRange, TraceDirectory
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
 from ordercast.sim.campaign import Campaign, Failure, Totals, explore, failure_of
 from ordercast.sim.coverage import ARROW, grouped, with_sums
@@ -29,7 +29,7 @@ MOST_SHOWN = 10
 def fuzz(
     protocol: FuzzedName = "totem",
     seeds: SeedRange = "0:1000",
-    nodes: NodeRange = NODES,
+    nodes: NodeRange = None,
     jobs: Jobs = CORES,
     trace: TraceDirectory = None,
     shrinking: Annotated[
@@ -44,11 +44,11 @@ def fuzz(
     that replays it. Exit code 1 if any fails.
     """
     with blaming("--protocol"):
-        protocol_called(protocol)
+        of = protocol_called(protocol)
     with blaming("--seeds"):
         chosen = options.seeds(seeds)
     with blaming("--nodes"):
-        between = options.nodes(nodes)
+        between = options.nodes(nodes, of.nodes)
     if trace is not None:
         with blaming("--trace"):
             trace.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -12,7 +13,7 @@ from rich.markup import escape
 from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
-from ordercast.cli.options import NODES, Json, NodeRange, Seed
+from ordercast.cli.options import Json, NodeRange, Seed
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
 from ordercast.sim.injection import Failure, Injections, campaign
 
@@ -29,7 +30,7 @@ def inject(
         int, typer.Option("--count", min=1, help="How many wrong packets, at each protocol.")
     ] = 20_000,
     seed: Seed = 0,
-    nodes: NodeRange = NODES,
+    nodes: NodeRange = None,
     json: Json = False,
 ) -> None:
     """Give machines wrong packets in every state: none may raise, and groups have to come together again.
@@ -40,7 +41,7 @@ def inject(
     with blaming("--protocol"):
         chosen = list(LAB_PROTOCOLS.values()) if protocol == ALL else [protocol_called(protocol)]
     with blaming("--nodes"):
-        between = options.nodes(nodes)
+        between = {each.name: options.nodes(nodes, each.nodes) for each in chosen}
     began = time.perf_counter()
     totals = {each.name: Injections(protocol=each.name) for each in chosen}
     whole = True
@@ -48,7 +49,7 @@ def inject(
         for each in chosen:
             total = totals[each.name]
             with counting(f"packets at {each.name}", count) as bar:
-                for found in campaign(each, seed, between, count):
+                for found in campaign(each, seed, between[each.name], count):
                     total.add(found)
                     bar.step(found.count)
                     for failure in found.failures[: MOST_SHOWN - len(total.failures) + 1]:
@@ -57,9 +58,9 @@ def inject(
         whole = False
     wall_s = time.perf_counter() - began
     if json:
-        answer({"wall_s": wall_s, "protocols": [_document(total, nodes) for total in totals.values()]})
+        answer({"wall_s": wall_s, "protocols": [_document(total, between) for total in totals.values()]})
     else:
-        _show(list(totals.values()), nodes, wall_s)
+        _show(list(totals.values()), between, wall_s)
     if not whole:
         ASIDE.print(f"interrupted after {sum(total.count for total in totals.values()):,} packets")
         raise typer.Exit(Code.INTERRUPTED)
@@ -67,15 +68,16 @@ def inject(
     raise typer.Exit(Code.FAILED if failed else Code.OK)
 
 
-def _again(protocol: str, seed: int, nodes: str) -> str:
-    return f"ordercast sim inject --protocol {protocol} --seed {seed} --count 1 --nodes {nodes}"
+def _again(protocol: str, seed: int, between: Mapping[str, tuple[int, int]]) -> str:
+    fewest, most = between[protocol]
+    return f"ordercast sim inject --protocol {protocol} --seed {seed} --count 1 --nodes {fewest}:{most}"
 
 
-def _document(total: Injections, nodes: str) -> dict[str, Any]:
+def _document(total: Injections, between: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     seeds = sorted({failure.seed for failure in total.failures} | set(total.apart))
     return {
         **msgspec.to_builtins(total),
-        "replays": [_again(total.protocol, seed, nodes) for seed in seeds],
+        "replays": [_again(total.protocol, seed, between) for seed in seeds],
     }
 
 
@@ -86,7 +88,7 @@ def _line(protocol: str, failure: Failure) -> str:
     )
 
 
-def _show(totals: list[Injections], nodes: str, wall_s: float) -> None:
+def _show(totals: list[Injections], between: Mapping[str, tuple[int, int]], wall_s: float) -> None:
     for total in totals:
         states = ", ".join(f"{state} {count:,}" for state, count in sorted(total.states.items()))
         reasons = sorted(total.reasons.items(), key=lambda item: -item[1])[:5]
@@ -105,10 +107,10 @@ def _show(totals: list[Injections], nodes: str, wall_s: float) -> None:
         )
         for failure in total.failures[:MOST_SHOWN]:
             SAY.print(_line(total.protocol, failure))
-            SAY.print(f"  {_again(total.protocol, failure.seed, nodes)}", soft_wrap=True)
+            SAY.print(f"  {_again(total.protocol, failure.seed, between)}", soft_wrap=True)
         for seed in total.apart[:MOST_SHOWN]:
             SAY.print(f"[bold red]✗[/] {total.protocol}, seed {seed}: did not come together again")
-            SAY.print(f"  {_again(total.protocol, seed, nodes)}", soft_wrap=True)
+            SAY.print(f"  {_again(total.protocol, seed, between)}", soft_wrap=True)
     every = sum(total.count for total in totals)
     raised = sum(len(total.failures) for total in totals)
     apart = sum(len(total.apart) for total in totals)

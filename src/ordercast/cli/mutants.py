@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
-from ordercast.cli.options import CORES, NODES, Jobs, Json, NodeRange, SeedRange
+from ordercast.cli.options import CORES, Jobs, Json, NodeRange, SeedRange
 from ordercast.cli.screen import SAY, Code, answer, blaming, counting, verdict
 from ordercast.mutants import MUTANTS
 from ordercast.mutants.hunt import Hunt, hunt_one, named
@@ -23,7 +23,7 @@ def mutants(
         typer.Option(metavar="NAME", help="Only those of this protocol; of all, if it is left out."),
     ] = None,
     seeds: SeedRange = "0:500",
-    nodes: NodeRange = NODES,
+    nodes: NodeRange = None,
     jobs: Jobs = CORES,
     only: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="This mutant alone; may be repeated.")
@@ -38,7 +38,7 @@ def mutants(
     with blaming("--seeds"):
         chosen = options.seeds(seeds)
     with blaming("--nodes"):
-        between = options.nodes(nodes)
+        between = None if nodes is None else options.nodes(nodes)
     with blaming("--protocol"):
         of = None if protocol is None else protocol_called(protocol).name
     with blaming("--only"):
@@ -57,7 +57,7 @@ def mutants(
     raise typer.Exit(Code.FAILED if alive else Code.OK)
 
 
-def _hunt_all(seeds: range, nodes: tuple[int, int], names: list[str], jobs: int) -> dict[str, Hunt]:
+def _hunt_all(seeds: range, nodes: tuple[int, int] | None, names: list[str], jobs: int) -> dict[str, Hunt]:
     hunts: dict[str, Hunt] = {}
     with counting("mutants", len(names)) as bar:
         for hunt in each(partial(hunt_one, seeds, nodes), names, min(jobs, len(names))):

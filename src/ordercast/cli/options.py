@@ -30,8 +30,10 @@ def seeds(text: str) -> range:
     return range(first, end)
 
 
-def nodes(text: str) -> tuple[int, int]:
-    """``5`` is always five, ``2:7`` two to seven, as each seed decides."""
+def nodes(text: str | None, usual: tuple[int, int] = (2, 7)) -> tuple[int, int]:
+    """``5`` is always five, ``2:7`` two to seven, as each seed decides; None is as `usual`."""
+    if text is None:
+        return usual
     match = re.fullmatch(r"(\d+)(?::(\d+))?", text)
     if match is None:
         raise ValueError(f"{text!r} is no number of nodes: write 2:7 for two to seven, or 5")
@@ -122,7 +124,12 @@ ProfileName = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", help="Everything random follows from it.", min=0)]
 NodeRange = Annotated[
-    str, typer.Option("--nodes", metavar="N|N:M", help="How many nodes; of a range each seed draws one.")
+    str | None,
+    typer.Option(
+        "--nodes",
+        metavar="N|N:M",
+        help="How many nodes; of a range each seed draws one. Left out: 2:7, with gateways 6:14.",
+    ),
 ]
 SeedRange = Annotated[
     str, typer.Option("--seeds", metavar="N|N:M", help="Which seeds: one, or from N up to but not M.")
@@ -140,5 +147,3 @@ Settings = Annotated[
 CORES = os.cpu_count() or 1
 FEWEST_OF_A_VIEW = 3
 """Of two nodes one is no majority: a group that needs one would not go on without the other."""
-NODES = "2:7"
-"""How many nodes a fuzzed run has unless something else is asked for."""

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
-from ordercast.cli.options import NODES, FuzzedName, Json, NodeRange, Packets, Seed, TraceDirectory
+from ordercast.cli.options import FuzzedName, Json, NodeRange, Packets, Seed, TraceDirectory
 from ordercast.cli.screen import SAY, Code, answer, blaming, facts, verdict
 from ordercast.draw import svg as svg_drawing
 from ordercast.draw.spacetime import Note, timeline_of
@@ -30,7 +30,7 @@ CALM = "faults end, and the network loses nothing from here on"
 def replay(
     seed: Seed,
     protocol: FuzzedName = "totem",
-    nodes: NodeRange = NODES,
+    nodes: NodeRange = None,
     members: Annotated[
         str | None, typer.Option(metavar="1,2,3", help="Only these nodes of the group.")
     ] = None,
@@ -55,7 +55,7 @@ def replay(
     with blaming("--protocol"):
         chosen = protocol_called(protocol)
     with blaming("--nodes"):
-        between = options.nodes(nodes)
+        between = options.nodes(nodes, chosen.nodes)
     drawn = plan(chosen, seed, between)
     cuts = _cuts(drawn, members, faults, faults_until)
     with blaming("--faults-until"):

@@ -19,9 +19,13 @@ class Hunt(NamedTuple):
     """What gave it away; None if nothing did."""
 
 
-def hunt_one(seeds: range, nodes: tuple[int, int], name: str) -> Hunt:
-    """Fuzz one mutant until a seed fails with it, and not without it as well."""
+def hunt_one(seeds: range, nodes: tuple[int, int] | None, name: str) -> Hunt:
+    """Fuzz one mutant until a seed fails with it, and not without it as well.
+
+    Without `nodes`, runs have as many as they usually have of its protocol.
+    """
     mutant = MUTANTS[name]
+    nodes = nodes or fuzzed_protocol(mutant.protocol).nodes
     campaign = Campaign(protocol=mutant.protocol, nodes=nodes, seeds=seeds)
     for tried, seed in enumerate(seeds, 1):
         with mutant.planted():

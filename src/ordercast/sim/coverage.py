@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from ordercast.core.identity import NodeId
+from ordercast.sim.network_coverage import over_networks
 from ordercast.sim.world import World
 from ordercast.trace.columns import (
     CONFIG_KIND,
@@ -37,7 +38,7 @@ def coverage(world: World, hits: Collection[str] = ()) -> Counter[str]:
     """What happened in a run that a fuzzer has to make happen.
 
     Of `hits` each is listed, also if it never happened: the crash of a machine by its role (`LOST`), a
-    `WRONG_SUSPICION`, and reasons of changes of state, whatever the states.
+    `WRONG_SUSPICION`, reasons of changes of state, whatever the states, and what happens to networks.
     """
     seen: Counter[str] = Counter(dict.fromkeys(hits, 0))
     for role, count in world.roles_lost.items():
@@ -76,6 +77,8 @@ def coverage(world: World, hits: Collection[str] = ()) -> Counter[str]:
         elif event in ("crash", "restart", "halt"):
             seen[event] += 1
             last.pop(row[NODE], None)
+    if len(world.networks) > 1:
+        seen.update(over_networks(world))
     remerges = sum(len(ways) > 1 for ways in roads.values())
     if remerges or not hits:  # what a primary partition cannot have is not missed
         seen["remerge"] += remerges

@@ -1,7 +1,8 @@
 """The fuzzer: from a seed a group, a network, settings, a load and faults; then the auditor's word.
 
 Safety is judged over the whole run. Then the faults stop, the network's own losses included, and within
-a bound the nodes that are up have to be in one configuration and deliver everything that is sent in it. Where
+a bound the nodes that are up have to be in one configuration and deliver everything that is sent in it; of
+several networks, those that gateways which are up still join. Where
 only a primary partition goes on, that is asked for if a majority of the last view's nodes is up.
 
 A `Case` is all of a run, as data: the seed alone gives it, and cuts (`Cuts`) make it smaller.
@@ -30,6 +31,7 @@ from ordercast.sim.network import Lan
 from ordercast.sim.process_groups import GroupLoad, SimulatedProcesses, draw_group_load
 from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.swarm import draw, ending
+from ordercast.sim.topology import attached, components
 from ordercast.sim.watchdog import NeverReturned, watched
 from ordercast.sim.workload import Arrivals, Workload, drive
 from ordercast.sim.world import World
@@ -134,8 +136,15 @@ def plan(protocol: LabProtocol, seed: int, nodes: tuple[int, int], cuts: Cuts | 
     network = _draw_network(random.Random(f"{seed}/network"), lock_step)
     duration_us = random.Random(f"{seed}/duration").choice((300_000, 600_000, 1_000_000))
     product = protocol.product
-    drawn = draw(seed, members, duration_us, states=product.states, amnesia=product.survives_amnesia)
     settings: dict[str, Any] = protocol.draw_settings(random.Random(f"{seed}/settings"), count, network)
+    drawn = draw(
+        seed,
+        members,
+        duration_us,
+        states=product.states,
+        amnesia=product.survives_amnesia,
+        networks=attached(settings, members),
+    )
     if "founders" in settings:
         meeting = random.Random(f"{seed}/fault/meeting")
         drawn = [*draw_meeting(meeting, settings["founders"], members, duration_us), *drawn]
@@ -189,7 +198,7 @@ def shorten(fault: Fault, until_us: int) -> Fault | None:
         return None
     if isinstance(fault.do, Burst):
         lasts_us = min(fault.do.duration_us, until_us - fault.at_us)
-        return At(fault.at_us, Burst(fault.do.loss, lasts_us))
+        return At(fault.at_us, msgspec.structs.replace(fault.do, duration_us=lasts_us))
     return fault
 
 
@@ -311,8 +320,9 @@ def _drive(world: World, case: Case, primary: bool) -> _End:
     _advance(world, world.now + AFTERMATH_US)
     if _most_installed(world, settled) > INSTALLED_AT_REST:
         return _End(converged=False)
-    up = frozenset(node for node in world.nodes if world.up(node))
-    return _End(converged=True, expectation=Expectation(components=(up,) if up else ()))
+    up = [node for node in world.nodes if world.up(node)]
+    connected = map(frozenset, components(world.networks.attached, up))
+    return _End(converged=True, expectation=Expectation(components=tuple(connected)))
 
 
 def _first_lives(world: World, faults: Iterable[Fault]) -> list[NodeId]:
@@ -373,13 +383,17 @@ def _unfinished(world: World) -> int:
 
 
 def _one_configuration(world: World) -> bool:
-    """Whether every node that is up is in one regular configuration of exactly those nodes."""
-    up = tuple(node for node in world.nodes if world.living(node))
-    current = {world.hosts[node].configuration for node in up}
-    if not up:
-        return True
-    only = current.pop()
-    return not current and only is not None and only.kind is Kind.REGULAR and only.members == up
+    """Whether the nodes that are up are in one regular configuration of exactly those nodes.
+
+    Where nobody joins some of the networks any more, the nodes of each part of them have one.
+    """
+    up = [node for node in world.nodes if world.living(node)]
+    return all(_are_together(world, part) for part in components(world.networks.attached, up))
+
+
+def _are_together(world: World, nodes: tuple[NodeId, ...]) -> bool:
+    first, *others = {world.hosts[node].configuration for node in nodes}
+    return not others and first is not None and first.kind is Kind.REGULAR and first.members == nodes
 
 
 def _result(

@@ -55,6 +55,7 @@ from ordercast.sim.founders import may_go_on
 from ordercast.sim.fuzz import SLICE_US, Case, plan, without_garbage_collection
 from ordercast.sim.mutation import Mutator
 from ordercast.sim.protocol import LabProtocol
+from ordercast.sim.topology import attached
 from ordercast.sim.watchdog import watched
 from ordercast.sim.workload import drive
 from ordercast.sim.world import MachineFactory, World
@@ -162,6 +163,7 @@ class GroupUnderInjection:
         self.found = found
         self.chance = random.Random(f"{case.seed}/injection")
         self.mutator = Mutator(self.chance, protocol.rewrite, case.nodes)
+        self._networks = attached(case.settings, case.nodes) or {}
         self._calm = False
         self._copies = self.chance.choice((0.005, 0.02, 0.05))
         """How often a machine is copied, of the packets it gets."""
@@ -248,6 +250,12 @@ class GroupUnderInjection:
         """Whether a machine is to be copied now."""
         return not self._calm and self.mutator.ready and self.chance.random() < self._copies
 
+    def wrong_packet(self, node: NodeId, kinds: Sequence[int] = ()) -> Packet:
+        """A wrong packet for a node: it comes in on a network that the node is attached to."""
+        packet = self.mutator.packet(kinds)
+        networks = self._networks.get(node, (0,))
+        return packet._replace(network=networks[packet.network % len(networks)])
+
     def wants_packet(self) -> bool:
         """Whether the group itself is to get a wrong packet now."""
         return (
@@ -257,12 +265,12 @@ class GroupUnderInjection:
     def bombard(self, original: Subject, now_us: int) -> None:
         """Give a copy of a machine many wrong packets, with timers and messages in between."""
         subject = original.copied()
-        chance, mutator = self.chance, self.mutator
-        kinds = mutator.some_kinds()
+        chance = self.chance
+        kinds = self.mutator.some_kinds()
         for _ in range(chance.choice(AT_A_TIME)):
             if subject.halted or self.over:
                 break
-            self.hit(subject, now_us, Packet(*mutator.packet(kinds)), True)
+            self.hit(subject, now_us, self.wrong_packet(subject.node, kinds), True)
             if chance.random() < 0.1 and not subject.halted:
                 now_us += chance.choice((1, 100, 1_000, 20_000, 200_000))
                 for name in subject.due(now_us):
@@ -402,11 +410,11 @@ class InjectedMachine(Subject):
         if type(event) is Start:
             self.incarnation, self.stored = event.incarnation, event.stored
         elif type(event) is Packet:
-            injected.mutator.saw(event.data, event.sender)
+            injected.mutator.saw(event)
             if injected.wants_copy():
                 injected.bombard(self, now_us)
             if injected.wants_packet():
-                first = injected.hit(self, now_us, Packet(*injected.mutator.packet()), True)
+                first = injected.hit(self, now_us, injected.wrong_packet(self.node), True)
                 if self.halted:
                     return self._reachable(first)
                 return self._reachable([*first, *injected.hit(self, now_us, event, False)])

@@ -15,7 +15,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, cast
 
-from ordercast.core.identity import NodeId
+from ordercast.core.contract import Packet
 from ordercast.core.wire import MAX_PACKET, PREFIX_SIZE, Malformed
 
 Rewrite = Callable[[bytes, Callable[[Any], Any]], bytes]
@@ -48,20 +48,20 @@ class Mutator:
         self._chance = chance
         self._rewrite = rewrite
         self._nodes = [*nodes, max(nodes) + 1, max(nodes) + 7]
-        self._packets: dict[int, deque[tuple[bytes, NodeId]]] = {}
+        self._packets: dict[int, deque[Packet]] = {}
         self._kinds: list[int] = []
         self._values: dict[tuple[str, type], deque[Any]] = {}
 
-    def saw(self, data: bytes, sender: NodeId) -> None:
-        """A real packet, and who sent it."""
-        if len(data) < PREFIX_SIZE:
+    def saw(self, packet: Packet) -> None:
+        """A real packet."""
+        if len(packet.data) < PREFIX_SIZE:
             return
-        kind = data[PREFIX_SIZE - 1]
+        kind = packet.data[PREFIX_SIZE - 1]
         known = self._packets.get(kind)
         if known is None:
             known = self._packets[kind] = deque(maxlen=MOST_PACKETS)
             self._kinds = sorted(self._packets)
-        known.append((data, sender))
+        known.append(packet)
 
     @property
     def ready(self) -> bool:
@@ -77,16 +77,15 @@ class Mutator:
             else self._chance.sample(kinds, min(len(kinds), self._chance.randint(1, 3)))
         )
 
-    def packet(self, kinds: Sequence[int] = ()) -> tuple[bytes, NodeId]:
-        """A packet with something wrong in it, and whom it is from: who sent the real one, mostly.
+    def packet(self, kinds: Sequence[int] = ()) -> Packet:
+        """A packet with something wrong in it, from who sent the real one, mostly.
 
         Rare kinds are as frequent as others. Some packets are only old.
         """
         chance = self._chance
-        data, sender = chance.choice(self._packets[chance.choice(kinds or self._kinds)])
-        if chance.random() < 0.05:
-            sender = chance.choice(self._nodes)
-        return self._wrong(data), sender
+        real = chance.choice(self._packets[chance.choice(kinds or self._kinds)])
+        sender = chance.choice(self._nodes) if chance.random() < 0.05 else real.sender
+        return Packet(self._wrong(real.data), sender, network=real.network)
 
     def _wrong(self, data: bytes) -> bytes:
         way = self._chance.random()

@@ -36,6 +36,8 @@ class LabProtocol(NamedTuple):
     """What a fuzzer has to make happen, beside all else that `ordercast.sim.coverage` counts."""
     kind_of: Callable[[bytes], str | None] | None = None
     """What a packet's kind is called in the trace, if not as the product says."""
+    nodes: tuple[int, int] = (2, 7)
+    """The fewest and the most nodes of a fuzzed run, unless something else is asked for."""
     process_groups: bool = False
     """Whether there are process groups above its machines, and processes in them."""
 

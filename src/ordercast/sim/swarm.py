@@ -11,9 +11,13 @@ All that begins also ends: see `ending`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from ordercast.core.identity import Guarantee, NodeId
+from ordercast.sim.draws import draw_gap, draw_length, draw_links, draw_moments, draw_split, draw_victims
 from ordercast.sim.faults import (
     IT,
     Action,
@@ -42,11 +46,13 @@ from ordercast.sim.faults import (
     When,
 )
 from ordercast.sim.lives import draw_clocks, draw_disks, draw_starts
+from ordercast.sim.network_faults import NETWORK_KINDS, draw_ambushes
+from ordercast.sim.topology import Attached, gateways
 
-GAPS_US = (0, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
-"""Scales of the gap between a moment and a fault that belongs to it."""
-LENGTHS_US = (1_000, 5_000, 20_000, 60_000, 150_000, 500_000)
-"""Scales of how long a fault lasts."""
+T = TypeVar("T")
+_Kind = Callable[[random.Random, T, Sequence[int]], Iterator[At]]
+"""How a kind of fault is drawn: a stream, to whom it happens, and moments, to faults near them."""
+
 ROUND_TRIPS_US = (3_000, 30_000, 150_000, 450_000)
 """Round trips that nodes are told of, in networks where they take at most a few milliseconds."""
 
@@ -58,17 +64,21 @@ def draw(
     *,
     states: Sequence[str] = (),
     amnesia: bool = False,
+    networks: Attached | None = None,
 ) -> list[Fault]:
     """The faults of a seed: those drawn, all before `duration_us`, and their `ending` at it.
 
     `states` are the names of the machine's states: with them some faults are triggered by a machine
     entering one. `amnesia` lets some nodes lose their disk, or find an old state on it, which not every
-    protocol promises to survive.
+    protocol promises to survive. `networks` says who is attached to which, where there are several.
     """
     drawn = _ambush(random.Random(f"{seed}/fault/ambush"), nodes, states, duration_us)
     if not drawn or random.Random(f"{seed}/fault/company").random() < 0.3:
-        drawn += _swarm(seed, nodes, duration_us)
+        drawn += _swarm(seed, _KINDS, nodes, duration_us)
         drawn += _triggered(random.Random(f"{seed}/fault/triggered"), nodes, states, duration_us)
+    if networks is not None and gateways(networks):
+        drawn += _swarm(seed, NETWORK_KINDS, networks, duration_us)
+        drawn += draw_ambushes(random.Random(f"{seed}/fault/gateway ambush"), networks, states, duration_us)
     if amnesia:
         drawn = draw_disks(random.Random(f"{seed}/fault/disk"), drawn)
     drawn = draw_starts(random.Random(f"{seed}/fault/start"), nodes, duration_us) + drawn
@@ -86,16 +96,18 @@ def _time(fault: Fault) -> int:
     return fault.at_us if isinstance(fault, At) else -1
 
 
-def _swarm(seed: int | str, nodes: Sequence[NodeId], duration_us: int) -> list[Fault]:
-    """Faults of some kinds, near moments that all kinds have in common."""
-    moments = _moments(random.Random(f"{seed}/fault/moments"), duration_us)
+def _swarm(
+    seed: int | str, kinds: Mapping[str, tuple[float, _Kind[T]]], what: T, duration_us: int
+) -> list[Fault]:
+    """Faults of some of the kinds that happen to `what`, near moments that all kinds have in common."""
+    common = draw_moments(random.Random(f"{seed}/fault/moments"), duration_us)
     drawn: list[Fault] = []
-    for kind, (likely, faults_of) in _KINDS.items():
+    for kind, (likely, faults_of) in kinds.items():
         stream = random.Random(f"{seed}/fault/{kind}")
         if stream.random() < likely:
             intensity = stream.choice((0.2, 0.5, 0.9))
-            chosen = [moment for moment in moments if stream.random() < intensity]
-            drawn += faults_of(stream, nodes, chosen)
+            chosen = [moment for moment in common if stream.random() < intensity]
+            drawn += faults_of(stream, what, chosen)
     return drawn
 
 
@@ -135,40 +147,9 @@ def _links(actions: Iterable[Action], kind: type[Cut] | type[Clog]) -> list[tupl
     return sorted({(action.source, action.to) for action in actions if isinstance(action, kind)})
 
 
-def _moments(stream: random.Random, duration_us: int) -> list[int]:
-    count = stream.choice((1, 2, 3, 5, 8))
-    return sorted(stream.randrange(duration_us // 20, max(duration_us * 4 // 5, 1)) for _ in range(count))
-
-
-def _gap(stream: random.Random) -> int:
-    scale = stream.choice(GAPS_US)
-    return stream.randrange(scale) if scale else 0
-
-
-def _length(stream: random.Random) -> int:
-    return 1 + stream.randrange(stream.choice(LENGTHS_US))
-
-
-def _victims(stream: random.Random, nodes: Sequence[NodeId]) -> list[NodeId]:
-    """Mostly one node, sometimes several, now and then all."""
-    most = stream.choice((1, 1, 1, 2, 2, max(1, len(nodes) // 2), len(nodes)))
-    return stream.sample(list(nodes), min(len(nodes), stream.randint(1, most)))
-
-
-def _split(stream: random.Random, nodes: Sequence[NodeId]) -> Partition | None:
-    """The nodes in two groups or three; None if there are too few of them."""
-    if len(nodes) < 2:
-        return None
-    shuffled = stream.sample(list(nodes), len(nodes))
-    parts = min(len(nodes), stream.choice((2, 2, 2, 3)))
-    cuts = sorted(stream.sample(range(1, len(nodes)), parts - 1))
-    bounds = zip([0, *cuts], [*cuts, len(nodes)], strict=True)
-    return Partition(tuple(tuple(sorted(shuffled[a:b])) for a, b in bounds))
-
-
 # --- the kinds: a stream, the nodes and the moments to faults near them -----------------------------
 
-Draw = Callable[[random.Random, Sequence[NodeId], Sequence[int]], Iterator[At]]
+Draw = _Kind[Sequence[NodeId]]
 Drawn = Callable[[random.Random, NodeId], Actions]
 """What happens to a node."""
 
@@ -176,18 +157,18 @@ Drawn = Callable[[random.Random, NodeId], Actions]
 def _crashes(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
     """Crashes of one or several at once, some of whom come back quickly, late, or at the end."""
     for moment in moments:
-        together = _gap(stream)
-        for node in _victims(stream, nodes):
-            at_us = moment + (together if stream.random() < 0.7 else _gap(stream))
+        together = draw_gap(stream)
+        for node in draw_victims(stream, nodes):
+            at_us = moment + (together if stream.random() < 0.7 else draw_gap(stream))
             yield At(at_us, Crash(node))
             if stream.random() < 0.8:
-                yield At(at_us + _length(stream), Restart(node))
+                yield At(at_us + draw_length(stream), Restart(node))
 
 
 def _flaps(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
     """Processes that die right after their start, some twice within a millisecond."""
     for moment in moments:
-        at_us, node = moment + _gap(stream), stream.choice(nodes)
+        at_us, node = moment + draw_gap(stream), stream.choice(nodes)
         for _ in range(stream.choice((2, 2, 3))):
             yield At(at_us, Crash(node))
             at_us += stream.choice((0, 1, 100, 400))
@@ -200,10 +181,10 @@ def _down_and_up(ended: Drawn, share: float, least_us: int) -> Draw:
 
     def draw(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
         for moment in moments:
-            at_us, node = moment + _gap(stream), stream.choice(nodes)
+            at_us, node = moment + draw_gap(stream), stream.choice(nodes)
             yield At(at_us, ended(stream, node))
             if stream.random() < share:
-                yield At(at_us + least_us + _length(stream), Restart(node))
+                yield At(at_us + least_us + draw_length(stream), Restart(node))
 
     return draw
 
@@ -213,10 +194,10 @@ def _for_a_while(begin: Drawn, end: Callable[[NodeId], Actions]) -> Draw:
 
     def draw(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
         for moment in moments:
-            for node in _victims(stream, nodes):
-                at_us = moment + _gap(stream)
+            for node in draw_victims(stream, nodes):
+                at_us = moment + draw_gap(stream)
                 yield At(at_us, begin(stream, node))
-                yield At(at_us + _length(stream), end(node))
+                yield At(at_us + draw_length(stream), end(node))
 
     return draw
 
@@ -231,44 +212,32 @@ _slows = _for_a_while(lambda stream, node: Slow(node, stream.choice((50, 200, 1_
 def _partitions(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
     """Partitions that heal, change into others directly, or come back right after they healed."""
     for moment in moments:
-        at_us = moment + _gap(stream)
+        at_us = moment + draw_gap(stream)
         for _ in range(stream.choice((1, 1, 2, 3))):
-            split = _split(stream, nodes)
+            split = draw_split(stream, nodes)
             if split is None:
                 return
             yield At(at_us, split)
-            at_us += _length(stream)
+            at_us += draw_length(stream)
             if stream.random() < 0.6:
                 yield At(at_us, Heal())
-                at_us += _gap(stream)
+                at_us += draw_gap(stream)
         yield At(at_us, Heal())
-
-
-def _one_way(stream: random.Random, nodes: Sequence[NodeId]) -> list[tuple[NodeId, NodeId]]:
-    """Links: one, or all from a node (mute), or all to it (deaf)."""
-    node = stream.choice(nodes)
-    others = [other for other in nodes if other != node]
-    if not others:
-        return []
-    shape = stream.choice(("one", "one", "mute", "deaf"))
-    if shape == "one":
-        return [(node, stream.choice(others))]
-    return [(node, other) if shape == "mute" else (other, node) for other in others]
 
 
 def _cuts(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
     for moment in moments:
-        at_us, until_us = moment + _gap(stream), _length(stream)
-        for link in _one_way(stream, nodes):
+        at_us, until_us = moment + draw_gap(stream), draw_length(stream)
+        for link in draw_links(stream, nodes):
             yield At(at_us, Cut(*link))
             yield At(at_us + until_us, Uncut(*link))
 
 
 def _clogs(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
     for moment in moments:
-        at_us, length_us = moment + _gap(stream), _length(stream)
+        at_us, length_us = moment + draw_gap(stream), draw_length(stream)
         delay_us = stream.choice((None, None, 2_000, 20_000, 100_000))
-        for link in _one_way(stream, nodes):
+        for link in draw_links(stream, nodes):
             yield At(at_us, Clog(*link, delay_us))
             yield At(at_us + length_us, Unclog(*link))
 
@@ -276,17 +245,17 @@ def _clogs(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int
 def _bursts(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
     for moment in moments:
         loss = stream.choice((0.1, 0.3, 0.6, 0.9, 1.0))
-        yield At(moment + _gap(stream), Burst(loss, _length(stream)))
+        yield At(moment + draw_gap(stream), Burst(loss, draw_length(stream)))
 
 
 def _brakes(stream: random.Random, nodes: Sequence[NodeId], moments: Sequence[int]) -> Iterator[At]:
     """Applications that stop reading for a while, one or several, some for as long as there are faults."""
     for moment in moments:
-        for node in _victims(stream, nodes):
-            at_us = moment + _gap(stream)
+        for node in draw_victims(stream, nodes):
+            at_us = moment + draw_gap(stream)
             yield At(at_us, Brake(node))
             if stream.random() < 0.8:
-                yield At(at_us + _length(stream), Unbrake(node))
+                yield At(at_us + draw_length(stream), Unbrake(node))
 
 
 _KINDS: dict[str, tuple[float, Draw]] = {
@@ -315,12 +284,12 @@ def _triggered(
     for _ in range(stream.choice((1, 1, 2, 4))):
         other = stream.choice(nodes)
         action: Actions = stream.choice((Crash(IT), Crash(IT, stream.randrange(6)), Crash(other), Pause(IT)))
-        split = _split(stream, nodes)
+        split = draw_split(stream, nodes)
         if split is not None and stream.random() < 0.25:
             action = split
         who = stream.choice((None, None, *nodes))
         state, nth = stream.choice(states), stream.choice((1, 1, 2, 3, 5, 8))
-        faults.append(When(who, state, action, nth, _gap(stream) // 10, duration_us))
+        faults.append(When(who, state, action, nth, draw_gap(stream) // 10, duration_us))
     for node in stream.sample(list(nodes), stream.randint(0, len(nodes))):
         at_us = stream.randrange(duration_us)
         faults += [At(at_us, Restart(node)), At(at_us, Resume(node))]
@@ -349,15 +318,15 @@ def _ambush(
         faults.append(At(at_us, Send(node, (f"of{node}_*3",), 100, guarantee)))
     faults.append(At(moment, Crash(first, stream.choice((3, 4, 4, 5, 6)))))
     again = count + 1  # each has entered the states once when the group formed, so this is the first to again
-    split = _split(stream, nodes)
+    split = draw_split(stream, nodes)
     if split is not None and stream.random() < 0.6:
         faults.append(When(None, states[0], split, again, 0, duration_us))
         return faults
     for _ in range(stream.choice((1, 2, 3))):
         strikes: list[Actions] = [Crash(IT), Crash(stream.choice(nodes)), Pause(IT)]
-        strikes += [split for _ in range(2) if (split := _split(stream, nodes)) is not None]
+        strikes += [split for _ in range(2) if (split := draw_split(stream, nodes)) is not None]
         nth = again + stream.choice((0, 0, 1, 2, count))
-        delay_us = stream.choice((0, 1)) * _gap(stream) // 10
+        delay_us = stream.choice((0, 1)) * draw_gap(stream) // 10
         state = stream.choice((states[0], states[-1], *states))
         faults.append(When(None, state, stream.choice(strikes), nth, delay_us, duration_us))
     return faults
@@ -393,21 +362,21 @@ def _hints(
             case At(at_us, Crash(node)) if stream.random() < 0.8:
                 for to in _reached(node, nodes, groups):
                     if stream.random() < share:
-                        hints.append(At(at_us + 1 + _gap(stream), Gone(node, to)))
+                        hints.append(At(at_us + 1 + draw_gap(stream), Gone(node, to)))
             case At(at_us, Restart(node)) if stream.random() < late:
-                hints.append(At(at_us + 1 + _gap(stream), Gone(node, stream.choice(nodes))))
+                hints.append(At(at_us + 1 + draw_gap(stream), Gone(node, stream.choice(nodes))))
             case When(who, state, Crash(node), nth, delay_us) if stream.random() < 0.8:
                 for to in nodes:
                     if to != node and stream.random() < share:
-                        told_us = delay_us + 1 + _gap(stream)
+                        told_us = delay_us + 1 + draw_gap(stream)
                         hints.append(When(who, state, Gone(node, to), nth, told_us, duration_us))
     times = [fault.at_us for fault in faults if isinstance(fault, At)] or [duration_us // 2]
     for _ in range(wrong):
         node, to = stream.sample(list(nodes), 2)
-        hints.append(At(stream.choice(times) + _gap(stream), Gone(node, to)))
+        hints.append(At(stream.choice(times) + draw_gap(stream), Gone(node, to)))
         if states:
             state, nth = stream.choice(states), stream.choice((1, 2, 5, 8))
-            hints.append(When(None, state, Gone(node, IT), nth, _gap(stream) // 10, duration_us))
+            hints.append(When(None, state, Gone(node, IT), nth, draw_gap(stream) // 10, duration_us))
     return hints
 
 
@@ -421,13 +390,13 @@ def _distances(
     if stream.random() < 0.8:
         return []
     told: list[Fault] = []
-    for moment in _moments(random.Random(f"{seed}/fault/moments"), duration_us):
+    for moment in draw_moments(random.Random(f"{seed}/fault/moments"), duration_us):
         trip_us = stream.choice(ROUND_TRIPS_US)
-        for node in _victims(stream, nodes):
-            at_us = moment + _gap(stream)
+        for node in draw_victims(stream, nodes):
+            at_us = moment + draw_gap(stream)
             told.append(At(at_us, Distance(node, trip_us)))
             if stream.random() < 0.5:
-                told.append(At(at_us + _length(stream), Distance(node, 0)))
+                told.append(At(at_us + draw_length(stream), Distance(node, 0)))
     return told
 
 
@@ -442,7 +411,8 @@ def _reached(node: NodeId, nodes: Sequence[NodeId], groups: Sequence[Sequence[No
 def _shortened(fault: Fault, duration_us: int) -> Fault:
     """A burst that would outlast the faults ends with them."""
     if isinstance(fault, At) and isinstance(fault.do, Burst):
-        return At(fault.at_us, Burst(fault.do.loss, min(fault.do.duration_us, duration_us - fault.at_us)))
+        lasts_us = min(fault.do.duration_us, duration_us - fault.at_us)
+        return At(fault.at_us, msgspec.structs.replace(fault.do, duration_us=lasts_us))
     return fault
 
 

@@ -106,17 +106,18 @@ def blocks(protocol: str, seeds: range, nodes: tuple[int, int]) -> list[Run]:
 # --- the experiment -----------------------------------------------------------------------------
 
 
-def campaign(protocol: str, seeds: range = SEEDS, nodes: tuple[int, int] = NODES) -> Experiment:
-    """The experiment that fuzzes one protocol."""
+def campaign(protocol: str, seeds: range = SEEDS, nodes: tuple[int, int] | None = None) -> Experiment:
+    """The experiment that fuzzes one protocol, in groups of the usual sizes if `nodes` are not said."""
     if protocol not in LAB_PROTOCOLS:
         raise GridError(f"no protocol {protocol!r}; there are {', '.join(LAB_PROTOCOLS)}")
-    fewest, most = nodes
+    between = nodes or LAB_PROTOCOLS[protocol].nodes
+    fewest, most = between
 
     def grid(quick: bool) -> list[Run]:
-        return blocks(protocol, seeds[: 2 * BLOCK] if quick else seeds, nodes)
+        return blocks(protocol, seeds[: 2 * BLOCK] if quick else seeds, between)
 
     def replay(seed: int) -> str:
-        return Campaign(protocol=protocol, nodes=nodes, seeds=seeds).replay(seed)
+        return Campaign(protocol=protocol, nodes=between, seeds=seeds).replay(seed)
 
     def failures(frames: Frames) -> list[dict[str, Any]]:
         found = []
@@ -178,7 +179,7 @@ def resize(sizes: Sizes) -> Experiment:
     protocols = sizes.protocols or ("totem",)
     if len(protocols) != 1:
         raise GridError("fuzz takes one protocol at a time")
-    return campaign(protocols[0], sizes.seeds or SEEDS, sizes.nodes or NODES)
+    return campaign(protocols[0], sizes.seeds or SEEDS, sizes.nodes)
 
 
 def _claims(frames: Frames) -> list[Claim]:
