@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import Coroutine
 from typing import Any
@@ -612,3 +613,51 @@ def test_after_a_kill_the_stream_has_its_headers_and_identifiers(start: Starting
     server.kill()
     server.start()
     asyncio.run(asyncio.wait_for(after(numbers), LONG_S))
+
+
+HEARTBEAT = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        ({"deliver_subject": "out", "flow_control": True}, 10108),
+        ({"deliver_subject": "out", "idle_heartbeat": 1_000}, 10083),
+        ({"deliver_subject": "out", "max_waiting": 5}, 10080),
+        ({"deliver_subject": "out.*"}, 10079),
+        ({"idle_heartbeat": HEARTBEAT}, 10088),
+        ({"opt_start_seq": 4}, 10094),
+        ({"opt_start_time": "2024-01-01T00:00:00Z"}, 10094),
+        ({"deliver_policy": "by_start_sequence"}, 10094),
+        ({"deliver_policy": "by_start_time"}, 10094),
+    ],
+)
+def test_settings_of_a_consumer_that_do_not_fit_are_refused(
+    server: Server, wanted: dict[str, Any], code: int
+) -> None:
+    async def case() -> None:
+        async with await connect(server) as one:
+            policies = {"ack_policy": "none", "deliver_policy": "all", "replay_policy": "instant"}
+            question = {"stream_name": STREAM, "config": {**policies, **wanted}}
+            asked = f"$JS.API.CONSUMER.CREATE.{STREAM}"
+            answer = json.loads((await one.request(asked, json.dumps(question).encode(), LONG_S)).data)
+            assert (answer["error"]["code"], answer["error"]["err_code"]) == (400, code), answer
+
+    run(case())
+
+
+def test_an_ordered_consumer_that_is_slow_gets_everything(server: Server, logged: str) -> None:
+    """It asks for flow control: what is not handled yet is not overrun by what comes."""
+
+    async def case() -> None:
+        async with await connect(server) as one:
+            stream = one.jetstream(timeout=LONG_S)
+            count, body = 60, bytes(100_000)
+            for _ in range(count):
+                await stream.publish(logged, body)
+            reader = await stream.subscribe(logged, ordered_consumer=True, pending_bytes_limit=5_000_000)
+            for _ in range(count):
+                assert len((await reader.next_msg(LONG_S)).data) == len(body)
+                await asyncio.sleep(0.005)
+
+    run(case())

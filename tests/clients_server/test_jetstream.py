@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from one_node import LONG_S, Line, serving
 
+from ordercast.clients import consumers
 from ordercast.clients.stream import Stream
 from ordercast.errors import NoMajority
 
@@ -143,7 +144,13 @@ REFUSED = [
     ("CONSUMER.CREATE.ORDERCAST", {"config": {"max_bytes": 5}}, 10003),
     ("CONSUMER.CREATE.ORDERCAST", {"config": {"ack_policy": "all"}}, 10003),
     ("CONSUMER.CREATE.ORDERCAST", {"config": {"unheard_of": 1}}, 10003),
-    ("CONSUMER.CREATE.ORDERCAST", {"config": {"deliver_policy": "by_start_sequence"}}, 10003),
+    ("CONSUMER.CREATE.ORDERCAST", {"config": {"deliver_policy": "by_start_sequence"}}, 10094),
+    ("CONSUMER.CREATE.ORDERCAST", {"config": {"flow_control": True}}, 10089),
+    ("CONSUMER.CREATE.ORDERCAST", {"config": {"num_replicas": 3}}, 10126),
+    ("CONSUMER.CREATE.ORDERCAST", {"config": {"direct": True}}, 10003),
+    ("CONSUMER.CREATE.ORDERCAST", {"config": {"priority_policy": "overflow"}}, 10003),
+    ("STREAM.INFO.ORDERCAST", {"subjects_filter": ">"}, 10003),
+    ("STREAM.INFO.ORDERCAST", b"no JSON", 10025),
     (
         "CONSUMER.CREATE.ORDERCAST",
         {"config": {"deliver_policy": "by_start_time", "opt_start_time": "x"}},
@@ -314,7 +321,7 @@ def test_a_consumer_says_now_and_then_that_it_is_there() -> None:
         async with serving(**SETTINGS) as (_, at):
             one = await asking(at)
             await one.ask(
-                "$JS.API.CONSUMER.CREATE.ORDERCAST", config(deliver_subject="out", idle_heartbeat=50_000_000)
+                "$JS.API.CONSUMER.CREATE.ORDERCAST", config(deliver_subject="out", idle_heartbeat=100_000_000)
             )
             assert (await one.message())[1].startswith(b"NATS/1.0 100 Idle Heartbeat")
 
@@ -367,5 +374,70 @@ def test_who_publishes_outside_the_primary_partition_is_told_that_jetstream_is_u
             assert "not in the primary partition" in answer["error"]["description"]
             node.refusal = None
             assert await one.put("logged.a", b"x") == {"stream": "ORDERCAST", "seq": 1}
+
+    run(case())
+
+
+def test_a_client_with_flow_control_gets_more_when_it_says_that_it_has_handled_what_came() -> None:
+    async def case() -> None:
+        async with serving(**SETTINGS) as (_, at):
+            one = await asking(at)
+            count, body = 40, bytes(100_000)
+            for _ in range(count):
+                await one.put("logged.a", body)
+            flowing = config(deliver_subject="out", flow_control=True, idle_heartbeat=100_000_000)
+            await one.ask("$JS.API.CONSUMER.CREATE.ORDERCAST", flowing)
+            got = beats = 0
+            questions: list[str] = []
+            while got < count:
+                words, headers, body = await one.message()
+                if body:
+                    got += 1
+                elif b"FlowControl Request" in headers:
+                    questions.append(words[3])
+                elif b"Nats-Consumer-Stalled" in headers:
+                    beats += 1
+                    assert f"Nats-Consumer-Stalled: {questions[-1]}\r\n".encode() in headers
+                    assert got * 100_000 < 2.3 * consumers.FLOW_BYTES * len(questions), "it waits"
+                    one.say(b"PUB $JS.FC.ORDERCAST.nobody.1 0", b"", f"PUB {questions[-1]}9 0".encode(), b"")
+                    one.say(f"PUB {questions[-1]} 0".encode(), b"")
+            assert len(set(questions)) == len(questions) >= 2
+            assert beats >= 1
+
+    run(case())
+
+
+def test_a_consumer_that_nobody_wants_anything_of_ends_after_its_threshold() -> None:
+    async def case() -> None:
+        async with serving(**SETTINGS) as (_, at):
+            one = await asking(at)
+            jetstream = at.jetstream
+            assert jetstream is not None
+            for name, deliver in (("pull", None), ("push", "nowhere"), ("read", "out"), ("kept", None)):
+                threshold = 0 if name == "kept" else 1_000
+                wanted = config(name=name, deliver_subject=deliver, inactive_threshold=threshold)
+                assert "error" not in await one.ask("$JS.API.CONSUMER.CREATE.ORDERCAST", wanted)
+            one.say(b"PUB $JS.API.CONSUMER.MSG.NEXT.ORDERCAST.pull inbox 0", b"")
+            await one.settled()
+            jetstream.look()
+            assert set(jetstream.consumers) == {"pull", "read", "kept"}
+            one.say(b"UNSUB 2")
+            await one.settled()
+            jetstream.consumers["pull"].forget(jetstream.consumers["pull"].client)
+            await asyncio.sleep(0.001)
+            jetstream.look()
+            assert set(jetstream.consumers) == {"kept"}
+
+    run(case())
+
+
+def test_a_request_for_messages_that_asks_for_more_than_there_is_is_refused() -> None:
+    async def case() -> None:
+        async with serving(**SETTINGS) as (_, at):
+            one = await asking(at)
+            await one.ask("$JS.API.CONSUMER.CREATE.ORDERCAST", config(name="pull"))
+            ask = json.dumps({"batch": 1, "min_pending": 3}).encode()
+            one.say(b"PUB $JS.API.CONSUMER.MSG.NEXT.ORDERCAST.pull inbox %d" % len(ask), ask)
+            assert (await one.message())[1].startswith(b"NATS/1.0 400 Bad Request")
 
     run(case())

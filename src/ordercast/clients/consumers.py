@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections import deque
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from ordercast.clients import wire
+from ordercast.clients.consumer_config import SECOND, ConsumerConfig, Pull
 from ordercast.clients.stream import NAME, Entry, Stream
 
 if TYPE_CHECKING:
@@ -23,91 +23,14 @@ MOST_WAITING = 512
 """Requests for messages that may wait at a consumer."""
 MOST_UNACKNOWLEDGED = 1000
 """Messages that may be given and not acknowledged, if the client does not say how many."""
+FLOW = "$JS.FC."
+"""So begin the subjects at which clients say that they have handled what came."""
 ACK_WAIT_S = 30.0
 PUMPED = 256
 """Messages that are given to a client before the event loop has its turn again."""
-SECOND = 1_000_000_000
-Nanoseconds = Annotated[int, Meta(ge=0, lt=2**62)]
-Text = Annotated[str, Meta(max_length=256)]
-
-
-class ConsumerConfig(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What a client wants of a consumer; what is not here is refused."""
-
-    name: Text | None = None
-    durable_name: Text | None = None
-    description: Annotated[str, Meta(max_length=4096)] | None = None
-    metadata: dict[str, str] | None = None
-    deliver_policy: Literal[
-        "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
-    ] = "all"
-    opt_start_seq: Annotated[int, Meta(ge=0, lt=2**62)] | None = None
-    opt_start_time: Text | None = None
-    ack_policy: Literal["none", "explicit", "all"] = "none"
-    ack_wait: Nanoseconds | None = None
-    max_deliver: int | None = None
-    filter_subject: Text | None = None
-    filter_subjects: list[Text] | None = None
-    replay_policy: Literal["instant", "original"] = "instant"
-    deliver_subject: Text | None = None
-    deliver_group: Text | None = None
-    flow_control: bool | None = None
-    idle_heartbeat: Nanoseconds | None = None
-    headers_only: bool | None = None
-    max_ack_pending: int | None = None
-    max_waiting: int | None = None
-    max_batch: int | None = None
-    max_expires: Nanoseconds | None = None
-    max_bytes: int | None = None
-    inactive_threshold: Nanoseconds | None = None
-    num_replicas: int | None = None
-    mem_storage: bool | None = None
-    sample_freq: Text | None = None
-    rate_limit_bps: int | None = None
-    backoff: list[int] | None = None
-    pause_until: Text | None = None
-    priority_groups: list[Text] | None = None
-    priority_policy: Text | None = None
-    direct: bool | None = None
-
-    def refused(self) -> str | None:
-        """What of it there is not, in words."""
-        wanted = {
-            "durable_name": self.durable_name,
-            "filter_subjects": self.filter_subjects,
-            "deliver_group": self.deliver_group,
-            "headers_only": self.headers_only,
-            "rate_limit_bps": self.rate_limit_bps,
-            "backoff": self.backoff,
-            "max_bytes": self.max_bytes,
-            "max_batch": self.max_batch,
-            "max_expires": self.max_expires,
-            "pause_until": self.pause_until,
-            "priority_groups": self.priority_groups,
-            "sample_freq": self.sample_freq,
-        }
-        for name, value in wanted.items():
-            if value:
-                return f"{name} is not supported"
-        if self.replay_policy != "instant":
-            return f"replay_policy {self.replay_policy} is not supported"
-        if self.deliver_policy == "last_per_subject":
-            return "deliver_policy last_per_subject is not supported"
-        if self.ack_policy == "all":
-            return "ack_policy all is not supported"
-        if self.deliver_subject and self.ack_policy != "none" and self.flow_control:
-            return "flow_control with acknowledgements is not supported"
-        return None
-
-
-class Pull(msgspec.Struct):
-    """A request for messages."""
-
-    batch: Annotated[int, Meta(ge=0, le=1_000_000)] = 1
-    expires: Nanoseconds = 0
-    no_wait: bool = False
-    idle_heartbeat: Nanoseconds = 0
-    max_bytes: Annotated[int, Meta(ge=0, lt=2**62)] = 0
+FLOW_BYTES = 1024 * 1024
+"""Bytes that a client with flow control gets before it is asked whether it has handled them; while it has not
+answered, it gets as many again, and no more."""
 
 
 class _Asked:
@@ -169,6 +92,15 @@ class Consumer:
         self._loop = asyncio.get_running_loop()
         self._pumping = False
         self._beat: asyncio.TimerHandle | None = None
+        self._active = self._loop.time()
+        """When its client last wanted something of it."""
+        self._unconfirmed = 0
+        """Bytes that a client with flow control may not have handled yet,"""
+        self._question = ""
+        """where it is to answer that it has; empty if it was not asked,"""
+        self._asked_of = 0
+        """and of how many bytes it was asked."""
+        self._questions = 0
         self._quiet = True
         self.ended = False
         if self._heartbeat_s:
@@ -215,7 +147,7 @@ class Consumer:
         pattern, deliver = self.config.filter_subject, self.config.deliver_subject
         wanted = self.asked if deliver is None else self.client.subscriptions.of(deliver)
         for _ in range(PUMPED):
-            if not wanted or self.client.behind:
+            if not wanted or self.client.behind or self._stalled:
                 return
             if self.config.ack_policy != "none" and len(self.unacknowledged) >= self._most_unacknowledged:
                 return
@@ -267,6 +199,8 @@ class Consumer:
         if asked is None:
             assert self.config.deliver_subject is not None
             self.client.tell_as(self.config.deliver_subject, entry.subject, entry.headers, entry.body, reply)
+            if self.config.flow_control:
+                self._control_flow(self.config.deliver_subject, entry.size)
             return True
         asked.client.tell_as(asked.subject, entry.subject, entry.headers, entry.body, reply)
         asked.left -= 1
@@ -274,10 +208,34 @@ class Consumer:
             self._take_off(asked)
         return True
 
+    # --- flow control ---------------------------------------------------------------------------
+
+    @property
+    def _stalled(self) -> bool:
+        """Whether the client has to say first that it has handled what it got."""
+        return bool(self._question) and self._unconfirmed >= self._asked_of + FLOW_BYTES
+
+    def _control_flow(self, deliver: str, size: int) -> None:
+        """So many bytes more go to the client: ask now and then whether it has handled what came before."""
+        self._unconfirmed += size
+        if not self._question and self._unconfirmed >= FLOW_BYTES:
+            self._questions += 1
+            self._asked_of = self._unconfirmed
+            self._question = f"{FLOW}{NAME}.{self.name}.{self._questions}"
+            self.client.tell(deliver, wire.status(100, "FlowControl Request"), b"", self._question.encode())
+
+    def confirm(self, subject: str) -> None:
+        """The client has handled all that came before a question."""
+        if subject == self._question:
+            self._question = ""
+            self._unconfirmed -= self._asked_of
+            self.pump_soon()
+
     # --- requests -------------------------------------------------------------------------------
 
     def ask(self, client: ClientConnection, subject: str, pull: Pull) -> None:
         """A client wants messages."""
+        self._active = self._loop.time()
         if len(self.asked) >= min(MOST_WAITING, self.config.max_waiting or MOST_WAITING):
             client.tell(subject, wire.status(409, "Exceeded MaxWaiting"), b"")
             return
@@ -319,7 +277,9 @@ class Consumer:
             self._beat_asked(asked, seconds)
 
     def _heartbeat(self) -> bytes:
-        lines = (("Nats-Last-Consumer", str(self.given)), ("Nats-Last-Stream", str(self.last)))
+        lines = [("Nats-Last-Consumer", str(self.given)), ("Nats-Last-Stream", str(self.last))]
+        if self._stalled:
+            lines.append(("Nats-Consumer-Stalled", self._question))
         return wire.status(100, "Idle Heartbeat", lines)
 
     def _beat_on(self) -> None:
@@ -354,6 +314,15 @@ class Consumer:
             self.again.append(number)
         else:
             self._counts.pop(number, None)
+
+    @property
+    def inactive(self) -> bool:
+        """Whether its client has wanted nothing of it for longer than it said that this may take."""
+        deliver, now = self.config.deliver_subject, self._loop.time()
+        if self.asked if deliver is None else self.client.subscriptions.of(deliver):
+            self._active = now
+        threshold_s = (self.config.inactive_threshold or 0) / SECOND
+        return bool(threshold_s) and now - self._active > threshold_s
 
     def look(self) -> None:
         """Now and then: what was not acknowledged in time is given again."""

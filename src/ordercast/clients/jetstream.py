@@ -6,16 +6,31 @@ import asyncio
 import base64
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from ordercast.clients import wire
-from ordercast.clients.consumers import Consumer, ConsumerConfig, Pull, read_time, rfc3339
+from ordercast.clients.consumer_config import ConsumerConfig, Pull
+from ordercast.clients.consumers import FLOW, Consumer, read_time, rfc3339
 from ordercast.clients.parser import Publish
+from ordercast.clients.problems import (
+    BAD_REQUEST,
+    INVALID_JSON,
+    NAME_TAKEN,
+    NO_CONSUMER,
+    NO_MESSAGE,
+    NO_STREAM,
+    OTHER_STREAM,
+    TOO_MANY,
+    UNAVAILABLE,
+    WILDCARDS,
+    Problem,
+    unsupported,
+)
 from ordercast.clients.stream import MESSAGE_ID, NAME, Entry, Stream
-from ordercast.core.subjects import is_pattern, is_queue, matches
+from ordercast.core.subjects import has_wildcards, is_pattern, is_queue, is_subject, matches
 from ordercast.core.wire import UNREADABLE
 from ordercast.process_groups.views import Numbered
 
@@ -34,26 +49,10 @@ REFUSED_HEADERS = (
     "Nats-Expected-Last-Subject-Sequence",
     "Nats-Rollup",
     "Nats-TTL",
+    "Nats-Incr",
+    "Nats-Schedule",
+    "Nats-Batch-Id",
 )
-
-
-class Problem(NamedTuple):
-    """An error of JetStream."""
-
-    code: int
-    err_code: int
-    description: str
-
-
-BAD_REQUEST = Problem(400, 10003, "bad request")
-INVALID_JSON = Problem(400, 10025, "invalid JSON")
-NO_STREAM = Problem(404, 10059, "stream not found")
-NO_CONSUMER = Problem(404, 10014, "consumer not found")
-NO_MESSAGE = Problem(404, 10037, "no message found")
-OTHER_STREAM = Problem(400, 10060, "expected stream does not match")
-NAME_TAKEN = Problem(400, 10013, "consumer name already in use")
-UNAVAILABLE = Problem(503, 10008, "JetStream system temporarily unavailable")
-TOO_MANY = Problem(400, 10026, "maximum consumers limit reached")
 
 
 class _Create(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,6 +66,10 @@ class _Get(msgspec.Struct, forbid_unknown_fields=True):
     seq: Annotated[int, Meta(ge=0, lt=2**62)] = 0
     last_by_subj: str | None = None
     next_by_subj: str | None = None
+
+
+class _Info(msgspec.Struct):
+    subjects_filter: str | None = None
 
 
 class _Names(msgspec.Struct):
@@ -112,8 +115,7 @@ class JetStream:
             return True
         for name in REFUSED_HEADERS:
             if wire.header(headers, name) is not None:
-                problem = BAD_REQUEST._replace(description=f"{name} is not supported")
-                self._tell(client, message.reply, "pub_ack_response", problem)
+                self._tell(client, message.reply, "pub_ack_response", unsupported(name))
                 return True
         identifier = wire.header(headers, MESSAGE_ID)
         number = self.stream.known(identifier) if identifier else None
@@ -182,6 +184,11 @@ class JetStream:
             if reply is not None:
                 client.tell(reply, b"", b"")
             return True
+        if subject.startswith(FLOW):
+            consumer = self.consumers.get(subject.split(".")[-2])
+            if consumer is not None and consumer.client is client:
+                consumer.confirm(subject)
+            return True
         if not subject.startswith(API):
             return False
         self.requests += 1
@@ -215,7 +222,7 @@ class JetStream:
             case ["STREAM", "LIST"]:
                 return "stream_list_response", self._names(body, full=True)
             case ["STREAM", "INFO", name]:
-                return "stream_info_response", self._info() if name == NAME else NO_STREAM
+                return "stream_info_response", self._info(body) if name == NAME else NO_STREAM
             case ["STREAM", "MSG", "GET", name]:
                 return "stream_msg_get_response", self._get(body) if name == NAME else NO_STREAM
             case ["CONSUMER", "CREATE", name, *rest] if len(rest) != 0 or name:
@@ -263,7 +270,12 @@ class JetStream:
         listed: list[Any] = ([self._info() if full else NAME] if there else [])[wanted.offset :]
         return {"streams": listed, "total": int(there), "offset": wanted.offset, "limit": 256}
 
-    def _info(self) -> dict[str, Any]:
+    def _info(self, body: bytes = b"") -> dict[str, Any] | Problem:
+        wanted = _read(body or b"{}", _Info)
+        if wanted is None:
+            return INVALID_JSON
+        if wanted.subjects_filter:
+            return unsupported("subjects_filter")
         stream = self.stream
         first = next(stream.following(stream.first), None)
         last = stream.get(stream.last)
@@ -363,7 +375,7 @@ class JetStream:
         config = wanted.config or ConsumerConfig()
         refused = config.refused()
         if refused is not None:
-            return BAD_REQUEST._replace(description=refused)
+            return refused
         if wanted.stream_name not in (None, NAME):
             return BAD_REQUEST._replace(description="stream name in subject does not match request")
         if wanted.action not in (None, "", "create", "update"):
@@ -374,15 +386,16 @@ class JetStream:
             return BAD_REQUEST._replace(description="name or filter_subject is malformed")
         if len(rest) > 1 and ".".join(rest[1:]) != pattern:
             return BAD_REQUEST._replace(description="filter_subject in subject does not match request")
-        if config.deliver_subject is not None and not is_pattern(config.deliver_subject):
-            return BAD_REQUEST._replace(description="deliver_subject is malformed")
+        deliver = config.deliver_subject
+        if deliver is not None and (not is_subject(deliver) or has_wildcards(deliver)):
+            return WILDCARDS
         if name in self.consumers:
             return NAME_TAKEN
         if sum(1 for each in self.consumers.values() if each.client is client) >= MOST_CONSUMERS:
             return TOO_MANY
         start = self._start(config)
         if start is None:
-            return BAD_REQUEST._replace(description="opt_start_seq or opt_start_time is missing or malformed")
+            return BAD_REQUEST._replace(description="opt_start_time is malformed")
         consumer = self.consumers[name] = Consumer(
             name,
             msgspec.structs.replace(config, name=name, filter_subject=pattern),
@@ -404,7 +417,7 @@ class JetStream:
                 last = stream.last_of(config.filter_subject or ">")
                 return last.number if last is not None else stream.last + 1
             case "by_start_sequence":
-                return config.opt_start_seq or None
+                return config.opt_start_seq
             case "by_start_time":
                 time_ns = read_time(config.opt_start_time or "")
                 return None if time_ns is None else stream.at_time(time_ns)
@@ -452,8 +465,11 @@ class JetStream:
 
     def look(self) -> None:
         """Once a second."""
-        for consumer in self.consumers.values():
-            consumer.look()
+        for consumer in list(self.consumers.values()):
+            if consumer.inactive:
+                self.end(consumer)
+            else:
+                consumer.look()
 
     def drained(self, client: ClientConnection) -> None:
         """A client takes messages again, or over another subscription."""
