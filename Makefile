@@ -64,7 +64,7 @@ format: $(STAMP)
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ordercast needs Python 3.11 or later: make PYTHON=python3.11")'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/pip install -qq --no-compile --editable '.[dev]'
+	@DIST_EXTRA_CONFIG=$(CURDIR)/.ci/setuptools.cfg $(BIN)/pip install -qq --no-compile --editable '.[dev]'
 	@touch $@
 
 # All modules are compiled once, so that not each of the processes that test does it for itself.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cli_nodes import COMMAND, until
@@ -22,6 +22,9 @@ from ordercast.cli import group_demo
 from ordercast.core.identity import ConfigurationId
 from ordercast.demo import run as demo_run
 from ordercast.measure.agreement import ConfigurationOrder, MemberOrder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HANGS_S = 600.0
 """A machine may be slow; what takes longer than this hangs."""
@@ -42,11 +45,10 @@ def performed(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
 # --- whole performances -------------------------------------------------------------------------
 
 
-@pytest.mark.spark
-def test_its_trace_may_be_audited_on_spark(tmp_path: Path) -> None:
-    done = performed(tmp_path, "--nodes", 2, *SHORT, "--dir", tmp_path / "run", "--engine", "spark", "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+def test_its_trace_may_be_audited_on_spark(tmp_path: Path, spark: SparkSession) -> None:
+    said = ordercast("demo", "--nodes", 2, *SHORT, "--dir", tmp_path / "run", "--engine", "spark", "--json")
+    assert said.code == 0, said.err
+    document = said.document
     assert document["audit"]["clean"] is True
     assert document["audit"]["events"] > document["nodes"][0]["delivered"] > 0
 

@@ -17,7 +17,6 @@ from urllib.parse import unquote
 from ordercast.trace.blocks import read_blocks
 from ordercast.trace.files import PARQUET, partial
 from ordercast.trace.schema import About, Row, TraceError
-from ordercast.trace.writer import TraceWriter
 
 
 def convert(journal: Path) -> None:
@@ -40,6 +39,8 @@ def convert(journal: Path) -> None:
 
 
 def _write(journal: Path, run: str, about: About, blocks: Iterable[list[Row]]) -> None:
+    from ordercast.trace.writer import TraceWriter
+
     writer = TraceWriter(journal.parent, run, about, stem=unquote(journal.stem))
     try:
         for rows in blocks:
@@ -67,4 +68,6 @@ def main(paths: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # Arrow would load NumPy if it found it, which takes as long as all the rest, and is not used here.
+    sys.modules["numpy"] = None  # type: ignore[assignment]
     sys.exit(min(main(sys.argv[1:]), 100))
