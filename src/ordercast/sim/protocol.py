@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from ordercast.audit.properties import PROMISES, Check, Promises
 from ordercast.core.identity import NodeId
-from ordercast.core.protocol import GROUPS, Protocol
+from ordercast.core.protocol import GROUPS, SIM, Protocol
 from ordercast.sim.mutation import Rewrite, unreadable
 from ordercast.sim.network import Lan, NetworkConfig
-from ordercast.sim.topology import attached
+from ordercast.sim.topology import Attached, attached
 from ordercast.sim.world import MachineFactory, World
 from ordercast.trace.schema import ONE_CLOCK
 
@@ -67,7 +67,7 @@ class LabProtocol(NamedTuple):
     ) -> World:
         """A world of this protocol's machines; `more` is as for `World`.
 
-        A setting `networks` that differs from node to node says which networks each is attached to, too.
+        A setting `networks` says which networks the nodes are attached to, too: all alike, or node by node.
         More than half of the nodes have to agree to begin a group, unless the settings say otherwise: so no
         two groups are begun, whatever the network does.
         """
@@ -77,5 +77,13 @@ class LabProtocol(NamedTuple):
         revive_us = REVIVE_US if product.revives else None
         factory = self.make(settings)
         kind_of = self.kind_of or product.kind_of
-        more = {"revive_us": revive_us, "networks": attached(settings, nodes), **more}
+        more = {"revive_us": revive_us, "networks": self._attached(settings, nodes), **more}
         return World(factory, nodes, network, seed, kind_of=kind_of, **more)
+
+    def _attached(self, settings: Mapping[str, object], nodes: Sequence[NodeId]) -> Attached | None:
+        """Which networks each node is attached to; None for a protocol that knows of one only."""
+        by_node = attached(settings, nodes)
+        if by_node is not None or "networks" not in self.product.settings.__struct_fields__:
+            return by_node
+        config: Any = self.product.configure(settings, SIM)
+        return dict.fromkeys(nodes, config.networks)

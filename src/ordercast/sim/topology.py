@@ -56,6 +56,7 @@ def draw_networks(stream: random.Random, nodes: Sequence[NodeId]) -> dict[str, l
 
     They are in a line, a star or a cycle, which of two networks is one with two gateways between them. Some
     have one gateway more than they need, some a gateway that joins three. A few have no node but a gateway.
+    The networks of a gateway are in any order.
     """
     count = stream.choice([few for few in (2, 2, 3, 3, 4) if few * MOST_ON_A_NETWORK > len(nodes) + few])
     shuffled = stream.sample(list(nodes), len(nodes))
@@ -65,7 +66,7 @@ def draw_networks(stream: random.Random, nodes: Sequence[NodeId]) -> dict[str, l
     for node in shuffled:
         room = [n for n in range(1, count + 1) if sum(n in on for on in drawn.values()) < MOST_ON_A_NETWORK]
         drawn[node] = {stream.choice(room)}
-    return {str(node): sorted(drawn[node]) for node in nodes}
+    return {str(node): stream.sample(sorted(drawn[node]), len(drawn[node])) for node in nodes}
 
 
 def _joints(stream: random.Random, numbers: Sequence[int]) -> list[set[int]]:
