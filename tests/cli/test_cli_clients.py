@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ from cli_parts import ordercast, process
 from nats_servers import Login, Server, Starting
 
 from free_ports import free_address
+from ordercast.cli.quick_send import Wish, understood
 
 
 def fed(text: str, *words: object) -> Any:
@@ -157,6 +160,82 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     said = ordercast("status", "--client", "h:1", "--data", tmp_path)
     assert said.code == 2
     assert "in one way" in said.sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "wish"),
+    [
+        ("g x", Wish("127.0.0.1:4222", "g", [b"x"])),
+        ("g x y --client h-1.x:99", Wish("h-1.x:99", "g", [b"x", b"y"])),
+        ("--client 10.0.0.1:1 g x", Wish("10.0.0.1:1", "g", [b"x"])),
+        ("g", None),
+        ("g x --safe", None),
+        ("g x --client", None),
+        ("g x --client h:1 --client i:1", None),
+        ("g x --client h", None),
+        ("g x --client unix:/x", None),
+        ("g x --client nats://h:1", Wish("h:1", "g", [b"x"])),
+        ("g x --client tls://h:1", None),
+        ("g x --client u:p@h:1", None),
+        ("g x --client h:70000", None),
+        ("g -- -x", None),
+        ("g.* x", None),
+    ],
+)
+def test_a_plain_send_is_understood_without_loading_much(words: str, wish: Wish | None) -> None:
+    assert understood(words.split()) == wish
+
+
+def test_a_plain_send_with_a_login_is_for_the_command_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERCAST_TOKEN", "s3cret")
+    assert understood(["g", "x"]) is None
+
+
+RUN = """
+import os, sys
+from ordercast.cli import main
+code = 0
+try: main()
+except SystemExit as end: code = end.code
+print(code, os.nice(0), *sorted({"asyncio", "typer", "rich", "ssl"} & set(sys.modules)))
+"""
+
+
+def ran(*words: object) -> list[str]:
+    """How the command ended, how nice it was, and what of the heavy modules it has loaded."""
+    command = [sys.executable, "-c", RUN, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG_S)
+    assert not done.stderr or "error" in done.stderr.lower(), done.stderr
+    return done.stdout.splitlines()[-1].split()
+
+
+def test_clients_give_way_and_a_plain_send_loads_little(server: Server, subject: str) -> None:
+    nice = os.nice(0)
+    assert ran("send", subject, "x", "--client", server.address) == ["0", str(min(19, nice + 5))]
+    assert ran("send", subject, "x", "--member", "--timeout", 0.1)[:2] == ["3", str(nice)]
+    assert ran("protocols")[:2] == ["0", str(nice)]
+
+
+@pytest.mark.parametrize(
+    "last_words", [b"-ERR 'Permissions Violation for Publish'\r\nPONG\r\n", b"", b"NONSENSE\r\n"]
+)
+def test_what_a_node_does_not_take_is_not_said_to_be_sent(last_words: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            line, _ = listening.accept()
+            with line:
+                line.sendall(b'INFO {"max_payload": 10}\r\n')
+                while b"PING" not in line.recv(4096):
+                    pass
+                line.sendall(last_words)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        said = process("send", "g", "x", "--client", "127.0.0.1:{}".format(*listening.getsockname()[1:]))
+        serving.join()
+    assert (said.code, said.out) == (3, "")
+    assert "send it again" in said.err
 
 
 def test_a_send_loads_no_node_and_no_laboratory() -> None:

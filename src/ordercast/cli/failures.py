@@ -14,11 +14,7 @@ from contextlib import contextmanager
 
 import typer
 
-from ordercast.cli.screen import ASIDE, Code
 from ordercast.errors import OrdercastError
-from ordercast.extras import missing_of
-from ordercast.sim.process_pool import WorkerDied
-from ordercast.trace.schema import TraceError
 
 _SPARK = ("pyspark", "py4j")
 _PYTHON_ERROR = re.compile(r"^\s*(?:\w+\.)*(\w+): (\S.*)$", re.MULTILINE)
@@ -33,9 +29,16 @@ def telling() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
+        from ordercast.cli.screen import Code
+
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads any more
         raise typer.Exit(Code.OK) from None
+    except (typer.Exit, typer.Abort):
+        raise
     except Exception as error:
+        from ordercast.cli.screen import ASIDE, Code
+        from ordercast.sim.process_pool import WorkerDied
+
         sentence = sentence_of(error)
         if sentence is None:
             raise
@@ -47,6 +50,10 @@ def telling() -> Iterator[None]:
 
 def sentence_of(error: Exception) -> str | None:
     """What went wrong, and what to do; None if it is a defect of ordercast."""
+    from ordercast.extras import missing_of
+    from ordercast.sim.process_pool import WorkerDied
+    from ordercast.trace.schema import TraceError
+
     if isinstance(error, OrdercastError | TraceError | WorkerDied):
         return str(error)
     if isinstance(error, ModuleNotFoundError):

@@ -7,12 +7,14 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
 
 SAY = Console(highlight=False)
 """To stdout: the answer, for people."""
@@ -59,6 +61,8 @@ def blaming(option: str) -> Iterator[None]:
 @contextmanager
 def counting(what: str, total: int) -> Iterator[Counter]:
     """A bar that counts to `total`, with the time left; shown to people only."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=ASIDE, transient=True, disable=not ASIDE.is_terminal) as progress:
         yield Counter(progress, what, total)
@@ -86,6 +90,8 @@ class Counter:
 
 def facts(rows: Mapping[str, str]) -> Table:
     """Names and values, side by side and without a frame."""
+    from rich.table import Table
+
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bright_black", no_wrap=True)
     table.add_column(overflow="fold")
