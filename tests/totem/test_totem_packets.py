@@ -152,6 +152,7 @@ def on_the_wire(packet: AnyPacket) -> bytes:
             packet.number,
             packet.flags,
             packet.chunks,
+            packet.timestamp,
         ).raw
     if isinstance(packet, Recovered):
         ring = ConfigurationId(packet.ring_seq, packet.ring_rep)
@@ -182,6 +183,12 @@ def asking_for_parts() -> Token:
     return made
 
 
+def timed_token() -> Token:
+    made = token(seq=9, rtr=[4, 6], holds=[200, 0])
+    made.timestamp = 1_000
+    return made
+
+
 LIMITS = Limits(212_992, 17_000, 1_400)
 
 SAMPLES: dict[str, bytes] = {
@@ -189,6 +196,8 @@ SAMPLES: dict[str, bytes] = {
     "token that asks for parts": asking_for_parts().encode(),
     "data": data(5, b"one", b"", b"three", flags=SAFE | CONTINUED).raw,
     "data of one chunk": data(5, b"one message", flags=CONTINUES).raw,
+    "data with a timestamp": encode_data(RING, 5, 3, 0, 1, CONTINUED, [b"one", b"two"], 77).raw,
+    "token with a timestamp": timed_token().encode(),
     "recovered": encode_recovered(RING, 2, 3, data(5, b"one", b"two", ring=ConfigurationId(4, 2))).raw,
     "token": token(token_seq=9, seq=7, aru=3, aru_id=2, rtr=[4, 6], fcc=3, backlog=1).encode(),
     "idle token": token().encode(),
@@ -367,7 +376,7 @@ def test_a_message_with_an_impossible_number_is_refused(raw: bytes) -> None:
 def test_a_message_with_unknown_flags_is_refused() -> None:
     decode(data_bytes(flags=7))
     with pytest.raises(Malformed, match="unknown flags"):
-        decode(data_bytes(flags=8))
+        decode(data_bytes(flags=16))
 
 
 @pytest.mark.parametrize(
@@ -477,7 +486,7 @@ def token_bytes(
         (token_bytes(aru=-1), "bad number"),
         (token_bytes(seq=-1, aru=-1), "bad number"),
         (token_bytes(aru_id=-1), "bad number"),
-        (token_bytes(flags=4), "bad number"),
+        (token_bytes(flags=8), "bad number"),
         (token_bytes(brake=-1), "bad number"),
         (token_bytes(ring_seq=MAX_COUNT), "bad number"),
         (token_bytes(token_seq=MAX_COUNT), "bad number"),

@@ -128,6 +128,8 @@ class Batch(NamedTuple):
     """Number of the first of them."""
     guarantee: Guarantee
     payloads: Sequence[bytes]
+    timestamp: int = 0
+    """The Lamport timestamp of the packet, where a protocol gives packets one; else 0."""
 
     def part(self, begin: int, payloads: Sequence[bytes]) -> Batch:
         """The messages from the `begin`-th on, counted from 0, at their own places, with these payloads."""

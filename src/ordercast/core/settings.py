@@ -15,12 +15,13 @@ def check_settings(
 ) -> None:
     """Raise `ValueError`, with what to change, unless all settings are right.
 
-    Each is positive, or zero where it `may_be_zero`. Of each pair in `order` the first is smaller than the
+    Each number is positive, or zero where it `may_be_zero`. Of each pair in `order` the first is smaller than the
     second, for the reason that stands third. Each of `ranges` is between its least and its most.
     """
     for name in settings.__struct_fields__:
-        if getattr(settings, name) < (0 if name in may_be_zero else 1):
-            raise ValueError(f"{name} is {getattr(settings, name)}: give it a positive number")
+        value = getattr(settings, name)
+        if isinstance(value, int | float) and value < (0 if name in may_be_zero else 1):
+            raise ValueError(f"{name} is {value}: give it a positive number")
     for small, large, why in order:
         if getattr(settings, small) >= getattr(settings, large):
             raise ValueError(

@@ -283,7 +283,7 @@ class Session:
         if delivery is not None and last is received and last_group == group:
             return delivery, size
         batch, sender, groups = received[:3]
-        configuration, seq, slot, origin, incarnation, number, guarantee, bodies = batch
+        configuration, seq, slot, origin, incarnation, number, guarantee, bodies, _ = batch
         count = len(bodies)
         if last is not received:
             size = sum(map(len, bodies))

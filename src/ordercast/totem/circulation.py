@@ -6,6 +6,7 @@ from: the application's messages (`Outbox`), or an old ring's (`Exchange`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from ordercast.core.contract import Effect, Multicast, Originate
@@ -21,6 +22,7 @@ from ordercast.totem.packets import (
     NOBODY,
     RECOVERED_HEADER,
     SAFE,
+    TIMESTAMP_SIZE,
     Data,
     Recovered,
     Token,
@@ -47,12 +49,42 @@ class Source(Protocol):
         made only now; None if nothing waits."""
 
 
+class Outgoing(Source, Protocol):
+    """What a node broadcasts on a ring in the ring's normal course."""
+
+    incarnation: int
+    closed: bool
+    """Somebody brakes: nothing new goes out, however much waits."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something that could be broadcast."""
+
+    @property
+    def room(self) -> int:
+        """Bytes of messages that may be submitted now."""
+
+    def accept(self, payloads: Sequence[bytes], guarantee: Guarantee) -> int:
+        """Take messages in order, all or none; the number of the first."""
+
+    def fit(self, limits: Limits) -> None:
+        """From now on, make packets that all members of a ring can take."""
+
+    def adapt(self, lossy: bool) -> None:
+        """Fill packets less while some are being lost, and more again when none are."""
+
+    def rewind(self) -> None:
+        """Start the message that is partly broadcast again: the ring of its first fragments ended."""
+
+
 class Outbox:
     """The application's messages on their way to the ring."""
 
-    def __init__(self, config: TotemConfig) -> None:
+    def __init__(self, config: TotemConfig, timed: bool = False) -> None:
+        """Packets have timestamps on a ring that is `timed`."""
         self.queue = SendQueue(config.send_queue)
         self._chunks = MAX_CHUNKS if config.packing else 1
+        self._headers = HEADERS + (TIMESTAMP_SIZE if timed else 0)
         self.fit(config.limits)
         self._space = self._most
         """Bytes of chunks that a packet takes now."""
@@ -63,8 +95,8 @@ class Outbox:
     def fit(self, limits: Limits) -> None:
         """From now on, make packets that all members of a ring can take."""
         self._datagram = limits.datagram_size
-        self._most = limits.packet_size - HEADERS
-        self._least = min(self._most, self._datagram - HEADERS)
+        self._most = limits.packet_size - self._headers
+        self._least = min(self._most, self._datagram - self._headers)
         self._space = self._most
 
     def adapt(self, lossy: bool) -> None:
@@ -76,6 +108,24 @@ class Outbox:
             self._space = min(self._most, self._space + self._least)
 
     @property
+    def waiting(self) -> bool:
+        """Whether there is something that could be broadcast."""
+        return bool(self.queue.waiting)
+
+    @property
+    def room(self) -> int:
+        """Bytes of messages that may be submitted now."""
+        return self.queue.room
+
+    def accept(self, payloads: Sequence[bytes], guarantee: Guarantee) -> int:
+        """Take messages in order, all or none; the number of the first."""
+        return self.queue.accept(payloads, guarantee)
+
+    def rewind(self) -> None:
+        """Start the message that is partly broadcast again: the ring of its first fragments ended."""
+        self.queue.rewind()
+
+    @property
     def backlog(self) -> int:
         """About how many datagrams the waiting messages fill (000 §8.1, my_tbl)."""
         if not self.queue.waiting:
@@ -85,17 +135,18 @@ class Outbox:
 
     def next_packet(self, ring: Ring, seq: int, most: int, effects: list[Effect]) -> Data | None:
         """Pack what waits into a packet; messages that end in it are originated by it."""
-        space = min(self._space, most * self._datagram - HEADERS)
+        space = min(self._space, most * self._datagram - self._headers)
         packed = None if self.closed else self.queue.next_packet(space, self._chunks)
         if packed is None:
             return None
         number, guarantee, chunks, ends, continues, continued = packed
         flags = SAFE * (guarantee is Guarantee.SAFE) | CONTINUES * continues | CONTINUED * continued
         me, life = ring.me, self.incarnation
+        time = 0 if ring.clock is None else ring.clock.tick()
         if ends:
-            effects.append(Originate(Batch(ring.id, seq, 0, me, life, number, guarantee, ends)))
+            effects.append(Originate(Batch(ring.id, seq, 0, me, life, number, guarantee, ends, time)))
         ring.last_own = seq
-        return encode_data(ring.id, seq, me, life, number, flags, chunks)
+        return encode_data(ring.id, seq, me, life, number, flags, chunks, time)
 
 
 class Visit(NamedTuple):
@@ -126,6 +177,8 @@ def work(
         answers = ring.answer(token)
         resent = len(answers)
         effects.extend([Multicast(raw) for raw in answers])
+    if ring.clock is not None:
+        ring.clock.follow(token.timestamp)
     waiting = source.backlog
     late: list[Effect] = []
     fresh: list[tuple[int, int]] = []  # of each new packet: where in `out` it begins, datagrams before it
@@ -152,6 +205,8 @@ def work(
             late = out[cut:]
             del out[cut:]
         effects += out
+        if ring.clock is not None and broadcast:
+            token.timestamp = ring.clock.now
     ring.update_aru(token)
     failed = ring.holder_up(now_us, token)
     if failed is None:

@@ -22,10 +22,11 @@ from ordercast.core.contract import (
     Start,
 )
 from ordercast.core.identity import Configuration, ConfigurationId, Kind, NodeId
+from ordercast.core.lamport import LamportClock
 from ordercast.core.randomness import RandomStream
 from ordercast.core.wire import FORGED_SENDER
 from ordercast.totem.braking import Braking
-from ordercast.totem.circulation import Outbox, work
+from ordercast.totem.circulation import Outgoing, work
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.limits import Limits
 from ordercast.totem.membership import Gathering, Heard
@@ -52,18 +53,20 @@ class Formation:
         me: NodeId,
         config: TotemConfig,
         *,
-        outbox: Outbox,
+        outbox: Outgoing,
         passing: TokenPassing,
         waits: Waits,
         rotations: Rotations,
         braking: Braking,
         stats: dict[str, float],
+        clock: LamportClock | None = None,
     ) -> None:
         """A node that has not been started, and what it orders messages with on whatever ring it is."""
         self.me = me
         self.config = config
         self._configured = config
         self._outbox = outbox
+        self._clock = clock
         self._passing = passing
         self._waits = waits
         self._rotations = rotations
@@ -101,7 +104,9 @@ class Formation:
         """Form a singleton ring, then look for others (000 §6.2.2, "When a processor starts")."""
         self._draw(RandomStream(start.seed))
         self.ring_seq = self.numbers.first(recall(self.me, start.stored))
-        self.ring = Ring(ConfigurationId(self.ring_seq, self.me), (self.me,), self.me, self.config)
+        self.ring = Ring(
+            ConfigurationId(self.ring_seq, self.me), (self.me,), self.me, self.config, clock=self._clock
+        )
         self.own_token = Token(self.ring.id)
         self._waits.begin(now_us, self.ring.members)
         effects.append(Persist(store(self.ring_seq)))
@@ -360,7 +365,7 @@ class Formation:
         self.forming = commit
         self._pass_commit(now_us, commit, effects)
         limits = reduce(Limits.smallest, (entry.limits for entry in commit.entries))
-        ring = Ring(commit.ring, commit.members, self.me, self.config, limits)
+        ring = Ring(commit.ring, commit.members, self.me, self.config, limits, self._clock)
         self.exchange = Exchange(ring, self.ring, commit, self.obligations)
         self._rotations.forget()
         if ring.alone:
@@ -381,7 +386,7 @@ class Formation:
         self.exchange = None
         self.gathering.settle(ring.members)
         self.merge_detection.installed(now_us, ring.id, ring.members, lives)
-        self._outbox.queue.rewind()
+        self._outbox.rewind()
         self._outbox.fit(ring.limits)
         self._merging = False
         self.own_token = Token(ring.id) if ring.alone else None

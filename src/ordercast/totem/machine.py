@@ -28,9 +28,10 @@ from ordercast.core.contract import (
 )
 from ordercast.core.declared import zeros
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
+from ordercast.core.lamport import LamportClock
 from ordercast.core.wire import FORGED_SENDER, PREFIX_SIZE, Malformed
 from ordercast.totem.braking import Braking
-from ordercast.totem.circulation import Outbox, work
+from ordercast.totem.circulation import Outbox, Outgoing, work
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.declared import STATISTICS
 from ordercast.totem.formation import ANNOUNCE_TIMER, CONSENSUS, JOIN_TIMER, Formation
@@ -63,19 +64,25 @@ class TotemMachine:
     """One processor of a Totem ring."""
 
     def __init__(
-        self, me: NodeId, config: TotemConfig, decode_data: Callable[[bytes], Data] = decode_data
+        self,
+        me: NodeId,
+        config: TotemConfig,
+        decode_data: Callable[[bytes], Data] = decode_data,
+        outbox: Outgoing | None = None,
+        clock: LamportClock | None = None,
     ) -> None:
         """A processor that has not been started.
 
         A driver that hands the same bytes to several machines (a simulator) may give them a `decode_data`
-        that remembers.
+        that remembers. Where the ring is one of several (`ordercast.rings`), that layer hands over the
+        `outbox` with what is to be broadcast, and the `clock` that gives packets their timestamps.
         """
         self.me = me
         self.config = config
         self.incarnation = -1
         self.leaving = False
         self.halted = False
-        self.outbox = Outbox(config)
+        self.outbox: Outgoing = Outbox(config) if outbox is None else outbox
         self._passing = TokenPassing(config)
         self._waits = Waits()
         self._braking = Braking(me)
@@ -90,6 +97,7 @@ class TotemMachine:
             rotations=self._rotations,
             braking=self._braking,
             stats=self._stats,
+            clock=clock,
         )
         self._laggard = NOBODY
         """Who held `aru` back so far, when the token came last, that this node could not send."""
@@ -140,7 +148,7 @@ class TotemMachine:
         """Size of the largest message that may be submitted now."""
         if self.halted or self.leaving or self.incarnation < 0:
             return 0
-        return min(self.outbox.queue.room, self.config.max_message_size)
+        return min(self.outbox.room, self.config.max_message_size)
 
     @property
     def stats(self) -> Mapping[str, float]:
@@ -187,7 +195,7 @@ class TotemMachine:
             not self.leaving
             or self.halted
             or self.formation.state is not State.OPERATIONAL
-            or self.outbox.queue.waiting
+            or self.outbox.waiting
             or self.formation.ring.safe < self.formation.ring.last_own
         ):
             return
@@ -216,7 +224,7 @@ class TotemMachine:
                 f"a message of {largest} bytes is larger than max_message_size "
                 f"({self.config.max_message_size}); split it, or raise the limit at every node"
             )
-        effects.append(Accept(self.outbox.queue.accept(payloads, guarantee)))
+        effects.append(Accept(self.outbox.accept(payloads, guarantee)))
         if self.formation.state is State.OPERATIONAL:
             self._run_alone(now_us, effects)
             if self._braking.by == NOBODY:  # else the token could not take it along
@@ -365,7 +373,7 @@ class TotemMachine:
         ring = self.formation.ring
         if self._braking.concerns(token):
             self._heed_brake(token)
-        stuck = token.seq - token.aru >= self._max_outstanding and self.outbox.queue.waiting
+        stuck = token.seq - token.aru >= self._max_outstanding and self.outbox.waiting
         self._laggard = token.aru_id if stuck else NOBODY
         verified = self.formation.merge_detection.check(now_us, ring, token)
         arrived_seq = token.seq
@@ -398,7 +406,7 @@ class TotemMachine:
         """Whether the representative keeps the token for a while: there is nothing that may be sent."""
         if self._braking.concerns(token):
             self._heed_brake(token)
-        if self.outbox.queue.waiting:
+        if self.outbox.waiting:
             busy = token.brake == NOBODY
         else:
             busy = self.leaving
@@ -423,7 +431,7 @@ class TotemMachine:
         if self.formation.state is State.OPERATIONAL and token is not None:
             self._heed_brake(token)
             outbox = self.outbox
-            while not self.halted and ((outbox.queue.waiting and not outbox.closed) or ring.safe < token.seq):
+            while not self.halted and ((outbox.waiting and not outbox.closed) or ring.safe < token.seq):
                 self._visit(now_us, token, effects)
             self._leave_if_done(effects)
 

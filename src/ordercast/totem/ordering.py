@@ -11,6 +11,7 @@ from collections import deque
 
 from ordercast.core.contract import Deliver, Effect, Stable
 from ordercast.core.identity import Batch, ConfigurationId, Guarantee, NodeId
+from ordercast.core.lamport import LamportClock
 from ordercast.core.packing import Reassembly
 from ordercast.core.window import ReceiveWindow
 from ordercast.core.wire import MAX_PACKET, within_reach
@@ -21,6 +22,7 @@ from ordercast.totem.packets import (
     ALL_PARTS,
     CONTINUED,
     CONTINUES,
+    FRAGMENTS,
     MOST_PARTS,
     NOBODY,
     PART_HEADER,
@@ -45,8 +47,13 @@ class Ring:
         me: NodeId,
         config: TotemConfig,
         limits: Limits | None = None,
+        clock: LamportClock | None = None,
     ) -> None:
-        """`limits` are the smallest that any member has; without others, this node's own."""
+        """`limits` are the smallest that any member has; without others, this node's own.
+
+        With a `clock`, new packets get a Lamport timestamp.
+        """
+        self.clock = clock
         self.id = ring
         self.members = members
         """In token order: ascending, the representative first."""
@@ -327,13 +334,14 @@ class Ring:
 
     def _batch(self, packet: Data) -> Batch | None:
         """The messages that end in a packet, or None if none does."""
-        _, _, seq, origin, incarnation, number, flags, payloads, _ = packet
+        _, _, seq, origin, incarnation, number, flags, payloads, _, timestamp = packet
         guarantee = Guarantee.SAFE if flags & SAFE else Guarantee.AGREED
-        if flags <= SAFE and not self._reassembly.partial:
-            return Batch(self.id, seq, 0, origin, incarnation, number, guarantee, payloads)
+        if not (flags & FRAGMENTS or self._reassembly.partial):
+            return Batch(self.id, seq, 0, origin, incarnation, number, guarantee, payloads, timestamp)
         slot, payloads = self._reassembly.take(
             origin, number, payloads, bool(flags & CONTINUES), bool(flags & CONTINUED)
         )
         if not payloads:
             return None
-        return Batch(self.id, seq, slot, origin, incarnation, number + slot, guarantee, payloads)
+        number += slot
+        return Batch(self.id, seq, slot, origin, incarnation, number, guarantee, payloads, timestamp)

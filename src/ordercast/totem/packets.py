@@ -69,8 +69,9 @@ KINDS = {
     PART: PacketKind("part", Purpose.ORDER, "A part of a packet that is sent again."),
 }
 
-SAFE, CONTINUES, CONTINUED = 1, 2, 4
-"""Flags of a `Data` packet."""
+SAFE, CONTINUES, CONTINUED, _TIMED = 1, 2, 4, 8
+"""Flags of a `Data` packet; the last says that its timestamp is in it."""
+FRAGMENTS = CONTINUES | CONTINUED
 
 DATA_PREFIX = prefix(DATA)
 RECOVERED_PREFIX = prefix(RECOVERED)
@@ -89,7 +90,10 @@ _MISSING = struct.Struct("<IQ")
 _FARTHEST = 2**32 - 1
 """Requests on one token are nearer to each other than this, unless somebody forged one."""
 _MAX_FLOW = 2**31
-_RETRANS, _IDLE = 1, 2
+_RETRANS, _IDLE, _TOKEN_TIMED = 1, 2, 4
+_TIMESTAMP = struct.Struct("<q")
+TIMESTAMP_SIZE = _TIMESTAMP.size
+"""What a timestamp adds to a packet (001: on rings that are joined by gateways)."""
 
 
 class Data(NamedTuple):
@@ -106,6 +110,13 @@ class Data(NamedTuple):
     chunks: list[bytes]
     raw: bytes
     """The packet itself, for retransmission."""
+    timestamp: int = 0
+    """Its Lamport timestamp, above that of every packet before it on the ring; 0 where there is none."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether its last message goes on in the sender's next packet."""
+        return bool(self.flags & CONTINUED)
 
 
 class Recovered(NamedTuple):
@@ -163,6 +174,7 @@ class Token:
         "ring",
         "rtr",
         "seq",
+        "timestamp",
         "token_seq",
     )
 
@@ -207,6 +219,8 @@ class Token:
         """Of requests for packets larger than a datagram, which parts are missing, as bits; else all are."""
         self.merge: tuple[NodeId, ...] = ()
         """MergeDetection that every member asked so far hears and is heard by."""
+        self.timestamp = 0
+        """The highest Lamport timestamp that a packet of the ring has, where packets have one (001)."""
         self.holds: list[int] = []
         """Microseconds for which the token last waited at each member before it was handled, in ring order.
         Empty where it waited nowhere; a list that does not fit the ring says nothing."""
@@ -226,13 +240,15 @@ class Token:
             self.fcc,
             self.backlog,
             self.entitled,
-            _RETRANS * self.retrans_flg | _IDLE * self.idle,
+            _RETRANS * self.retrans_flg | _IDLE * self.idle | _TOKEN_TIMED * bool(self.timestamp),
             self.brake,
             len(holds),
             len(rtr),
             len(self.parts),
             len(merge),
         )
+        if self.timestamp:
+            head += _TIMESTAMP.pack(self.timestamp)
         if not (rtr or merge):
             return head + struct.pack(f"<{len(holds)}I", *holds)
         if not rtr:
@@ -303,11 +319,16 @@ def encode_data(
     number: int,
     flags: int,
     chunks: list[bytes],
+    timestamp: int = 0,
 ) -> Data:
     """A new regular message, with the bytes that go out."""
+    if timestamp:
+        flags |= _TIMED
     head = _DATA.pack(DATA_PREFIX, flags, ring.seq, ring.rep, seq, origin, incarnation, number, len(chunks))
+    if timestamp:
+        head += _TIMESTAMP.pack(timestamp)
     raw = head + join_chunks(chunks)
-    return Data(ring.seq, ring.rep, seq, origin, incarnation, number, flags, chunks, raw)
+    return Data(ring.seq, ring.rep, seq, origin, incarnation, number, flags, chunks, raw, timestamp)
 
 
 def encode_recovered(ring: ConfigurationId, seq: int, sender: NodeId, old: Data) -> Recovered:
@@ -325,12 +346,24 @@ def decode_data(data: bytes) -> Data:
         raise Malformed("bad number")
     if not (0 <= ring_seq < MAX_COUNT and 0 < seq < MAX_COUNT and 0 < number < MAX_COUNT):
         raise Malformed("bad number")
-    if flags > 7:
+    timestamp = 0
+    if flags & _TIMED:
+        timestamp = _timestamp(data, DATA_HEADER)
+        chunks = split_chunks(data, DATA_HEADER + TIMESTAMP_SIZE, count)
+    else:
+        chunks = split_chunks(data, DATA_HEADER, count)
+    if flags > 15:
         raise Malformed("unknown flags")
-    chunks = split_chunks(data, DATA_HEADER, count)
     if (flags & CONTINUES and not chunks[0]) or (flags & CONTINUED and not chunks[-1]):
         raise Malformed("empty fragment")
-    return Data(ring_seq, ring_rep, seq, origin, incarnation, number, flags, chunks, data)
+    return Data(ring_seq, ring_rep, seq, origin, incarnation, number, flags, chunks, data, timestamp)
+
+
+def _timestamp(data: bytes, at: int) -> int:
+    if len(data) < at + TIMESTAMP_SIZE:
+        raise Malformed("truncated")
+    timestamp: int = _TIMESTAMP.unpack_from(data, at)[0]
+    return check_count(timestamp, lowest=1)
 
 
 def _decode_recovered(data: bytes) -> Recovered:
@@ -355,18 +388,21 @@ def decode_token(data: bytes) -> Token:
     if requests > MAX_REQUESTS or strangers > MAX_MEMBERS or members > MAX_MEMBERS or partial > requests:
         raise Malformed("too many entries")
     asked = 8 + 4 * requests + _MISSING.size * partial if requests else 0
-    if len(data) != _TOKEN.size + 4 * members + asked + 4 * strangers:
+    timestamp = _timestamp(data, _TOKEN.size) if flags & _TOKEN_TIMED else 0
+    begin = _TOKEN.size + (TIMESTAMP_SIZE if timestamp else 0)
+    if len(data) != begin + 4 * members + asked + 4 * strangers:
         raise Malformed("lists do not fit")
-    if rep <= 0 or aru_id < 0 or brake < 0 or flags > 3 or max(fcc, backlog, entitled) >= _MAX_FLOW:
+    if rep <= 0 or aru_id < 0 or brake < 0 or flags > 7 or max(fcc, backlog, entitled) >= _MAX_FLOW:
         raise Malformed("bad number")
     if not (0 <= ring_seq < MAX_COUNT and 0 < token_seq < MAX_COUNT and 0 <= aru <= seq < MAX_COUNT):
         raise Malformed("bad number")
     ring = ConfigurationId(ring_seq, rep)
     retrans_flg, idle = flags & _RETRANS != 0, flags & _IDLE != 0
     token = Token(ring, token_seq, seq, aru, aru_id, fcc, backlog, retrans_flg, idle, brake, entitled)
+    token.timestamp = timestamp
     if members:
-        token.holds = list(struct.unpack_from(f"<{members}I", data, _TOKEN.size))
-    at = _TOKEN.size + 4 * members
+        token.holds = list(struct.unpack_from(f"<{members}I", data, begin))
+    at = begin + 4 * members
     if requests:
         first, *offsets = struct.unpack_from(f"<q{requests}I", data, at)
         token.rtr = [first + offset for offset in offsets]

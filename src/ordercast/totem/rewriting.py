@@ -32,5 +32,12 @@ def _encoded(packet: AnyPacket) -> bytes:
 def _data(packet: Data) -> Data:
     ring = ConfigurationId(packet.ring_seq, packet.ring_rep)
     return encode_data(
-        ring, packet.seq, packet.origin, packet.incarnation, packet.number, packet.flags, packet.chunks
+        ring,
+        packet.seq,
+        packet.origin,
+        packet.incarnation,
+        packet.number,
+        packet.flags,
+        packet.chunks,
+        packet.timestamp,
     )

@@ -142,7 +142,7 @@ class Recorder:
             return
         node, mine, append, step = self.node, self.incarnation, self._append, self._step
         here_seq, here_rep, here_kind = self._seq, self._rep, self._kind
-        for (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads in batches:
+        for (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads, _ in batches:
             word = _WORD.get(guarantee, guarantee)
             for payload in payloads:
                 append(
@@ -180,7 +180,7 @@ class Recorder:
     def _described_rows(self, event: str, now_us: int, batches: Iterable[Batch], describe: Describe) -> None:
         node, mine, append, step = self.node, self.incarnation, self._append, self._step
         here = (self._seq, self._rep, self._kind, None)
-        for (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads in batches:
+        for (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads, _ in batches:
             word = _WORD.get(guarantee, guarantee)
             for payload in payloads:
                 place = (origin, life, number, config_seq, config_rep, seq, slot, word)
@@ -195,7 +195,7 @@ class Recorder:
         node, mine, append, step = self.node, self.incarnation, self._append, self._step
         describe = self._describe
         here = (self._seq, self._rep, self._kind, None)
-        (config_seq, config_rep), _, _, origin, life, number, guarantee, payloads = batch
+        (config_seq, config_rep), _, _, origin, life, number, guarantee, payloads, _ = batch
         word = _WORD.get(guarantee, guarantee)
         for payload in payloads:
             place = (origin, life, number, config_seq, config_rep, None, None, word)
