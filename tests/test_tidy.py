@@ -18,13 +18,14 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src"
-MACHINES = ("totem", "multiring", "viewsync", "sequencers", "process_groups")
+MACHINES = ("totem", "rings", "viewsync", "sequencers", "process_groups")
 """Packages of protocol machines: pure, and known to nobody below the command line."""
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "core": frozenset(),
     **{machine: frozenset({"core"}) for machine in MACHINES},
     "sequencers": frozenset({"core", "viewsync"}),  # an orderer runs inside a view
+    "rings": frozenset({"core", "totem"}),  # has a Totem machine for each ring
     "trace": frozenset({"core"}),
     "spark": frozenset({"errors", "extras"}),  # brings Spark up, for whoever has work for it
     "draw": frozenset({"core", "trace", *MACHINES}),  # says what is in their packets

@@ -15,8 +15,8 @@ def check_settings(
 ) -> None:
     """Raise `ValueError`, with what to change, unless all settings are right.
 
-    Each number is positive, or zero where it `may_be_zero`. Of each pair in `order` the first is smaller than the
-    second, for the reason that stands third. Each of `ranges` is between its least and its most.
+    Each number is positive, or zero where it `may_be_zero`. Of each pair in `order` the first is smaller than
+    the second, for the reason that stands third. Each of `ranges` is between its least and its most.
     """
     for name in settings.__struct_fields__:
         value = getattr(settings, name)

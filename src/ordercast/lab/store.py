@@ -118,7 +118,7 @@ def code_version() -> str:
 
 
 _DECIDES = frozenset(
-    {"core", "totem", "multiring", "viewsync", "sequencers", "trace", "audit", "sim", "lab", "protocols.py"}
+    {"core", "totem", "rings", "viewsync", "sequencers", "trace", "audit", "sim", "lab", "protocols.py"}
 )
 """Packages on which the result of a run depends."""
 

@@ -1,0 +1,43 @@
+"""Settings of a node that is on one ring of several, or on several rings."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ordercast.totem.config import TotemConfig
+
+MOST_NETWORKS = 1_023
+"""Networks are numbered from 1 to this."""
+HEAD_ROOM = 1_024
+"""Bytes that a ring's own payload may be larger than a message of the application."""
+
+
+class RingsConfig(TotemConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Those of each ring, as in `TotemConfig`, and what joins the rings."""
+
+    networks: tuple[int, ...] = (1,)
+    """The numbers of the networks that this node is attached to, a ring each. A node with two or more is a
+    gateway. What its own application sends goes out on the first."""
+
+    undelivered: int = 16 * 1024 * 1024
+    """Bytes of messages that may wait for their place in the order; while more do, this node sends none."""
+
+    forwarding: int = 8 * 1024 * 1024
+    """Bytes that may wait in a gateway to be forwarded; while more do, nobody sends new messages."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wrong = [network for network in self.networks if not 0 < network <= MOST_NETWORKS]
+        if not self.networks or wrong or len(set(self.networks)) < len(self.networks):
+            raise ValueError(
+                f"networks is {list(self.networks)}: name each network that the node is attached to once, "
+                f"by a number from 1 to {MOST_NETWORKS}"
+            )
+
+    @property
+    def of_a_ring(self) -> TotemConfig:
+        """The settings of each ring: what it carries is a little larger than what applications send."""
+        fields = {name: getattr(self, name) for name in TotemConfig.__struct_fields__}
+        fields["max_message_size"] += HEAD_ROOM
+        fields["send_queue"] += 2 * HEAD_ROOM
+        return msgspec.convert(fields, TotemConfig)

@@ -1,0 +1,295 @@
+"""What nodes tell each other on their rings: payloads of the single-ring machines (001).
+
+| kind | what it says | sent by | travels |
+|---|---|---|---|
+| `Bundle` | messages of an application, in order | their sender | its ring |
+| `Forwarded` | a bundle of another ring, under its timestamp there | gateways | along the spanning tree |
+| `Vector` | Guarantee Vector: how much came from rings, what is safe on them | gateways | a ring |
+| `Enter` | the sender has installed the configuration that is in force on the ring | all | its rings |
+| `Pause` | nobody may send new messages for now, or again | who is overloaded | along the spanning tree |
+| `Report` | the rings of a node, which orders nothing until a topology is agreed on | all | everywhere |
+| `State` | what a node has of its old configuration | all | everywhere |
+| `Recovered` | a bundle of an old configuration that others lack | who has it | everywhere |
+| `Done` | the sender has all that those who come along have | all | everywhere |
+
+The first five are *traffic* of a component configuration: that of the sender's last `Done` on this ring. The
+others agree on the next configuration.
+
+Anybody on a ring may have sent a payload; `read` returns what it says within limits, or None.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.core.identity import MAX_INCARNATION, MAX_NODE_ID, ConfigurationId, Guarantee, NodeId
+from ordercast.core.packing import join_chunks, split_chunks
+from ordercast.core.wire import MAX_COUNT, UNREADABLE, Malformed
+from ordercast.rings.config import MOST_NETWORKS
+
+MOST_RINGS = 1_023
+"""Rings of one component, at most: the index of a ring has ten bits in a message's place."""
+MOST_NODES = 16_384
+MOST_LOOSE = 65_536
+BUNDLE_SIZE = 32 * 1024
+"""Bytes of messages that are put into one bundle; a larger message has one of its own."""
+LARGEST_CHUNK = 65_535
+
+BUNDLE, FORWARDED, RECOVERED, NOTE = 1, 2, 3, 4
+_BUNDLE = struct.Struct("<BBqH")
+"""Kind, guarantee, number of the first message, how many; 0: one message, to the end of the payload."""
+_PLACE = struct.Struct("<HqIii")
+"""Index of the source ring, timestamp, slot, origin, its incarnation."""
+_RECOVERED = struct.Struct("<8sqiii")
+"""Digest of the attempt, `Recovered.base`, `Recovered.part`, `Recovered.parts`."""
+_GUARANTEES = (Guarantee.AGREED, Guarantee.SAFE)
+
+Number: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_COUNT)]
+Node: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NODE_ID)]
+Index: TypeAlias = Annotated[int, Meta(ge=0, lt=MOST_RINGS)]
+Network: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_NETWORKS)]
+Digest: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=8)]
+Nodes: TypeAlias = Annotated[tuple[Node, ...], Meta(max_length=MOST_NODES)]
+
+
+class Bundle(NamedTuple):
+    """Messages of one application, with consecutive numbers."""
+
+    guarantee: Guarantee
+    number: int
+    payloads: Sequence[bytes]
+
+
+class Place(NamedTuple):
+    """Where a bundle is in the order of a component configuration; places are in this order."""
+
+    timestamp: int
+    source: int
+    """Index of its source ring among the rings of the configuration."""
+    slot: int
+    """Slot of its first message within its packet."""
+
+
+class Entry(NamedTuple):
+    """A bundle in the order."""
+
+    place: Place
+    origin: NodeId
+    incarnation: int
+    raw: bytes
+    """The bundle, as its sender wrote it."""
+
+
+class Forwarded(NamedTuple):
+    """A bundle of another ring."""
+
+    entry: Entry
+    last: bool
+    """It is the last one of its timestamp from its ring."""
+
+
+class Recovered(NamedTuple):
+    """A bundle, or none, that some who come from one configuration may lack."""
+
+    digest: bytes
+    """Of the attempt that it is shared in."""
+    base: ConfigurationId
+    """The configuration that it is of."""
+    part: int
+    """Its number among what is shared of its ring, from 0; -1 if it is shared by itself."""
+    parts: int
+    source: int
+    entry: Entry | None
+
+
+class Ring(msgspec.Struct, array_like=True, frozen=True, order=True):
+    """A ring: the network that it is on, its configuration there, its members."""
+
+    network: Network
+    seq: Number
+    rep: Node
+    members: Nodes
+
+
+class Vector(msgspec.Struct, array_like=True, frozen=True, tag="vector"):
+    """The Guarantee Vector (001), by index of the ring: (index, horizon, acknowledged)."""
+
+    entries: Annotated[tuple[tuple[Index, Number, Number], ...], Meta(max_length=MOST_RINGS)]
+
+
+class Enter(msgspec.Struct, array_like=True, frozen=True, tag="enter"):
+    """The sender has installed the configuration."""
+
+
+class Pause(msgspec.Struct, array_like=True, frozen=True, tag="pause"):
+    """A node asks all to send nothing new, or takes that back."""
+
+    node: Node
+    count: Number
+    """Rises with each `Pause` of a node: it may come over several ways."""
+    on: bool
+
+
+class Report(msgspec.Struct, array_like=True, frozen=True, tag="report"):
+    """A node orders nothing from here on, until a topology is agreed on that has these rings."""
+
+    node: Node
+    version: Number
+    """Rises with each report of a node, over its lives."""
+    rings: Annotated[tuple[Ring, ...], Meta(min_length=1, max_length=MOST_NETWORKS)]
+    number: Number
+    """The highest number of a component configuration that the node knows of."""
+
+
+class State(msgspec.Struct, array_like=True, frozen=True, tag="state"):
+    """What a node has of the configuration that it comes from."""
+
+    node: Node
+    count: Number
+    """Rises with each `State` of a node."""
+    digest: Digest
+    """Of the topology that is to be agreed on."""
+    base: tuple[Number, Node]
+    """The configuration that it comes from."""
+    solid: Annotated[tuple[Number, ...], Meta(max_length=MOST_RINGS)]
+    """By ring of that configuration: up to this timestamp the node has everything that came from it."""
+    stable: Number
+    """Up to this timestamp all members of that configuration have everything."""
+    obligations: Nodes
+    """Whose messages are delivered, even if others before them are missing."""
+    loose: Annotated[tuple[tuple[Number, Index, Number, Node], ...], Meta(max_length=MOST_LOOSE)]
+    """What it has beyond that: place and origin of each bundle."""
+
+
+class Done(msgspec.Struct, array_like=True, frozen=True, tag="done"):
+    """The node has all that those who come from the same configuration have."""
+
+    node: Node
+    count: Number
+    digest: Digest
+
+
+Control: TypeAlias = Report | State | Done | Recovered
+"""What agrees on the next configuration."""
+Note: TypeAlias = Vector | Enter | Pause | Report | State | Done
+Message: TypeAlias = bytes | Forwarded | Recovered | Note
+"""What a payload says; bundles as they are."""
+
+_decoder = msgspec.msgpack.Decoder(Note)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def write_note(note: Note) -> bytes:
+    """A note as a payload."""
+    return bytes((NOTE,)) + _encode(note)
+
+
+def write_bundles(payloads: Sequence[bytes], number: int, guarantee: Guarantee) -> list[bytes]:
+    """Messages with consecutive numbers, as few payloads."""
+    code = _GUARANTEES.index(guarantee)
+    bundles: list[bytes] = []
+    some: list[bytes] = []
+    size = 0
+
+    def finish() -> None:
+        nonlocal number, size
+        if some:
+            bundles.append(_BUNDLE.pack(BUNDLE, code, number, len(some)) + join_chunks(some))
+            number += len(some)
+            some.clear()
+            size = 0
+
+    for payload in payloads:
+        if len(payload) > BUNDLE_SIZE:
+            finish()
+            bundles.append(_BUNDLE.pack(BUNDLE, code, number, 0) + payload)
+            number += 1
+            continue
+        if size + len(payload) > BUNDLE_SIZE or len(some) == LARGEST_CHUNK:
+            finish()
+        some.append(payload)
+        size += len(payload)
+    finish()
+    return bundles
+
+
+def read_bundle(raw: bytes) -> Bundle | None:
+    """The messages of a bundle."""
+    if len(raw) < _BUNDLE.size:
+        return None
+    kind, code, number, count = _BUNDLE.unpack_from(raw)
+    if kind != BUNDLE or code >= len(_GUARANTEES) or not 0 < number < MAX_COUNT:
+        return None
+    if not count:
+        return Bundle(_GUARANTEES[code], number, [raw[_BUNDLE.size :]])
+    try:
+        return Bundle(_GUARANTEES[code], number, split_chunks(raw, _BUNDLE.size, count))
+    except Malformed:
+        return None
+
+
+def is_safe(raw: bytes) -> bool:
+    """Whether the messages of a bundle ask for safe delivery."""
+    return raw[1] == 1
+
+
+def write_forwarded(entry: Entry, last: bool) -> bytes:
+    """A bundle on its way over another ring."""
+    return bytes((FORWARDED, last)) + _write_entry(entry)
+
+
+def write_recovered(recovered: Recovered) -> bytes:
+    """A bundle that others may lack; without one, that there is none between the timestamps in question."""
+    digest, base, part, parts, source, entry = recovered
+    head = bytes((RECOVERED,)) + _RECOVERED.pack(digest, *base, part, parts)
+    return head + _write_entry(entry or Entry(Place(0, source, 0), 1, 0, b""))
+
+
+def _write_entry(entry: Entry) -> bytes:
+    place, origin, incarnation, raw = entry
+    return _PLACE.pack(place.source, place.timestamp, place.slot, origin, incarnation) + raw
+
+
+def _read_entry(payload: bytes, at: int) -> Entry | None:
+    if len(payload) < at + _PLACE.size:
+        return None
+    source, timestamp, slot, origin, incarnation = _PLACE.unpack_from(payload, at)
+    if not (source < MOST_RINGS and 0 <= timestamp < MAX_COUNT and slot < 2**31):
+        return None
+    if not (0 < origin <= MAX_NODE_ID and 0 <= incarnation <= MAX_INCARNATION):
+        return None
+    return Entry(Place(timestamp, source, slot), origin, incarnation, payload[at + _PLACE.size :])
+
+
+def read(payload: bytes) -> Message | None:
+    """What a payload says: the payload itself if it is a bundle, None if it says nothing."""
+    kind = payload[0] if payload else 0
+    if kind == BUNDLE:
+        return payload if read_bundle(payload) is not None else None
+    if kind == FORWARDED:
+        entry = _read_entry(payload, 2)
+        whole = entry is not None and read_bundle(entry.raw) is not None
+        return Forwarded(entry, bool(payload[1])) if entry is not None and whole else None
+    if kind == RECOVERED:
+        if len(payload) <= _RECOVERED.size:
+            return None
+        digest, seq, rep, part, parts = _RECOVERED.unpack_from(payload, 1)
+        entry = _read_entry(payload, 1 + _RECOVERED.size)
+        if entry is None or parts < 0 or not -1 <= part < max(parts, 1):
+            return None
+        found = entry if entry.raw else None
+        if found is not None and read_bundle(found.raw) is None:
+            return None
+        return Recovered(digest, ConfigurationId(seq, rep), part, parts, entry.place.source, found)
+    if kind == NOTE:
+        try:
+            note: Note = _decoder.decode(payload[1:])
+            return note
+        except UNREADABLE:
+            return None
+    return None

@@ -1,0 +1,152 @@
+"""The total order of one component configuration, as one of its nodes sees it (001, "Message Ordering")."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+
+from ordercast.core.contract import Deliver, Effect, Stable
+from ordercast.core.identity import Batch, ConfigurationId, NodeId
+from ordercast.rings.messages import Entry, Place, Ring, is_safe, read_bundle
+
+SOURCE_BITS = 10
+"""Bits of the index of the source ring in a message's place in the order (`Batch.seq`)."""
+
+
+def seq_of(place: Place) -> int:
+    """A bundle's place as one number: by timestamp, and by source ring where these are equal (001)."""
+    return place.timestamp << SOURCE_BITS | place.source
+
+
+class Order:
+    """What was received of a configuration, how far it is complete, and what may be delivered.
+
+    Timestamps of one source ring rise, so its *horizon* says how much of it is here: everything up to that
+    timestamp. With an entry of each ring, the paper's `recv_msgs` lists that are not empty say the same.
+    """
+
+    def __init__(
+        self, configuration: ConfigurationId, members: Sequence[NodeId], rings: tuple[Ring, ...]
+    ) -> None:
+        self.id = configuration
+        self.members = tuple(members)
+        self.rings = rings
+        self.horizon = [0] * len(rings)
+        """By ring: everything that it originated up to this timestamp is here."""
+        self.acknowledged = [0] * len(rings)
+        """By ring: all its members have everything of all rings up to this timestamp."""
+        self.latest = 0
+        """The highest timestamp of a bundle that is here."""
+        self.entries: dict[Place, Entry] = {}
+        """Bundles that not everybody is known to have, delivered ones too."""
+        self.loose: dict[Place, Entry] = {}
+        """Bundles that came when something before them may be missing."""
+        self.obligations: frozenset[NodeId] = frozenset()
+        """Whose loose bundles are delivered: those with whom this node has said `Done`."""
+        self.last_seq = 0
+        """Place of the last message delivered."""
+        self.waiting_bytes = 0
+        """Bytes of bundles that are not delivered yet."""
+        self._waiting: list[Place] = []
+        self._unstable: deque[Batch] = deque()
+
+    @property
+    def complete(self) -> int:
+        """Everything up to this timestamp is here."""
+        return min(self.horizon, default=0)
+
+    @property
+    def stable(self) -> int:
+        """Every member of the configuration has everything up to this timestamp."""
+        return min(self.acknowledged, default=0)
+
+    def add(self, entry: Entry) -> bool:
+        """Keep a bundle; whether it is news."""
+        place = entry.place
+        if place in self.entries or place.timestamp <= self.stable or place.source >= len(self.rings):
+            return False
+        self.entries[place] = entry
+        heappush(self._waiting, place)
+        self.waiting_bytes += len(entry.raw)
+        if place.timestamp > self.latest:
+            self.latest = place.timestamp
+        return True
+
+    def scattered(self) -> list[Place]:
+        """Bundles that are here although something before them from their ring may not be."""
+        beyond = [place for place in self._waiting if place.timestamp > self.horizon[place.source]]
+        return sorted({*self.loose, *beyond})
+
+    def at(self, place: Place) -> Entry:
+        """The bundle at a place."""
+        return self.loose[place] if place in self.loose else self.entries[place]
+
+    def deliver(self, effects: list[Effect]) -> None:
+        """Deliver what is next: agreed when everything before is here, safe when all have it (001)."""
+        waiting, complete, stable = self._waiting, self.complete, self.stable
+        while waiting and waiting[0].timestamp <= complete:
+            entry = self.entries[waiting[0]]
+            if waiting[0].timestamp > stable and is_safe(entry.raw):
+                break
+            heappop(waiting)
+            self._hand_over(entry, effects)
+        self._forget(stable, effects)
+
+    def settle(self, complete: int, stable: int, effects: list[Effect]) -> list[Entry]:
+        """Deliver what is due in a configuration that ends, by what its remaining members know together.
+
+        What is left, in order: to be delivered in the transitional configuration, if at all.
+        """
+        rest = sorted({**self.loose, **{place: self.entries[place] for place in self._waiting}}.values())
+        for i, entry in enumerate(rest):
+            timestamp = entry.place.timestamp
+            if timestamp > complete or (timestamp > stable and is_safe(entry.raw)):
+                return rest[i:]
+            self._hand_over(entry, effects)
+        return []
+
+    def deliver_rest(self, rest: Iterable[Entry], complete: int, effects: list[Effect]) -> None:
+        """Deliver what is left, in the transitional configuration (000 §7.2).
+
+        Behind a gap, only what those sent who come along: none of them has seen what is missing, so nothing
+        of theirs depends on it.
+        """
+        for entry in rest:
+            if entry.place.timestamp <= complete or entry.origin in self.obligations:
+                self._hand_over(entry, effects)
+
+    def _hand_over(self, entry: Entry, effects: list[Effect]) -> None:
+        batch = self.batch(entry)
+        effects.append(Deliver(batch))
+        self._unstable.append(batch)
+        self.last_seq = batch.seq
+        self.waiting_bytes -= len(entry.raw)
+
+    def batch(self, entry: Entry) -> Batch:
+        """The messages of a bundle at their places."""
+        bundle = read_bundle(entry.raw)
+        assert bundle is not None, "what is no bundle is not taken"
+        place = entry.place
+        return Batch(
+            self.id,
+            seq_of(place),
+            place.slot,
+            entry.origin,
+            entry.incarnation,
+            bundle.number,
+            bundle.guarantee,
+            bundle.payloads,
+            place.timestamp,
+        )
+
+    def _forget(self, stable: int, effects: list[Effect]) -> None:
+        """Give up what everybody has."""
+        unstable = self._unstable
+        gone: list[Batch] = []
+        while unstable and unstable[0].timestamp <= stable:
+            batch = unstable.popleft()
+            gone.append(batch)
+            del self.entries[Place(batch.timestamp, batch.seq & (1 << SOURCE_BITS) - 1, batch.slot)]
+        if gone:
+            effects.append(Stable(gone))

@@ -1,0 +1,124 @@
+"""What a node broadcasts on one of its rings: control messages always, ordered traffic only while it may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ordercast.core.contract import Effect
+from ordercast.core.identity import Guarantee
+from ordercast.core.packing import SendQueue
+from ordercast.totem.circulation import Outbox
+from ordercast.totem.config import TotemConfig
+from ordercast.totem.limits import Limits
+from ordercast.totem.ordering import Ring
+from ordercast.totem.packets import Data
+
+LARGEST_QUEUE = 2**40
+"""The layer above bounds what it puts into the queues; they themselves refuse nothing."""
+
+
+_APART = Guarantee.K1
+"""Packets are made of messages of one guarantee. On the ring, all of these are agreed."""
+
+
+class RingOutbox:
+    """Two queues for one ring.
+
+    Control messages, which agree on the topology, go out first, and always. Traffic of a component
+    configuration (messages, forwarded messages, vectors) goes out only while that configuration is in force
+    here: the layer above opens the way when it installs one, and closes it when it gives it up; a new ring
+    closes it by itself, before anything is broadcast on it.
+    """
+
+    def __init__(self, config: TotemConfig) -> None:
+        self._config = config
+        self._control = Outbox(config, timed=True)
+        self._traffic = Outbox(config, timed=True)
+        self._control.queue = SendQueue(LARGEST_QUEUE)
+        self._traffic.queue = SendQueue(LARGEST_QUEUE)
+        self._both = (self._control, self._traffic)
+        self.open = False
+        self._halfway = False
+        """A message of the traffic is partly broadcast: nothing may come between its fragments."""
+
+    # --- for the layer above --------------------------------------------------------------------
+
+    def put(self, payload: bytes, apart: bool = False) -> None:
+        """Broadcast traffic of the configuration in force; what is `apart` shares no packet with the rest."""
+        self._traffic.accept((payload,), _APART if apart else Guarantee.AGREED)
+
+    def close(self) -> None:
+        """Give up all traffic that is not broadcast yet."""
+        self.open = self._halfway = False
+        self._traffic.queue = SendQueue(LARGEST_QUEUE)
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes of traffic that wait."""
+        return LARGEST_QUEUE - self._traffic.room
+
+    # --- for the ring ---------------------------------------------------------------------------
+
+    @property
+    def incarnation(self) -> int:
+        """The life of the node that broadcasts."""
+        return self._control.incarnation
+
+    @incarnation.setter
+    def incarnation(self, incarnation: int) -> None:
+        for box in self._both:
+            box.incarnation = incarnation
+
+    @property
+    def closed(self) -> bool:
+        """Somebody brakes on the ring itself."""
+        return self._control.closed
+
+    @closed.setter
+    def closed(self, closed: bool) -> None:
+        for box in self._both:
+            box.closed = closed
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something that could be broadcast."""
+        return self._control.waiting or (self.open and self._traffic.waiting)
+
+    @property
+    def room(self) -> int:
+        """Bytes of control messages that may be submitted now."""
+        return self._control.room
+
+    def accept(self, payloads: Sequence[bytes], guarantee: Guarantee) -> int:
+        """Take control messages in order; the number of the first."""
+        return self._control.accept(payloads, guarantee)
+
+    def fit(self, limits: Limits) -> None:
+        """From now on, make packets that all members of a ring can take."""
+        for box in self._both:
+            box.fit(limits)
+
+    def adapt(self, lossy: bool) -> None:
+        """Fill packets less while some are being lost, and more again when none are."""
+        for box in self._both:
+            box.adapt(lossy)
+
+    def rewind(self) -> None:
+        """A new ring: the configuration that was in force is not any more."""
+        self._control.rewind()
+        self.close()
+
+    @property
+    def backlog(self) -> int:
+        """About how many datagrams wait."""
+        return self._control.backlog + (self._traffic.backlog if self.open else 0)
+
+    def next_packet(self, ring: Ring, seq: int, most: int, effects: list[Effect]) -> Data | None:
+        """The next packet, made of control messages if there are any."""
+        packet = None
+        if not self._halfway:
+            packet = self._control.next_packet(ring, seq, most, effects)
+        if packet is None and self.open:
+            packet = self._traffic.next_packet(ring, seq, most, effects)
+            self._halfway = packet is not None and packet.unfinished
+        return packet
