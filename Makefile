@@ -14,13 +14,16 @@ BRANCHES ?= 95
 
 VENV := .venv
 BIN := $(VENV)/bin
+TOOLS := $(VENV)/.tools
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 COVERED := $(addprefix src/ordercast/,core totem viewsync sequencers groups)
 PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(8, 2 * len(os.sched_getaffinity(0))))')
-PYTEST := $(BIN)/pytest -n $(PROCESSES) --dist loadgroup
+PYTEST := $(BIN)/pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 NOTHING_CHOSEN := $(if $(ARGS),|| test $$? -eq 5)
 
+# Spark is installed beside the first work of the others.
+MAKEFLAGS += --jobs=2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests begin hundreds of interpreters, none of which should have to compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,9 +34,9 @@ unexport PYTHONDONTWRITEBYTECODE
 run: $(STAMP)
 	@$(BIN)/ordercast demo --engine spark
 
-# Many tests wait for others more than they compute: there are two processes a core. Tests on Spark share one
-# session, so that one process has them all, beside the others. Where tests are chosen, nothing is traced.
-test: $(COMPILED)
+# Many tests wait for others more than they compute: there are two processes a core. Which tests one process has,
+# and in which order, is in tests/conftest.py. Where tests are chosen, nothing is traced.
+test: $(STAMP) $(COMPILED)
 	@$(PYTEST) -m 'not cluster' $(if $(ARGS),,$(COVERED:%=--cov=%) --cov-report=) $(ARGS) $(NOTHING_CHOSEN)
 ifeq ($(ARGS),)
 	@$(BIN)/coverage json --quiet -o $(VENV)/coverage.json
@@ -61,14 +64,19 @@ format: $(STAMP)
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
-$(STAMP): pyproject.toml
+$(TOOLS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "ordercast needs Python 3.11 or later: make PYTHON=python3.11")'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/pip install -qq --no-compile --editable '.[lab,tools]'
+	@touch $@
+
+# Spark is published as source only. Its wheel is not compressed, which would take longer than to install the rest.
+$(STAMP): $(TOOLS)
 	@DIST_EXTRA_CONFIG=$(CURDIR)/.ci/setuptools.cfg $(BIN)/pip install -qq --no-compile --editable '.[dev]'
 	@touch $@
 
 # All modules are compiled once, so that not each of the processes that test does it for itself.
-$(COMPILED): $(STAMP)
+$(COMPILED): $(TOOLS)
 	@$(BIN)/pytest --collect-only -qq > $@ || true
 
 clean:

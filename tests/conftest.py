@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 import threading
 from collections.abc import Generator, Iterator
 from functools import cache
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +38,8 @@ TRACED = (
     "viewsync",
 )
 """Tests of the parts that order messages, whose branches are counted: the tracer is slow."""
+UNTRACED = ("untraced", "hypothesis")
+"""Marks of tests there that are not traced: the examples of Hypothesis take other branches each time."""
 
 # How long an example takes is for the machine to say, not for a test.
 hypothesis.settings.register_profile(
@@ -80,28 +85,49 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield session
 
 
+def _process_of(item: pytest.Item) -> str | None:
+    """What one process runs: tests on Spark, whose session is a JVM; those that parse the source; those of a
+    file, which share fixtures. None for a round of a hunt, which any process may run."""
+    if item.get_closest_marker("spark") is not None:
+        return "spark"
+    if item.path.name in PARSING:
+        return "source"
+    return None if item.get_closest_marker("campaign") is not None else item.path.stem
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on Spark are run by one process: a session is a JVM, and they share it. So are those that parse
-    the source.
+    """Share tests out among processes, so that there is work for all processors at any time.
 
-    The largest group comes first. The other processes begin with tests that wait, and end with those that
-    compute, so that there is work for all processors to the end.
+    Those on Spark come first, for they take longest. Then files with tests that wait alternate with files
+    whose tests compute. The largest come first, so that no process has one left when the others have ended.
     """
-    items.sort(key=lambda item: not _is_in(item.path, WAITING))
+    groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif item.path.name in PARSING:
-            item.add_marker(pytest.mark.xdist_group("source"))
+        name = _process_of(item)
+        if name is not None:
+            item.add_marker(pytest.mark.xdist_group(name))
+        groups.setdefault(name or item.nodeid, []).append(item)
+    first = groups.pop("spark", [])
+    rest = sorted(groups.values(), key=len, reverse=True)
+    waiting = [group for group in rest if _is_in(group[0].path, WAITING)]
+    computing = [group for group in rest if not _is_in(group[0].path, WAITING)]
+    dealt = [(at / len(share), group) for share in (waiting, computing) for at, group in enumerate(share)]
+    items[:] = chain(first, *(group for _, group in sorted(dealt, key=itemgetter(0))))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was loaded is no garbage: collections look at what tests make."""
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Where branches are counted, other tests than those of the parts in question run at full speed."""
-    if _is_in(item.path, TRACED) and item.get_closest_marker("untraced") is None:
+    if _is_in(item.path, TRACED) and not any(map(item.get_closest_marker, UNTRACED)):
         return (yield)
     here, in_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)

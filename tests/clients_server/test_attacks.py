@@ -79,6 +79,7 @@ async def send(server: Any, stream: random.Random) -> int:
     return max(1, data.count(b"\n"))
 
 
+@pytest.mark.untraced
 @pytest.mark.campaign
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_nothing_that_is_sent_disturbs_others_or_raises(loop: str) -> None:

@@ -158,6 +158,7 @@ def member_of(node: Node) -> Member:
     return node._member  # type: ignore[return-value]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("protocol", FAMILY)
 def test_forged_heartbeats_of_an_older_group_end_no_group(protocol: str) -> None:
     """They come from a member's own address; who is said to have sent them does not answer for them."""

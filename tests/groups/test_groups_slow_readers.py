@@ -59,6 +59,7 @@ async def answer(group: Group, safe: bool, most: int) -> int:
 # --- answering what is read -------------------------------------------------------------------------
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])
 @pytest.mark.parametrize("protocol", ["totem", "total"])
 def test_who_answers_what_it_reads_never_waits_for_itself(protocol: str, sealed: bool) -> None:

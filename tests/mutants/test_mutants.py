@@ -17,7 +17,7 @@ AS_IT_IS = [
     (name, seed)
     for name in LAB_PROTOCOLS
     for seed in range(rounds(8, 60) if name == "totem" else rounds(4, 25))
-] + [(name + GROUPS, seed) for name in LAB_PROTOCOLS for seed in range(rounds(3, 40))]
+] + [(name + GROUPS, seed) for name in LAB_PROTOCOLS for seed in range(rounds(2, 40))]
 """Protocols, and seeds that each is run with as it is."""
 
 

@@ -141,6 +141,7 @@ class Run:
             assert len(order.places) <= len(order.R) or order.externals
 
 
+@pytest.mark.untraced
 @pytest.mark.campaign
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.NAME)
 @pytest.mark.parametrize("block", range(rounds(1, 40)))

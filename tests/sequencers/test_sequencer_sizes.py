@@ -41,6 +41,7 @@ def test_a_small_message_and_an_empty_one(kind: RulesClass) -> None:
     assert sorted(finish(run)) == [b"", b"", b"", b"x"]
 
 
+@pytest.mark.untraced
 @every
 def test_a_burst(kind: RulesClass) -> None:
     run = group(kind, loss=0.01)
@@ -55,6 +56,7 @@ def test_a_burst(kind: RulesClass) -> None:
     assert packets < 150, "many messages travel in one packet"
 
 
+@pytest.mark.untraced
 @every
 def test_a_message_of_16_mebibytes(kind: RulesClass) -> None:
     run = group(kind, GroupConfig(packet_size=60_000), loss=0.005)

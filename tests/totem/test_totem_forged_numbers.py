@@ -43,6 +43,7 @@ def together(world: World) -> bool:
     )
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("number", [MAX_COUNT - 1, MAX_COUNT - 4, MAX_COUNT // 2, 2**41])
 @pytest.mark.parametrize("victims", [(1, 2), (2,)])
 def test_a_group_is_whole_again_after_numbers_that_somebody_forged(

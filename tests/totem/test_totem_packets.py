@@ -297,6 +297,7 @@ def extremes(raw: bytes) -> Iterator[bytes]:
                 yield raw[:place] + patch + raw[place + width :]
 
 
+@pytest.mark.untraced
 @each_sample
 def test_extreme_lengths_and_counts_are_refused_without_allocating(raw: bytes) -> None:
     """Everything is bounded: a short packet that claims to be huge costs no more than a short packet."""

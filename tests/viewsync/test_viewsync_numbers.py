@@ -99,6 +99,7 @@ def test_a_new_node_gets_to_any_number_in_time() -> None:
     assert 25 < asked < 40, "seconds"
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", ["total", "rbp", "irbp"])
 def test_each_view_of_a_run_has_a_number_of_its_own(name: str) -> None:
     """In a run with the faults in which two groups once took the same."""
