@@ -103,6 +103,23 @@ def test_how_a_node_is_doing(server: Server) -> None:
         assert "see that it is a node of ordercast" in said.sentence
 
 
+def test_a_node_is_asked_by_its_configuration_where_its_data_directory_is_not(
+    server: Server, tmp_path: Path
+) -> None:
+    """As from another machine."""
+    file = tmp_path / "node.toml"
+    advertised = f'clients = "0.0.0.0:1"\nclient_advertise = "{server.address}"'
+    for place in (f'clients = "{server.address}"', advertised):
+        file.write_text(f'data = "{tmp_path / "nowhere"}"\ninsecure = true\n{place}\n')
+        said = process("status", "-c", file, "--json")
+        assert said.code == (0 if server.kind == "node" else 1)
+        if server.kind == "node":
+            assert said.document["configuration"]["members"] == [1]
+    said = ordercast("status", "-c", file, "--data", tmp_path)
+    assert said.code == 2
+    assert "in one way" in said.sentence
+
+
 def test_a_node_that_is_not_there() -> None:
     address = free_address()
     for words in (("send", "orders", "x"), ("listen", "orders")):

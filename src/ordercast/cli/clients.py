@@ -113,7 +113,7 @@ def access(
 
 
 def _configured(file: Path, user: str, password: str, token: str, signer: Path | None) -> Access:
-    """The node of a configuration file, as it is reached from its own machine."""
+    """The node of a configuration file, as others reach it; from its own machine, if that is not said."""
     config = configured(file)
     if config.clients is None:
         refuse(
@@ -122,7 +122,7 @@ def _configured(file: Path, user: str, password: str, token: str, signer: Path |
         )
     server = config.clients
     if not server.startswith("unix:"):
-        host, port = parse_address(server)
+        host, port = parse_address(config.client_advertise or server)
         server = format_address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
     if not (user or token):
         user, password = config.client_user or "", config.client_password or ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,10 +47,15 @@ def status(
 ) -> None:
     """Ask a running node: members, state, rates, losses, and who is slow.
 
-    A node on this machine is asked through its data directory, any that serves clients with --client. With
-    --watch and --json, an object a line. Exit code 1 if no node answers.
+    A node on this machine is asked through its data directory, any that serves clients as a client: with
+    --client, or with the configuration. With --watch and --json, an object a line. Exit code 1 if no node
+    answers.
     """
-    asked = _asking(config, data, socket, access(client, user, password, token, tls) if client else None)
+    if client or (config is not None and _elsewhere(config)):
+        asked = _asking_as_client(access(client, user, password, token, tls, config), data, socket)
+    else:
+        path = _socket(config, data, socket)
+        asked = partial(ask, path)
     try:
         if watch and json:
             for found in _asked(asked, every):
@@ -67,16 +73,17 @@ def status(
         raise typer.Exit(Code.OK) from None
 
 
-def _asking(
-    config: Path | None, data: Path | None, socket: Path | None, client: Access | None
-) -> Callable[[], Status]:
-    """How the node that was named is asked."""
-    if client is None:
-        path = _socket(config, data, socket)
-        return lambda: ask(path)
-    if config or data or socket:
+def _elsewhere(file: Path) -> bool:
+    """Whether the node of a configuration is not on this machine, as far as its data directory tells, or has
+    none, and serves clients."""
+    config = configured(file)
+    return config.clients is not None and (config.data is None or not (config.data / SOCKET).exists())
+
+
+def _asking_as_client(node: Access, data: Path | None, socket: Path | None) -> Callable[[], Status]:
+    if data or socket:
         refuse("say which node in one way: --client HOST:PORT, or one of -c, --data and --socket")
-    return lambda: asyncio.run(_ask_as_client(client))
+    return lambda: asyncio.run(_ask_as_client(node))
 
 
 async def _ask_as_client(node: Access) -> Status:
@@ -107,7 +114,8 @@ def _socket(config: Path | None, data: Path | None, socket: Path | None) -> Path
         data = configured(config).data
         if data is None:
             refuse(
-                f"{config} names no data directory, so that its node cannot be asked: write data = DIR there"
+                f"{config} names no data directory and serves no clients, so that its node cannot be asked: "
+                "write data = DIR there, or clients = HOST:PORT"
             )
     assert data is not None
     return data / SOCKET
