@@ -86,9 +86,11 @@ class Cluster:
         self._chance = {id: random.Random(f"{seed}/machine/{id}") for id in ids}
         self.nodes = [self.node(id) for id in ids]
 
-    def node(self, id: NodeId) -> Node:
-        """A node on the network, not started yet; for another life of one that was stopped, too."""
+    def node(self, id: NodeId, voters: Sequence[NodeId] | None = None) -> Node:
+        """A node on the network, not started yet; for another life of one that was stopped, too. `voters`, if
+        it is given others than the cluster."""
         chance = self._chance[id]
+        voters = self._voters if voters is None else tuple(voters)
         environment = Environment(
             now_us=lambda: round(asyncio.get_running_loop().time() * 1_000_000),
             new_seed=lambda: chance.getrandbits(64),
@@ -101,8 +103,8 @@ class Cluster:
             protocol=self._protocol,
             settings=self._settings,
             environment=environment,
-            primary="majority" if self._voters else None,
-            voters=self._voters,
+            primary="majority" if voters else None,
+            voters=voters,
         )
 
     def _open_disk(self, id: NodeId) -> Storage:

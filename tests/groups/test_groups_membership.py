@@ -467,6 +467,82 @@ def test_a_node_with_voters_starts_when_a_majority_is_there() -> None:
     run(main())
 
 
+async def outside(reader: Reader) -> None:
+    """Wait until a reader was told that the primary partition is lost; others are there, and merge."""
+    async with asyncio.timeout(60):
+        while "lost ()" not in reader.seen:
+            await asyncio.sleep(0.01)
+
+
+def test_who_was_given_other_voters_than_most_does_not_count_itself_in(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Node 4 would be a majority of its own voters, alone, and for good."""
+
+    async def main() -> None:
+        cluster = Cluster(4, voters=[1, 2, 3])
+        cluster.nodes[3] = cluster.node(4, voters=[4])
+        nodes = cluster.nodes
+        cluster.network.partition({1, 2, 3}, {4})
+        await asyncio.gather(*(node.start() for node in nodes))
+        readers = [await join(node, str(node.id)) for node in nodes]
+        other = readers[3]
+        await other.group.send(b"alone")
+        cluster.network.heal()
+        await outside(other)
+        with pytest.raises(NoMajority, match="nodes 1, 2, 3 were given other voters"):
+            await other.group.send(b"x")
+        await readers[0].group.send(b"the majority goes on")
+        await readers[1].until("the majority goes on")
+        assert "nodes 4 were given other voters than this one" in caplog.text
+        cluster.network.partition({1, 2, 3}, {4})
+        await cluster.together(1, 2, 3)
+        while len(nodes[3].configuration.members) > 1:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(10)
+        assert [node.status()["primary"] for node in nodes] == [True, True, True, False]
+        with pytest.raises(NoMajority):
+            await other.group.send(b"x")
+        await asyncio.gather(*(node.stop() for node in nodes))
+
+    run(asyncio.wait_for(main(), 600))
+
+
+def test_where_as_many_were_given_other_voters_nobody_goes_on() -> None:
+    async def main() -> None:
+        cluster = Cluster(4, voters=[1, 2])
+        nodes = [*cluster.nodes[:2], cluster.node(3, voters=[3, 4]), cluster.node(4, voters=[3, 4])]
+        cluster.network.partition({1, 2}, {3, 4})
+        await asyncio.gather(*(node.start() for node in nodes))
+        readers = [await join(node, str(node.id)) for node in nodes]
+        cluster.network.heal()
+        for reader in readers:
+            await outside(reader)
+        cluster.network.partition({1, 2}, {3, 4})
+        await asyncio.sleep(10)
+        assert [node.status()["primary"] for node in nodes] == [False] * 4
+        for node in nodes:
+            await node.stop()
+
+    run(asyncio.wait_for(main(), 600))
+
+
+def test_a_voter_that_was_not_told_that_it_is_one_does_not_count() -> None:
+    async def main() -> None:
+        cluster = Cluster(3, voters=[1, 2, 3])
+        untold = cluster.node(2, voters=[])
+        starting = asyncio.create_task(cluster.nodes[0].start())
+        await untold.start()
+        await asyncio.sleep(10)
+        assert not starting.done()
+        await cluster.nodes[2].start()
+        await starting
+        for node in (cluster.nodes[0], untold, cluster.nodes[2]):
+            await node.stop()
+
+    run(asyncio.wait_for(main(), 600))
+
+
 @pytest.mark.parametrize("protocol", ["total", "dtp"])
 def test_the_sequencer_family_tells_that_its_primary_partition_is_lost(protocol: str) -> None:
     async def main() -> None:

@@ -24,7 +24,7 @@ from ordercast.groups.group_key import GroupKey
 from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.next_life import NextLife
 from ordercast.groups.node_log import NodeLog
-from ordercast.groups.primary import Primary
+from ordercast.groups.primary import Primary, digest
 from ordercast.groups.processes import Processes
 from ordercast.groups.producing import Producing
 from ordercast.groups.send_gate import SendGate
@@ -110,6 +110,8 @@ class Member:
             parts.environment.now_us,
             counted=parts.log.counted,
             numbers=bool(config.client_stream),
+            voters=digest(config.voters),
+            declared=lambda voters: self.primary.declared(voters),
         )
         self.session = Session(
             self.processes,
@@ -225,7 +227,9 @@ class Member:
     def _waits_for(self) -> str:
         if not self.settled:
             return self.driver.because
-        return f"a majority of the voters {', '.join(map(str, self.config.voters))} is needed"
+        return (
+            f"a majority of the voters {', '.join(map(str, self.config.voters))} is needed{self.primary.also}"
+        )
 
     async def stop(self) -> None:
         """Leave, and give everything back; also when it is called twice, or cancelled."""

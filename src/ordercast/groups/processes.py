@@ -29,6 +29,7 @@ from ordercast.process_groups.notes import (
 from ordercast.process_groups.rows import of_output, of_process
 from ordercast.process_groups.views import (
     Cause,
+    Declared,
     Installed,
     Life,
     Member,
@@ -239,10 +240,13 @@ class Processes:
         *,
         counted: int = 0,
         numbers: bool = False,
+        voters: int = 0,
+        declared: Callable[[Mapping[NodeId, int]], None] = lambda voters: None,
     ) -> None:
         """What processes want goes through `gate`, until the node is `leaving`; what they are told goes into
-        the trace through `recorder`. `counted` and `numbers` are those of `ProcessGroups`."""
-        self._numbers = numbers
+        the trace through `recorder`. `counted`, `numbers` and `voters` are those of `ProcessGroups`;
+        `declared` is called with what members declare as voters."""
+        self._numbers, self._voters, self._declared = numbers, voters, declared
         self.watcher: Watcher | None = None
         """Who is told what concerns no single process."""
         self.gate = gate
@@ -269,7 +273,12 @@ class Processes:
 
     def _new_machine(self, incarnation: int, counted: int) -> ProcessGroups:
         return ProcessGroups(
-            self._node, incarnation, queue=4 * MOST_STATE, counted=counted, numbers=self._numbers
+            self._node,
+            incarnation,
+            queue=4 * MOST_STATE,
+            counted=counted,
+            numbers=self._numbers,
+            voters=self._voters,
         )
 
     # --- processes ------------------------------------------------------------------------------
@@ -426,6 +435,8 @@ class Processes:
             elif isinstance(output, Numbered):
                 if self.watcher is not None:
                     self.watcher.numbered(output)
+            elif isinstance(output, Declared):
+                self._declared(output.voters)
             elif isinstance(output, Recounted):
                 if self.watcher is not None:
                     self.watcher.recounted(output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.core.identity import Configuration
+from ordercast.core.identity import Configuration, NodeId
 from ordercast.process_groups.notes import Membership, State
 from ordercast.process_groups.views import Life
 
@@ -19,6 +19,8 @@ class Gathering:
         """What the others said, by the life in which they said it."""
         self.counted = 0
         """Messages that the one knows of that knows of most."""
+        self.voters: dict[NodeId, int] = {}
+        """Digests of the voters that members were given, by node."""
         self._parts: dict[Life, dict[int, State]] = {}
 
     def take(self, life: Life, state: State) -> bool:
@@ -32,5 +34,6 @@ class Gathering:
         del self._parts[life]
         self.missing.remove(life.node)
         self.counted = max(self.counted, state.counted)
+        self.voters[life.node] = state.voters
         self.told[life] = [each for part in sorted(parts) for each in parts[part].memberships]
         return True

@@ -45,6 +45,7 @@ from ordercast.process_groups.send_queue import ENTRY_OVERHEAD, SendQueue
 from ordercast.process_groups.table import Table
 from ordercast.process_groups.views import (
     Cause,
+    Declared,
     Installed,
     Left,
     Life,
@@ -89,16 +90,19 @@ class ProcessGroups:
         most_held: int = MOST_HELD,
         counted: int = 0,
         numbers: bool = False,
+        voters: int = 0,
     ) -> None:
         """`queue` and `most_held` are in bytes; the latter has to be the same at all members.
 
         `counted` is how many messages there were in all, as far as this node knows; with `numbers` it is told
-        of all messages, whoever they are for, and their numbers.
+        of all messages, whoever they are for, and their numbers. `voters` is told to the others, and with it
+        this node is told theirs.
         """
         self.me = Life(node, incarnation)
         self.stats = zeros(STATISTICS)
         self.queue = SendQueue(queue)
         self._most_held = most_held
+        self._voters = voters
         self._begun = 0
         self._asked: dict[int, set[str]] = {}
         """Of each process that lives, the groups that it has joined, or asked to join."""
@@ -278,7 +282,9 @@ class ProcessGroups:
             self._gathering = Gathering(configuration)
             self._held, self._held_bytes = [], 0
             told = (*self._table.of_life(self.me), *self._fresh)
-            self.queue.tell(states(configuration.id, told, self.part_size, self._routing.counted))
+            self.queue.tell(
+                states(configuration.id, told, self.part_size, self._routing.counted, self._voters)
+            )
         return out
 
     def deliver(self, batch: Batch) -> list[Output]:
@@ -327,6 +333,8 @@ class ProcessGroups:
 
     def _settle(self, gathering: Gathering, out: list[Output]) -> None:
         """Put together what members told of their processes; then go on with what was held."""
+        if self._voters:
+            out.append(Declared(gathering.voters))
         table = Table()
         for life, memberships in gathering.told.items():
             for each in memberships:

@@ -94,6 +94,8 @@ class State(msgspec.Struct, array_like=True, frozen=True, tag="state"):
     memberships: tuple[Membership, ...]
     counted: Annotated[int, Meta(ge=0, lt=2**62)] = 0
     """Messages that the sender knows of, from the beginning of the group on."""
+    voters: Annotated[int, Meta(ge=0, lt=2**32)] = 0
+    """A digest of the voters that the sender was given for the primary partition; 0: none."""
 
 
 class Served(msgspec.Struct, array_like=True, frozen=True, tag="served"):
@@ -147,9 +149,10 @@ def states(
     memberships: Iterable[Membership],
     part_size: int = PART_SIZE,
     counted: int = 0,
+    voters: int = 0,
 ) -> Iterator[bytes]:
     """The memberships of a node's processes as it sends them, in parts of at most `part_size` bytes; with the
-    number of messages that it has `counted`."""
+    number of messages that it has `counted`, and the digest of its `voters`."""
     parts: list[list[Membership]] = [[]]
     size = PART_FRONT
     for membership in memberships:
@@ -160,7 +163,7 @@ def states(
         parts[-1].append(membership)
         size += more
     for part, some in enumerate(parts):
-        yield written(State(configuration, part, len(parts), tuple(some), counted))
+        yield written(State(configuration, part, len(parts), tuple(some), counted, voters))
 
 
 # --- messages ---------------------------------------------------------------------------------------

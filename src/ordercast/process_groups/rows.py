@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from ordercast.core.identity import GROUPS_BETWEEN
-from ordercast.process_groups.views import Installed, Left, Numbered, Output, Recounted, Unheard
+from ordercast.process_groups.views import Declared, Installed, Left, Numbered, Output, Recounted, Unheard
 
 Message: TypeAlias = tuple[
     int | None, int | None, int | None, int | None, int | None, int | None, int | None, str | None
@@ -35,7 +35,7 @@ def of_output(output: Output) -> Iterator[Columns]:
             yield "group_view", members, columns, view.group, None, str(view.cause)
     elif isinstance(output, Left):
         yield of_process("group_left", output.process, output.group, str(output.cause))
-    elif not isinstance(output, Unheard | Numbered | Recounted):
+    elif not isinstance(output, Unheard | Numbered | Recounted | Declared):
         groups, batch = GROUPS_BETWEEN.join(output.groups), output.batch
         level = str(batch.guarantee.value)
         words = output.queue

@@ -164,4 +164,11 @@ class Recounted(NamedTuple):
     """the first one in it has the number behind this."""
 
 
-Output: TypeAlias = Installed | Left | Received | Unheard | Numbered | Recounted
+class Declared(NamedTuple):
+    """The voters for the primary partition that members of a configuration were given, as digests."""
+
+    voters: Mapping[NodeId, int]
+    """By node; 0: none."""
+
+
+Output: TypeAlias = Installed | Left | Received | Unheard | Numbered | Recounted | Declared
