@@ -309,7 +309,7 @@ def test_the_token_follows_the_data_of_its_receiver_and_goes_ahead_of_that_of_ot
     async def main() -> None:
         async with pair() as (one, two):
             three = await being(3, [one, two])
-            await until(lambda: len(one.links.targets) == 2)
+            await until(lambda: len(one.links.targets) == len(three.links.targets) == 2)
             three.script.events.clear()
             ways = watch_sending(one)
             one.carry_out(Multicast(b"a"), Unicast(successor, b"t", Lane.TOKEN))
