@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -13,18 +13,43 @@ from ordercast.core.identity import NodeId
 from ordercast.core.protocol import GROUPS, SIM, Protocol
 from ordercast.protocols import PROTOCOLS
 from ordercast.protocols import protocol as product_called
+from ordercast.rings.machine import RingsMachine
+from ordercast.rings.protocol import RINGS
 from ordercast.sequencers.rewriting import rewrite
 from ordercast.sim.coverage import LOST, WRONG_SUSPICION
 from ordercast.sim.founders import draw_founders
 from ordercast.sim.network import Lan
+from ordercast.sim.network_coverage import NETWORK_HITS
 from ordercast.sim.protocol import LabProtocol
+from ordercast.sim.topology import MOST_ON_A_NETWORK, draw_networks
 from ordercast.sim.world import MachineFactory
 from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import decode_data
 from ordercast.totem.protocol import TOTEM
 from ordercast.totem.rewriting import rewrite as totem_rewrite
 
-__all__ = ["LAB_PROTOCOLS", "LAB_TOTEM", "LabProtocol", "fuzzed_protocol", "lab_protocol", "sequenced_in_lab"]
+__all__ = [
+    "LAB_PROTOCOLS",
+    "LAB_RINGS",
+    "LAB_TOTEM",
+    "SIMULATED_ONLY",
+    "LabProtocol",
+    "fuzzed_protocol",
+    "lab_protocol",
+    "sequenced_in_lab",
+]
+
+
+def _configs(product: Protocol, settings: Mapping[str, object], differs: str) -> Callable[[NodeId], Any]:
+    """The settings of each node; the one called `differs` may be a mapping, with a value for each node."""
+    by_node = settings.get(differs)
+    if not isinstance(by_node, Mapping):
+        config = product.configure(settings, SIM)
+        return lambda node: config
+    return {
+        int(node): product.configure({**settings, differs: value}, SIM) for node, value in by_node.items()
+    }.__getitem__
+
 
 # --- Totem ---------------------------------------------------------------------------------------
 
@@ -75,6 +100,35 @@ LAB_TOTEM = LabProtocol(
     TOTEM, _make_totem, _draw_totem, checks=EXTENDED_VIRTUAL_SYNCHRONY, rewrite=totem_rewrite
 )
 
+# --- rings that gateways join ----------------------------------------------------------------------
+
+
+def _make_rings(settings: Mapping[str, object]) -> MachineFactory:
+    """The setting `networks` may be one list for all nodes, or one for each by its identifier."""
+    config_of = _configs(RINGS, settings, "networks")
+    decode = lru_cache(maxsize=4096)(decode_data)
+    return lambda node: RingsMachine(node, config_of(node), decode)
+
+
+def _draw_rings(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:
+    """Those of Totem for rings as large as there may be, and who is attached to which."""
+    drawn = _draw_totem(stream, min(nodes, MOST_ON_A_NETWORK), lan)
+    drawn["networks"] = draw_networks(stream, range(1, nodes + 1))
+    drawn["undelivered"] = stream.choice((4_000, 100_000, 16 * 1024 * 1024))
+    drawn["forwarding"] = stream.choice((4_000, 100_000, 8 * 1024 * 1024))
+    return drawn
+
+
+LAB_RINGS = LabProtocol(
+    RINGS,
+    _make_rings,
+    _draw_rings,
+    checks=EXTENDED_VIRTUAL_SYNCHRONY,
+    rewrite=totem_rewrite,
+    hits=NETWORK_HITS,
+    nodes=(6, 14),
+)
+
 # --- the sequencer family --------------------------------------------------------------------------
 
 
@@ -118,15 +172,8 @@ def sequenced_in_lab(product: Protocol, hits: tuple[str, ...] = ("token lost",))
     """
 
     def make(settings: Mapping[str, object]) -> MachineFactory:
-        founders = settings.get("founders")
-        if not isinstance(founders, Mapping):
-            config = product.configure(settings, SIM)
-            return lambda node: product.build(config, node)
-        configs = {
-            int(node): product.configure({**settings, "founders": some}, SIM)
-            for node, some in founders.items()
-        }
-        return lambda node: product.build(configs[node], node)
+        config_of = _configs(product, settings, "founders")
+        return lambda node: product.build(config_of(node), node)
 
     lost = (name for role, name in LOST.items() if role != "external")
     return LabProtocol(
@@ -157,9 +204,13 @@ LAB_PROTOCOLS: dict[str, LabProtocol] = {
 }
 
 
+SIMULATED_ONLY: dict[str, LabProtocol] = {LAB_RINGS.name: LAB_RINGS}
+"""Protocols that are simulated and that no node runs yet: it would need sockets on several networks."""
+
+
 def lab_protocol(name: str) -> LabProtocol:
     """The protocol of that name."""
-    return LAB_PROTOCOLS[product_called(name).name]
+    return SIMULATED_ONLY.get(name) or LAB_PROTOCOLS[product_called(name).name]
 
 
 def fuzzed_protocol(name: str) -> LabProtocol:
