@@ -7,6 +7,7 @@ from totem_parts import CONFIG, RING, ring, token
 
 from ordercast.core.contract import CancelTimer, Effect, Lane, SetTimer, Unicast
 from ordercast.totem.config import TotemConfig
+from ordercast.totem.ordering import SOLE_PACKETS, Ring
 from ordercast.totem.packets import Hurry
 from ordercast.totem.token_passing import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION, TokenPassing
 
@@ -179,6 +180,67 @@ def test_the_token_says_whether_it_will_be_held_next_time(passing: TokenPassing)
         passing.hold(ring(), token(), False, [])
         marks.append(passes(passing))
     assert marks == [False] * (CONFIG.idle_rotations - 1) + [True, True]
+
+
+def sends(passing: TokenPassing, made: Ring, seq: int, arrived: int) -> bool:
+    """The token leaves with packets up to `seq`, after others sent up to `arrived`; whether it is marked."""
+    leaving = token(seq=seq, aru=seq)
+    passing.hold(made, leaving, True, [])
+    passing.pass_on(0, made, leaving, arrived, True, 0, [])
+    return leaving.idle
+
+
+def comes_back(passing: TokenPassing, made: Ring, seq: int) -> tuple[bool, bool]:
+    """The token comes back with nothing new; whether it is held, and whether it leaves with the mark."""
+    back = token(seq=seq, aru=seq)
+    held = passing.hold(made, back, False, [])
+    if not held:
+        passing.pass_on(0, made, back, seq, True, 0, [])
+    return held, back.idle
+
+
+def test_the_only_sender_holds_the_token_once_all_know_that_all_have_everything(
+    passing: TokenPassing,
+) -> None:
+    """The next rotation tells the representative that all have what it sent, and the one after tells all."""
+    made = ring()
+    assert not sends(passing, made, SOLE_PACKETS, 0)
+    assert comes_back(passing, made, SOLE_PACKETS) == (False, True)
+    assert comes_back(passing, made, SOLE_PACKETS)[0]
+    passing.release([])
+    assert not sends(passing, made, SOLE_PACKETS + 1, SOLE_PACKETS)
+    assert comes_back(passing, made, SOLE_PACKETS + 1) == (False, True)
+    assert comes_back(passing, made, SOLE_PACKETS + 1)[0]
+
+
+def test_where_others_send_too_the_token_goes_round_for_a_while(passing: TokenPassing) -> None:
+    made = ring()
+    sends(passing, made, 100, 100 - SOLE_PACKETS + 1)
+    assert not any(comes_back(passing, made, 100)[0] for _ in range(CONFIG.idle_rotations + 1))
+    assert comes_back(passing, made, 100)[0]
+
+
+def test_the_token_is_not_held_before_the_others_were_told(passing: TokenPassing) -> None:
+    """When it left last, somebody had something to send: it had no mark, and nobody would say hurry."""
+    made = ring()
+    sends(passing, made, SOLE_PACKETS, 0)
+    busy = token(seq=SOLE_PACKETS, aru=SOLE_PACKETS)
+    busy.backlog = 1
+    assert not passing.hold(made, busy, False, [])
+    passing.pass_on(0, made, busy, SOLE_PACKETS, True, 0, [])
+    assert not busy.idle
+    assert comes_back(passing, made, SOLE_PACKETS) == (False, True)
+    assert comes_back(passing, made, SOLE_PACKETS)[0]
+
+
+def test_a_token_that_leaves_with_something_new_will_not_be_held(passing: TokenPassing) -> None:
+    made = ring()
+    visits(passing, CONFIG.idle_rotations + 1)
+    released = passing.release([])
+    assert released is not None
+    released.seq = released.aru = 1
+    passing.pass_on(0, made, released, 0, True, 0, [])
+    assert not released.idle
 
 
 def test_the_mark_is_taken_off_when_something_comes_up(passing: TokenPassing) -> None:

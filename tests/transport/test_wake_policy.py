@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 
 import pytest
 
-from ordercast.transport.wake_policy import AWAKE_US, BRISK_US, BUSY_US, STAYED_AWAY_US, WakePolicy
+from ordercast.transport.wake_policy import (
+    AWAKE_US,
+    BRISK_US,
+    BUSY_US,
+    CROWDED_REST_US,
+    CROWDED_US,
+    STAYED_AWAY_US,
+    WakePolicy,
+)
 
 TURNS = 5
 
@@ -121,6 +130,33 @@ def test_who_is_awake_reads_data_as_it_comes_and_who_sleeps_does_not() -> None:
         scene.data.send(b"x")
         await turns()
         assert not scene.woken
+        scene.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("took_us", "awake"), [(CROWDED_US, True), (CROWDED_US + 1, False)])
+def test_who_yields_to_others_for_long_sleeps_for_a_while(
+    took_us: int, awake: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        scene = Scene(data_waits=True)
+
+        def yield_once() -> None:
+            monkeypatch.undo()
+            scene.now += took_us
+
+        monkeypatch.setattr(os, "sched_yield", yield_once)
+        scene.came(BRISK_US)
+        scene.came(1)
+        scene.now += BUSY_US + 1
+        await turns()
+        assert scene.policy._awake is awake
+        scene.came(1)
+        assert scene.policy._awake is awake
+        for _ in range(CROWDED_REST_US // 1_000):
+            scene.came(1_000)
+        assert scene.policy._awake
         scene.close()
 
     asyncio.run(main())

@@ -157,6 +157,7 @@ class JetStream:
             for reply, number, repeated in replies:
                 words = b',"duplicate":true}' if repeated else b"}"
                 client.tell(reply, b"", b'{"stream":"%b","seq":%d' % (NAME.encode(), number) + words)
+            client.flush()  # who waits for this has nothing else to come
 
         if self._kept is None or not self._alone():
             tell()

@@ -88,7 +88,8 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     the smallest input buffer of the ring would not hold them beside a window."""
 
     idle_rotations: int = 3
-    """Rotations with nothing new after which the representative holds the token; see `hold_us`."""
+    """Rotations with nothing new, once all know that all have everything, after which the representative
+    holds the token; see `hold_us`. While it alone sends, it holds it at once."""
 
     hold_us: int = 10_000
     """How long it holds it before the next rotation of an idle ring; 0 turns holding off."""

@@ -33,6 +33,8 @@ from ordercast.totem.packets import (
     Token,
 )
 
+SOLE_PACKETS = 4
+"""Who sent the last so many packets of a ring is its only sender."""
 LEAST_PART = -(-MAX_PACKET // MOST_PARTS)
 """Bytes of a part at least: so that any packet has no more parts than can be asked for."""
 
@@ -85,6 +87,8 @@ class Ring:
         """What the token said when it was forwarded last."""
         self.arrived_seq = 0
         """What the token's `seq` was when it arrived last."""
+        self._foreign_seq = 0
+        """The last number at which the token arrived with packets of others that were new."""
         self.aru_count = 0
         """Visits for which `aru` has not moved although something is missing (my_aru_count)."""
         self._stuck_us = 0
@@ -262,8 +266,15 @@ class Ring:
             if self.alone:
                 self.final = both
         self.forwarded_aru = aru
+        if arrived_seq != self.forwarded_seq:
+            self._foreign_seq = arrived_seq
         self.forwarded_seq = token.seq
         self.arrived_seq = arrived_seq
+
+    @property
+    def sole_sender(self) -> bool:
+        """Whether this node sent the last packets of the ring, and nobody else did."""
+        return self.forwarded_seq - self._foreign_seq >= SOLE_PACKETS
 
     def quiet(self, token: Token) -> bool:
         """Nothing was broadcast in the last rotation, and everything before is safe everywhere.

@@ -95,11 +95,11 @@ class TokenPassing:
         In Gather it is not timed: there, the Token Loss timeout waits for the Commit token (Fig. 4).
         ``waits_us`` is for how long the token has lately waited at all members.
         """
+        ring.forward(token, arrived_seq)
         if ring.me == ring.representative:
-            token.idle = self._idle_visits >= self._config.idle_rotations
+            token.idle = self._idle_visits >= self._idle_rotations(ring) and ring.quiet(token)
         self._will_be_held = token.idle
         self._lossy_visits = LOSSY_VISITS if token.rtr else max(0, self._lossy_visits - 1)
-        ring.forward(token, arrived_seq)
         if ring.alone:
             return
         if timed:
@@ -178,11 +178,17 @@ class TokenPassing:
             self._hurried = False
             return False
         self._idle_visits += 1
-        if self._idle_visits <= self._config.idle_rotations:
+        told = self._will_be_held  # the others know whom to tell to hurry
+        if self._idle_visits <= (self._idle_rotations(ring) if told else self._config.idle_rotations):
             return False
         self._held = token
         effects += (_MOVED, SetTimer(HOLD, self._config.hold_us))
         return True
+
+    def _idle_rotations(self, ring: Ring) -> int:
+        """Rotations with nothing new before the token is held: none if this node, the representative, is the
+        only one that sends. Its next message then finds the token here."""
+        return 0 if ring.sole_sender else self._config.idle_rotations
 
     def release(self, effects: list[Effect]) -> Token | None:
         """The token that was held, if one was."""

@@ -6,6 +6,8 @@ about a millisecond, to be woken costs more than what there is to do:
 - the event loop does not sleep while the next token is due. It yields to other processes at every turn, and
   after `AWAKE_US` without a token it goes to sleep as usual. An idle ring's token is held for longer than
   that, so an idle group sleeps;
+- if to yield takes long, others need the processor, and get it for milliseconds at each turn. Who sleeps is
+  preferred when it is woken. So for a while the node sleeps between two tokens;
 - who is awake reads data as it comes, so that little is left to read when the token is here; who sleeps is
   not woken for it. It then waits for the token, before which it is read anyway, and the event loop looks
   after it only if the token stays away.
@@ -28,6 +30,10 @@ BUSY_US = 100
 """For so long after a token there is still something to do: what it brought to be delivered."""
 STAYED_AWAY_US = 4_000
 """After so long without a token, data is looked after by the event loop again."""
+CROWDED_US = 500
+"""If to yield the processor takes longer than this, other processes have work of their own to do,"""
+CROWDED_REST_US = 100_000
+"""and for so long the node sleeps between two tokens."""
 
 
 AT_ONCE = 16
@@ -88,6 +94,7 @@ class WakePolicy:
         self._came_us = 0
         self._brisk = False
         self._awake = False
+        self._crowded_until_us = 0
         self._closed = False
         self._alarm: asyncio.TimerHandle | None = None
         self._loop.add_reader(token, on_token)
@@ -114,7 +121,7 @@ class WakePolicy:
                 self._loop.remove_reader(fd)
             if self._alarm is None:
                 self._wait(STAYED_AWAY_US)
-        if not self._awake:
+        if not self._awake and now_us >= self._crowded_until_us:
             self._awake = True
             self._loop.call_soon(self._stay_awake)
 
@@ -126,8 +133,18 @@ class WakePolicy:
             if away_us > BUSY_US:
                 if self._brisk:
                     self._on_data()
-                os.sched_yield()
-            self._loop.call_soon(self._stay_awake)
+                self._yield()
+            if self._awake:
+                self._loop.call_soon(self._stay_awake)
+
+    def _yield(self) -> None:
+        """Let other processes go first, and see whether there are any that take long."""
+        begun_us = self._now_us()
+        os.sched_yield()
+        ended_us = self._now_us()
+        if ended_us - begun_us > CROWDED_US:
+            self._crowded_until_us = ended_us + CROWDED_REST_US
+            self._awake = False
 
     def _wait(self, delay_us: int) -> None:
         self._alarm = self._loop.call_later(delay_us / 1_000_000, self._on_alarm)
