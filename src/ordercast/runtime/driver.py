@@ -266,7 +266,8 @@ class Driver:
 
     def on_turn_over(self) -> None:
         """What could be read was."""
-        self._flush()
+        if self._out or self._rows:
+            self._flush()
 
     def on_gone(self, node: NodeId) -> None:
         """A node's process has ended, or so it seems."""
@@ -346,7 +347,9 @@ class Driver:
         if self._rows:
             self._note_rows()
         behind, self._out = self._out, []
-        self.packets_sent.update(map(_KIND, (*behind, data)))
+        self.packets_sent[_KIND(data)] += 1
+        if behind:
+            self.packets_sent.update(map(_KIND, behind))
         self.transport.unicast(to, data, lane, behind)
 
     def _flush(self) -> None:

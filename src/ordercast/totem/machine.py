@@ -263,7 +263,8 @@ class TotemMachine:
                 return self._on_data(now_us, self._decode_data(data))
             if kind == TOKEN_PREFIX:
                 self._on_token(now_us, decode_token(data), sender, waited_us, effects)
-                self._look_after(now_us, effects)
+                if self.formation.installed:
+                    self._look_after(now_us, effects)
                 return effects
             packet = decode(data)
         except Malformed as bad:

@@ -178,13 +178,17 @@ class UdpReader:
             self._drops.drop("unknown sender")
             return False
         joiner = peer.token_joiner
-        packets = self._opened(peer, joiner, joiner.join(buffer, size, 0), Port.TOKEN, self._me)
-        for packet in packets:
+        used = False
+        for packet in self._opened(peer, joiner, joiner.join(buffer, size, 0), Port.TOKEN, self._me):
             if self._closed:
                 break
+            if packet.startswith(PATH_MAGIC):
+                self._on_probe(peer, packet)
+                continue
+            used = True
             self._came()
             self._receiver.on_unicast(peer.node, packet, waited_us)
-        return bool(packets)
+        return used
 
     def _opened(
         self, peer: Peer, joiner: Reassembler, packets: list[bytes], port: Port, to: bytes | None
@@ -203,14 +207,9 @@ class UdpReader:
                     self._drops.drop(str(error))
         if packets:
             self._links.heard(peer)
-        if port is Port.TOKEN:
-            packets = [packet for packet in packets if not self._is_probe(peer, packet)]
         return packets
 
-    def _is_probe(self, peer: Peer, packet: bytes) -> bool:
-        """Handle a packet that asks or tells about the path; False if it is one for the machine."""
-        if not packet.startswith(PATH_MAGIC):
-            return False
+    def _on_probe(self, peer: Peer, packet: bytes) -> None:
+        """A packet that asks or tells about the path."""
         if problem := self._paths.on_packet(peer, packet):
             self._drops.drop(problem)
-        return True
