@@ -4,7 +4,8 @@
 
 Three nodes on loopback, which serve clients. One client sends to a group all the time, another receives. The
 longest time between two messages is measured for as long as the sends take, and as long again without any.
-Told are the two gaps, whether the configuration stayed the same, and the processor time of a send.
+Told are the two gaps, whether the configuration stayed the same, and the processor time of a send. The sends
+are started by a process of their own: who starts another one stands still meanwhile, and would measure that.
 """
 
 from __future__ import annotations
@@ -73,43 +74,61 @@ async def configuration(servers: Servers) -> Any:
         return json.loads((await client.request("$ORDERCAST.STATUS")).payload)["configuration"]
 
 
-async def send(servers: Servers, number: int) -> None:
-    """One `ordercast send`."""
-    url = servers.urls[number % len(servers.urls)]
-    process = await asyncio.create_subprocess_exec(
-        *SEND, f"message {number}", "--client", url, stdout=subprocess.DEVNULL, preexec_fn=die_with_parent
-    )
-    if await process.wait():
-        raise SystemExit("a send failed: what it said is above")
+def send_all(urls: list[str]) -> None:
+    """Start as many `ordercast send` as each line of stdin says, in a row or at once; tell what they took."""
+    for line in sys.stdin:
+        count, together = json.loads(line)
+        used, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        running: list[subprocess.Popen[bytes]] = []
+        codes: list[int] = []
+        for number in range(count):
+            words = [*SEND, f"message {number}", "--client", urls[number % len(urls)]]
+            running.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))
+            if not together:
+                codes.append(running.pop().wait())
+        codes += [each.wait() for each in running]
+        took, using = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = using.ru_utime + using.ru_stime - used.ru_utime - used.ru_stime
+        if any(codes):
+            raise SystemExit("a send failed: what it said is above")
+        print(json.dumps([took, cpu / count]), flush=True)
 
 
 async def measure(servers: Servers, rate: float, in_a_row: int, at_once: int) -> dict[str, Any]:
     """All figures."""
     load = Load(servers, rate)
     loading = asyncio.create_task(load.run())
+    pipe = subprocess.PIPE
+    sending = await asyncio.create_subprocess_exec(
+        *(sys.executable, __file__, "--send", *servers.urls),
+        stdin=pipe,
+        stdout=pipe,
+        preexec_fn=die_with_parent,
+    )
+    assert sending.stdin is not None
+    assert sending.stdout is not None
     await asyncio.sleep(3)
     found: dict[str, Any] = {}
-    for name, together in ((f"{in_a_row} in a row", False), (f"{at_once} at once", True)):
-        before, used = await configuration(servers), resource.getrusage(resource.RUSAGE_CHILDREN)
+    for name, count, together in (
+        (f"{in_a_row} in a row", in_a_row, False),
+        (f"{at_once} at once", at_once, True),
+    ):
+        before = await configuration(servers)
         load.begin()
-        begun = time.perf_counter()
-        if together:
-            await asyncio.gather(*(send(servers, number) for number in range(at_once)))
-        else:
-            for number in range(in_a_row):
-                await send(servers, number)
-        took, gap = time.perf_counter() - begun, load.gap_s()
-        using = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = using.ru_utime + using.ru_stime - used.ru_utime - used.ru_stime
+        sending.stdin.write(json.dumps([count, together]).encode() + b"\n")
+        took, cpu = json.loads(await sending.stdout.readline())
+        gap = load.gap_s()
         load.begin()
         await asyncio.sleep(max(took, 5.0))
         found[name] = {
             "took_s": took,
-            "processor_s_a_send": cpu / (at_once if together else in_a_row),
+            "processor_s_a_send": cpu,
             "longest_gap_ms": gap * 1_000,
             "longest_gap_without_ms": load.gap_s() * 1_000,
             "same_configuration": await configuration(servers) == before,
         }
+    sending.stdin.close()
+    await sending.wait()
     loading.cancel()
     await asyncio.wait([loading])
     return found
@@ -122,7 +141,11 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1_000.0, help="messages/s of the load")
     parser.add_argument("--in-a-row", type=int, default=100)
     parser.add_argument("--at-once", type=int, default=10)
+    parser.add_argument("--send", nargs="+", metavar="URL", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.send:
+        send_all(given.send)
+        return
     with tempfile.TemporaryDirectory() as directory, nodes(Path(directory)) as servers:
         found = asyncio.run(measure(servers, given.rate, given.in_a_row, given.at_once))
     if given.json:
