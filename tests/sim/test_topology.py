@@ -14,7 +14,7 @@ from ordercast.core.contract import Effect, Event, Multicast, Packet
 from ordercast.core.identity import NodeId
 from ordercast.sim import scenario
 from ordercast.sim.coverage import coverage
-from ordercast.sim.faults import At, Burst, Crash, Fault, Heal, OnNetwork, Partition, named
+from ordercast.sim.faults import At, Burst, Crash, Fault, Heal, OnNetwork, Partition, Send, named
 from ordercast.sim.fuzz import Case, Cuts, plan, run
 from ordercast.sim.network_coverage import (
     GATEWAY_CRASH,
@@ -24,6 +24,7 @@ from ordercast.sim.network_coverage import (
     SAFE_OVER_NETWORKS,
     SAME_MEMBERS,
 )
+from ordercast.sim.network_faults import draw_struck_in_traffic
 from ordercast.sim.swarm import draw
 from ordercast.sim.topology import attached, components, draw_networks, gateways, members
 
@@ -100,6 +101,22 @@ def test_gateways_crash_more_often_than_others() -> None:
         nodes.update(node in joints for node in networks)
         crashes.update(fault.do.node in joints for fault in faults if isinstance(fault.do, Crash))
     assert crashes[True] / nodes[True] > 1.5 * crashes[False] / nodes[False]
+
+
+def test_in_some_seeds_all_nodes_send_and_one_gateway_or_network_is_struck_meanwhile() -> None:
+    struck: Counter[str] = Counter()
+    for seed in range(60):
+        networks = topology(seed, 9)
+        faults = draw_struck_in_traffic(random.Random(seed), networks, 500_000)
+        actions = [fault.do for fault in faults]
+        senders = Counter(action.node for action in actions if isinstance(action, Send))
+        assert not faults or len(senders) == 9
+        struck.update({type(action).__name__ for action in actions})
+        assert len([1 for each in actions if isinstance(each, Partition)]) == len(
+            [1 for each in actions if isinstance(each, Heal)]
+        )
+    assert {"Send", "Crash", "Restart", "Cut", "Uncut", "Partition", "Heal", "Burst"} == set(struck)
+    assert 15 < struck["Send"] < 45
 
 
 def test_without_networks_faults_are_as_they_were() -> None:

@@ -22,6 +22,7 @@ from ordercast.sim.fuzz import Case, Cuts, Result, is_ending, plan
 from ordercast.sim.fuzz import run as run_case
 from ordercast.sim.notes import notes
 from ordercast.sim.reading import parse_time
+from ordercast.sim.topology import Attached, attached, members
 from ordercast.sim.world import World
 
 CALM = "faults end, and the network loses nothing from here on"
@@ -151,9 +152,18 @@ def _case(case: Case) -> dict[str, str]:
         "network": f"delay {network.base_us} µs and {network.tail_us} µs on average, "
         f"loss {network.loss:.0%}, duplicated {network.duplicate:.0%}, overtaken {network.reorder:.0%}",
         "load": f"{load.rate:g} messages/s ({load.arrivals}) of {size} bytes, {load.safe:.0%} safe",
-        "settings": ", ".join(f"{name} {value}" for name, value in case.settings.items()),
+        **({"attached": _networks(networks)} if (networks := attached(case.settings, case.nodes)) else {}),
+        "settings": ", ".join(
+            f"{name} {value}" for name, value in case.settings.items() if name != "networks"
+        ),
         "faults until": time_text(case.duration_us),
     }
+
+
+def _networks(networks: Attached) -> str:
+    """Who is attached to which network."""
+    numbers = sorted({number for on in networks.values() for number in on})
+    return "; ".join(f"{' '.join(map(str, members(networks, each)))} to {each}" for each in numbers)
 
 
 def _show_faults(drawn: Case, cuts: Cuts | None) -> None:

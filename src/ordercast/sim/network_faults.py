@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from ordercast.core.identity import NodeId
+from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sim.draws import draw_gap, draw_length, draw_links, draw_split, draw_victims
 from ordercast.sim.faults import (
     IT,
@@ -21,18 +21,27 @@ from ordercast.sim.faults import (
     Pause,
     Restart,
     Resume,
+    Send,
     Unclog,
     Uncut,
     When,
 )
 from ordercast.sim.topology import Attached, gateways, members
 
+STRIKES_US = (20_000, 200_000, 600_000, 600_000)
+"""How long a strike lasts: mostly so long that the token of a ring is missed."""
 Parts = tuple[tuple[NodeId, ...], ...]
 
 
 def _some_network(stream: random.Random, networks: Attached) -> int:
     """One that a gateway is attached to."""
     return stream.choice(sorted({number for node in gateways(networks) for number in networks[node]}))
+
+
+def _some_link(stream: random.Random, networks: Attached) -> tuple[NodeId, int]:
+    """A gateway, and one of its networks."""
+    gateway = stream.choice(gateways(networks))
+    return gateway, stream.choice(networks[gateway])
 
 
 def _gateway_crashes(stream: random.Random, networks: Attached, moments: Sequence[int]) -> Iterator[At]:
@@ -130,18 +139,60 @@ def draw_ambushes(
     stream: random.Random, networks: Attached, states: Sequence[str], duration_us: int
 ) -> list[Fault]:
     """Gateways that are struck as they, or any other node, enter a state: in some seeds."""
-    joints = gateways(networks)
-    if not states or stream.random() < 0.6:
-        return []
     faults: list[Fault] = []
+    if not states or stream.random() < 0.6:
+        return faults
     for _ in range(stream.choice((1, 1, 2, 3))):
-        gateway = stream.choice(joints)
-        number = stream.choice(networks[gateway])
-        cut_off = Partition(((gateway,),), network=number)
+        gateway, number = _some_link(stream, networks)
         who, crash = stream.choice(((gateway, Crash(IT)), (gateway, Crash(IT, 3)), (None, Crash(gateway))))
-        action: Actions = stream.choice((crash, crash, cut_off))
+        action: Actions = stream.choice((crash, crash, Partition(((gateway,),), network=number)))
         nth, delay_us = stream.choice((1, 2, 2, 3, 5, 8)), stream.choice((0, 1)) * draw_gap(stream) // 10
         faults.append(When(who, stream.choice(states), action, nth, delay_us, duration_us))
         if stream.random() < 0.6:
             faults.append(At(stream.randrange(duration_us), Restart(gateway)))
     return faults
+
+
+def draw_struck_in_traffic(stream: random.Random, networks: Attached, duration_us: int) -> list[Fault]:
+    """In half of the seeds: all nodes send, and while that is on its way, a gateway or a network is struck.
+
+    Perhaps the network has lost much of it just before; perhaps two are struck.
+    """
+    faults: list[Fault] = []
+    if stream.random() < 0.5:
+        return faults
+    for strike in range(stream.choice((1, 2, 3))):
+        moment = stream.randrange(duration_us // 3, duration_us * 4 // 5)
+        guarantee = stream.choice((Guarantee.SAFE, Guarantee.SAFE, Guarantee.AGREED))
+        count, spread_us = stream.choice((1, 3, 10)), stream.choice((1, 1_000, 10_000))
+        for node in networks:
+            names = (f"strike{strike}_{node}_*{count}",)
+            faults.append(At(moment + stream.randrange(spread_us), Send(node, names, 100, guarantee)))
+        for _ in range(stream.choice((1, 1, 2))):
+            gateway, number = _some_link(stream, networks)
+            if stream.random() < 0.3:
+                loss, length_us = stream.choice((0.3, 0.6)), stream.choice((3_000, 10_000))
+                faults.append(At(moment, Burst(loss, length_us, network=number)))
+            at_us = moment + stream.randrange(stream.choice((1_000, 5_000, 20_000)))
+            faults += _strike(stream, networks, gateway, number, at_us)
+    return faults
+
+
+def _strike(
+    stream: random.Random, networks: Attached, gateway: NodeId, number: int, at_us: int
+) -> Iterator[Fault]:
+    """A gateway crashes, or is not heard any more on one of its networks; or that network is parted."""
+    until_us = at_us + stream.choice(STRIKES_US)
+    way = stream.choice(("crash", "mute", "mute", "parted", "parted"))
+    if way == "crash":
+        yield At(at_us, Crash(gateway, stream.choice((None, 3, 4, 5, 6))))
+        yield At(until_us, Restart(gateway))
+    elif way == "mute":
+        for other in members(networks, number):
+            if other != gateway:
+                yield At(at_us, Cut(gateway, other, network=number))
+                yield At(until_us, Uncut(gateway, other, network=number))
+    else:
+        parts = stream.choice((_of_gateway, _of_gateways, _of_ring))(stream, networks, number)
+        yield At(at_us, Partition(parts, network=number))
+        yield At(until_us, Heal(network=number))

@@ -46,7 +46,7 @@ from ordercast.sim.faults import (
     When,
 )
 from ordercast.sim.lives import draw_clocks, draw_disks, draw_starts
-from ordercast.sim.network_faults import NETWORK_KINDS, draw_ambushes
+from ordercast.sim.network_faults import NETWORK_KINDS, draw_ambushes, draw_struck_in_traffic
 from ordercast.sim.topology import Attached, gateways
 
 T = TypeVar("T")
@@ -77,8 +77,13 @@ def draw(
         drawn += _swarm(seed, _KINDS, nodes, duration_us)
         drawn += _triggered(random.Random(f"{seed}/fault/triggered"), nodes, states, duration_us)
     if networks is not None and gateways(networks):
-        drawn += _swarm(seed, NETWORK_KINDS, networks, duration_us)
-        drawn += draw_ambushes(random.Random(f"{seed}/fault/gateway ambush"), networks, states, duration_us)
+        struck = draw_struck_in_traffic(random.Random(f"{seed}/fault/struck"), networks, duration_us)
+        if struck and random.Random(f"{seed}/fault/struck alone").random() < 0.6:
+            drawn = struck
+        else:
+            drawn += _swarm(seed, NETWORK_KINDS, networks, duration_us) + struck
+            ambushes = random.Random(f"{seed}/fault/gateway ambush")
+            drawn += draw_ambushes(ambushes, networks, states, duration_us)
     if amnesia:
         drawn = draw_disks(random.Random(f"{seed}/fault/disk"), drawn)
     drawn = draw_starts(random.Random(f"{seed}/fault/start"), nodes, duration_us) + drawn
