@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from ordercast.mutants.mutant import Mutant
 from ordercast.mutants.process_groups import PROCESS_GROUP_MUTANTS
+from ordercast.mutants.rings import RINGS_MUTANTS
 from ordercast.mutants.sequencers import SEQUENCER_MUTANTS
 from ordercast.mutants.totem import TOTEM_MUTANTS
 from ordercast.mutants.viewsync import VIEWSYNC_MUTANTS
 
 MUTANTS: dict[str, Mutant] = {
     mutant.name: mutant
-    for mutant in (*TOTEM_MUTANTS, *VIEWSYNC_MUTANTS, *SEQUENCER_MUTANTS, *PROCESS_GROUP_MUTANTS)
+    for mutant in (
+        *TOTEM_MUTANTS,
+        *VIEWSYNC_MUTANTS,
+        *SEQUENCER_MUTANTS,
+        *PROCESS_GROUP_MUTANTS,
+        *RINGS_MUTANTS,
+    )
 }
 """All of them, by name."""
 

@@ -86,5 +86,14 @@ SHOWN_BY = {
     "messages-to-the-dead": 1,
     "fetched-another": 32,
     "views-counted-where-told": 3,
+    "first-of-a-timestamp-is-all": 9,
+    "only-neighbours-are-forwarded": 4,
+    "received-counts-as-safe": 1,
+    "one-ring-is-enough": 1,
+    "changes-elsewhere-unnoticed": 1,
+    "traffic-of-any-configuration": 7,
+    "nothing-is-recovered": 14,
+    "each-by-itself": 1,
+    "shared-with-the-wrong-ones": 34,
 }
 """Seeds, by the mutant's name, with groups of 2 to 7 nodes."""
