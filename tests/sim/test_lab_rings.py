@@ -22,27 +22,6 @@ def test_where_nothing_is_said_of_networks_all_nodes_are_on_one_ring() -> None:
     told("nodes p q r\nat 400ms p sends a safe\nuntil 1s\nexpect p q r delivers a in pqr\nexpect clean")
 
 
-def test_a_gateways_link_dies_and_comes_back() -> None:
-    told("""
-        nodes p q g r s
-        attach p q g to 1
-        attach g r s to 2
-        at 400ms p sends a safe
-        at 500ms partition g on 2
-        at 1500ms p sends b
-        at 1500ms r sends c
-        at 2s heal on 2
-        at 3s s sends d
-        until 4s
-        expect p q g installs pqgrs, (pqg), pqg, (pqg), pqgrs
-        expect r s installs pqgrs, (rs), rs, (rs), pqgrs
-        expect p q g delivers a b d
-        expect r s delivers a c d
-        expect p q g never delivers c
-        expect clean
-    """)
-
-
 def test_drawn_settings_are_right_and_name_the_networks_of_every_node() -> None:
     for seed in range(100):
         nodes = random.Random(seed).randint(*LAB_RINGS.nodes)
