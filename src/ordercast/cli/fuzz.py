@@ -18,6 +18,7 @@ from ordercast.cli.options import CORES, FuzzedName, Jobs, Json, NodeRange, Seed
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
 from ordercast.sim.campaign import Campaign, Failure, Totals, explore, failure_of
 from ordercast.sim.coverage import ARROW, grouped, with_sums
+from ordercast.sim.network_coverage import REMERGE
 from ordercast.sim.shrink import MOST_RUNS, shrink
 
 MOST_SHRUNK = 3
@@ -172,7 +173,7 @@ def coverage_table(counts: Mapping[str, int]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(overflow="fold")
     table.add_column(justify="right", no_wrap=True)
-    for group, members in grouped(counts, hits).items():
+    for group, members in grouped(counts, hits - {REMERGE}).items():
         table.add_row(f"[bold]{group}[/]", "")
         for name, count in members.items():
             table.add_row(f"  {name.replace(ARROW, ' → ')}", f"{count:,}" if count else "[red]never[/]")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from ordercast.core.identity import NodeId
-from ordercast.sim.network_coverage import over_networks
+from ordercast.sim.network_coverage import REMERGE, over_networks
 from ordercast.sim.world import World
 from ordercast.trace.columns import (
     CONFIG_KIND,
@@ -81,7 +81,7 @@ def coverage(world: World, hits: Collection[str] = ()) -> Counter[str]:
         seen.update(over_networks(world))
     remerges = sum(len(ways) > 1 for ways in roads.values())
     if remerges or not hits:  # what a primary partition cannot have is not missed
-        seen["remerge"] += remerges
+        seen[REMERGE] += remerges
     return seen
 
 

@@ -31,13 +31,16 @@ SAME_MEMBERS = "configuration of the same members"
 SAFE_OVER_NETWORKS = "safe message over networks"
 """A safe message delivered by a node that has no network in common with its origin."""
 
+REMERGE = "remerge"
+"""A configuration whose members come from several ones; all partitionable protocols have such."""
+
 NETWORK_HITS = (
     GATEWAY_CRASH,
     NETWORK_SPLIT,
     REDUNDANT_GATEWAY_LOST,
     SAME_MEMBERS,
     SAFE_OVER_NETWORKS,
-    "remerge",
+    REMERGE,
 )
 """What a fuzzer has to make happen where there are several networks."""
 
