@@ -159,6 +159,21 @@ def test_a_gateway_that_has_too_much_to_forward_makes_all_pause() -> None:
     assert len(rings.delivered(8)) == 400
 
 
+def test_what_waits_for_its_place_in_the_order_stays_bounded() -> None:
+    """A node that has too much of it sends nothing new; fuzzed seed 8460007."""
+    rings = Rings(LINE, undelivered=5_000, window_size=8, max_messages=1)
+    rings.come_together()
+    for node in (1, 8):
+        for _ in range(200):
+            rings.world.applications.submit(node, 500)
+    most = 0
+    while any(len(rings.delivered(node)) < 400 for node in LINE):
+        rings.world.run_until(rings.world.now + 1_000)
+        most = max(most, *(rings.machine(node).order.waiting_bytes for node in LINE))
+    assert 1_000 < most < 20_000
+    rings.check(ALL)
+
+
 def test_a_brake_stops_new_messages_on_all_rings_until_it_is_let_go() -> None:
     rings = Rings(LINE)
     rings.come_together()

@@ -386,8 +386,8 @@ class RingsMachine:
             note = write_note(Pause(self.me, self._agreement.next(), pause))
             for ring in self.rings:
                 ring.put(note)
-        if not self._pausing.by and self.order.waiting_bytes <= self.config.undelivered:
-            for bundle in self._sending.feed():
+        if not self._pausing.by:
+            for bundle in self._sending.feed(self.config.undelivered - self.order.waiting_bytes):
                 # All messages at one place have one guarantee, so that no configuration ends between them.
                 self.rings[0].put(bundle, apart=is_safe(bundle))
 

@@ -70,9 +70,9 @@ class Sending:
         self._used += size + MESSAGE_OVERHEAD * len(payloads)
         return first
 
-    def feed(self) -> Iterator[bytes]:
-        """The bundles that go to the ring's outbox now."""
-        while self._waiting and self._fed_bytes < FEED:
+    def feed(self, most: int) -> Iterator[bytes]:
+        """The bundles that go to the ring's outbox now, where no more than so many bytes may wait."""
+        while self._waiting and self._fed_bytes < min(most, FEED):
             bundle = self._waiting.popleft()
             self._fed.append(bundle)
             self._fed_bytes += len(bundle)
