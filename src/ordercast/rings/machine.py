@@ -350,7 +350,7 @@ class RingsMachine:
         entry, last = forwarded
         place, order = entry.place, self.order
         if ring.ring is None:
-            order.loose[place] = entry
+            order.add_loose(entry)
             return
         order.add(entry)
         upto = place.timestamp if last else place.timestamp - 1

@@ -73,6 +73,12 @@ class Order:
             self.latest = place.timestamp
         return True
 
+    def add_loose(self, entry: Entry) -> None:
+        """Keep a bundle before which something may be missing, unless it is here already or was delivered."""
+        place = entry.place
+        if place not in self.entries and place.timestamp > self.horizon[place.source]:
+            self.loose[place] = entry
+
     def scattered(self) -> list[Place]:
         """Bundles that are here although something before them from their ring may not be."""
         beyond = [place for place in self._waiting if place.timestamp > self.horizon[place.source]]
