@@ -111,8 +111,15 @@ def _make_rings(settings: Mapping[str, object]) -> MachineFactory:
 
 
 def _draw_rings(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:
-    """Those of Totem for rings as large as there may be, and who is attached to which."""
-    drawn = _draw_totem(stream, min(nodes, MOST_ON_A_NETWORK), lan)
+    """Those of Totem for rings as large as there may be, and who is attached to which.
+
+    A gateway forwards what all the others send, so that a single small packet at each visit of the token
+    would not carry in minutes what nodes send in a second.
+    """
+    drawn: dict[str, Any] = _draw_totem(stream, min(nodes, MOST_ON_A_NETWORK), lan)
+    drawn["max_messages"] = max(4, drawn["max_messages"])
+    drawn["window_size"] = max(16, drawn["window_size"])
+    drawn["packet_size"] = max(500, drawn["packet_size"])
     drawn["networks"] = draw_networks(stream, range(1, nodes + 1))
     drawn["undelivered"] = stream.choice((4_000, 100_000, 16 * 1024 * 1024))
     drawn["forwarding"] = stream.choice((4_000, 100_000, 8 * 1024 * 1024))

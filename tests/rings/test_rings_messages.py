@@ -36,7 +36,7 @@ SHARED = Recovered(b"12345678", ConfigurationId(16, 2), 0, 2, 3, ENTRY)
 NOTES: tuple[Note, ...] = (
     Vector(((0, 5, 3), (1, 9, 9))),
     Enter(),
-    Pause(3, 8, True),
+    Pause(3, 8, b"12345678", True),
     Report(3, 9, (Ring(1, 8, 1, (1, 3)), Ring(2, 4, 3, (3,))), 12),
     State(3, 10, b"12345678", (8, 1), (5, 9), 4, (1, 3), ((9, 0, 65_536, 1),)),
     Done(3, 11, b"12345678"),

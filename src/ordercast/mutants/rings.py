@@ -193,7 +193,7 @@ def _shared_with_the_wrong_ones(right: Any) -> Any:
 
 @_mutant("rings", "recovery", Attempt, "compare", "everybody delivers by what it knows itself")
 def _each_by_itself(right: Any) -> Any:
-    def compare(self: Attempt, me: NodeId, states: Mapping[NodeId, State]) -> Iterator[bytes]:
+    def compare(self: Attempt, me: NodeId, states: Mapping[NodeId, State]) -> Iterator[Recovered]:
         yield from right(self, me, states)
         self.complete, self.stable = self._order.complete, self._order.stable
 

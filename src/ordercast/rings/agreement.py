@@ -16,7 +16,7 @@ from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind,
 from ordercast.core.randomness import RandomStream
 from ordercast.rings.attached import AttachedRing
 from ordercast.rings.change import Attempt
-from ordercast.rings.messages import Control, Done, Place, Recovered, Report, write_note
+from ordercast.rings.messages import Control, Done, Place, Recovered, Report, write_note, write_recovered
 from ordercast.rings.messages import State as StateNote
 from ordercast.rings.order import Order
 from ordercast.rings.states import State
@@ -26,9 +26,9 @@ from ordercast.totem.numbers import RingNumbers
 LIFE_BITS = 32
 """Counts of a node's notes are in the lower bits; above are its lives."""
 AGREE = "agree"
-"""The timer of an agreement that takes too long: something was lost with a ring, so all begin again."""
+"""The timer of an agreement that stands still: something was lost with a ring, so all begin again."""
 ROUNDS = 4
-"""Such an agreement may take as long as so many rings may take to form."""
+"""Nothing new may be heard for as long as so many rings may take to form."""
 MOST_PATIENCE = 5
 """How often that is doubled."""
 KEPT_DIGESTS = 8
@@ -103,11 +103,11 @@ class Agreement:
         if len(self._rings) > 1:
             for node, report in self._reports.items():
                 if self._spent.get(node) != report.version:
-                    ring.control.append(write_note(report))
+                    ring.tell(report, write_note(report))
         self._outdated = self.news = True
 
     def out_of_time(self) -> bool:
-        """An agreement took too long; whether it begins again."""
+        """Nothing new was heard for too long; whether the agreement begins again."""
         if self.state is State.OPERATIONAL:
             return False
         self._patience = min(self._patience + 1, MOST_PATIENCE)
@@ -123,11 +123,11 @@ class Agreement:
 
     # --- notes ----------------------------------------------------------------------------------
 
-    def _send(self, payload: bytes, but: AttachedRing | None = None) -> None:
+    def _send(self, message: Control, payload: bytes, but: AttachedRing | None = None) -> None:
         """Tell all rings, but for the one that it came from."""
         for ring in self._rings:
             if ring is not but and ring.ring is not None:
-                ring.control.append(payload)
+                ring.tell(message, payload)
 
     def hear(self, ring: AttachedRing, sender: NodeId, payload: bytes, message: Control) -> None:
         """Something that all nodes of a topology have to know: gateways pass on what is new to them."""
@@ -138,7 +138,9 @@ class Agreement:
                 self._hear_directly(ring, message)
             news = message.node != self._me and self._remember(message)
         if news:
-            self._send(payload, but=ring)
+            self._send(message, payload, but=ring)
+            if self.state is not State.OPERATIONAL:
+                self._wait()
 
     def _hear_directly(self, ring: AttachedRing, message: Report | StateNote | Done) -> None:
         """A member of a ring says on it where its traffic in one configuration ends, or begins in another."""
@@ -241,7 +243,11 @@ class Agreement:
         self._outdated = False
         rings = tuple(sorted(ring.ring for ring in self._rings if ring.ring is not None))
         self._report = Report(self._me, self.next(), rings, self.number)
-        self._send(write_note(self._report))
+        self._send(self._report, write_note(self._report))
+        self._wait()
+
+    def _wait(self) -> None:
+        """If nothing new is heard for a while, all begin again."""
         wait_us = ROUNDS * self._forming_us << self._patience
         self._out.append(SetTimer(AGREE, self._random.spread(wait_us)))
 
@@ -260,7 +266,7 @@ class Agreement:
             loose,
         )
         self._states[self._me] = state
-        self._send(write_note(state))
+        self._send(state, write_note(state))
 
     def ready(self) -> bool:
         """Go on with the attempt as far as the others are; whether this node has everything from now on.
@@ -271,8 +277,8 @@ class Agreement:
         if attempt is None:
             return False
         if not attempt.compared and _agree(self._states, attempt):
-            for payload in attempt.compare(self._me, self._states):
-                self._send(payload)
+            for shared in attempt.compare(self._me, self._states):
+                self._send(shared, write_recovered(shared))
             for recovered in self._shared.get(attempt.digest, {}).values():
                 attempt.receive(recovered)
         if attempt.done or not attempt.complete_here:
@@ -287,7 +293,7 @@ class Agreement:
         assert self._attempt is not None
         done = Done(self._me, self.next(), self._attempt.digest)
         self._dones[self._me] = done
-        self._send(write_note(done))
+        self._send(done, write_note(done))
 
     def install(self) -> Topology | None:
         """If all have everything: deliver the rest of the old configuration, begin the new one (000 §7.2)."""

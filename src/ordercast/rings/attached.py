@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ordercast.core.identity import NodeId
 from ordercast.core.lamport import LamportClock
 from ordercast.rings.config import RingsConfig
-from ordercast.rings.messages import Message, Ring, Vector
+from ordercast.rings.messages import Control, Message, Pause, Recovered, Ring, Vector
 from ordercast.rings.outbox import RingOutbox
 from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import Data
@@ -52,8 +52,10 @@ class AttachedRing:
         """What its machine wants to find again in the node's next life."""
         self.ring: Ring | None = None
         """The ring that is installed; None before the first, and between two."""
-        self.control: list[bytes] = []
-        """Control messages that are to be broadcast on it."""
+        self._control: dict[object, bytes] = {}
+        """Control messages that are to be broadcast on it: of each kind and node the last one."""
+        self._at_once = totem.max_messages * totem.packet_size
+        """Bytes of these that a visit of the token may take along: the others wait here, to be replaced."""
         self.traffic = False
         """Traffic was put into the outbox, of which its machine was not told yet."""
         self.timestamp = 0
@@ -105,6 +107,25 @@ class AttachedRing:
         self.horizon[index] = self.timestamp
         self.acknowledged = [0] * rings
         self.outbox.open = True
+
+    def tell(self, message: Control | Pause, payload: bytes) -> None:
+        """Broadcast a control message, instead of an earlier one of its kind and node that waits still."""
+        key = payload if isinstance(message, Recovered) else (type(message), message.node)
+        self._control.pop(key, None)
+        self._control[key] = payload
+
+    def due(self) -> list[bytes] | None:
+        """The control messages that are broadcast now; None if there is nothing to be broadcast at all."""
+        room = self._at_once - self.outbox.control_bytes
+        payloads: list[bytes] = []
+        while self._control and room > 0:
+            payload = self._control.pop(next(iter(self._control)))
+            room -= len(payload)
+            payloads.append(payload)
+        if not payloads and not self.traffic:
+            return None
+        self.traffic = False
+        return payloads
 
     def put(self, payload: bytes, apart: bool = False) -> None:
         """Broadcast traffic of the configuration that is in force."""

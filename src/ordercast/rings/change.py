@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ordercast.core.identity import NodeId
-from ordercast.rings.messages import Entry, Place, Recovered, State, write_recovered
+from ordercast.rings.messages import Entry, Place, Recovered, State
 from ordercast.rings.order import Order
 from ordercast.rings.topology import Topology
 
@@ -39,7 +39,7 @@ class Attempt:
         self._wanted: set[Place] = set()
         """Loose bundles that others have."""
 
-    def compare(self, me: NodeId, states: Mapping[NodeId, State]) -> Iterator[bytes]:
+    def compare(self, me: NodeId, states: Mapping[NodeId, State]) -> Iterator[Recovered]:
         """All states are here: who has what, and what this node has to share with the others."""
         self.compared = True
         order = self._order
@@ -73,7 +73,7 @@ class Attempt:
             elif me == min(nodes) and len(nodes) < len(mine):
                 yield self._shared(-1, 0, place.source, order.at(place))
 
-    def _share(self, source: int, low: int, high: int) -> Iterator[bytes]:
+    def _share(self, source: int, low: int, high: int) -> Iterator[Recovered]:
         """What came from a ring between two timestamps; if nothing did, that."""
         entries = [
             entry
@@ -85,8 +85,8 @@ class Attempt:
         if not entries:
             yield self._shared(0, 0, source, None)
 
-    def _shared(self, part: int, parts: int, source: int, entry: Entry | None) -> bytes:
-        return write_recovered(Recovered(self.digest, self._order.id, part, parts, source, entry))
+    def _shared(self, part: int, parts: int, source: int, entry: Entry | None) -> Recovered:
+        return Recovered(self.digest, self._order.id, part, parts, source, entry)
 
     def receive(self, recovered: Recovered) -> None:
         """Somebody shares a bundle."""

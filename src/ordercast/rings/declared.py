@@ -22,5 +22,5 @@ STATISTICS = (
     Statistic("forwarded", "Bundles of messages that this gateway forwarded to another ring."),
     Statistic("vectors", "Guarantee Vectors that this gateway sent."),
     Statistic("topologies", "Component configurations that were installed."),
-    Statistic("agreements_repeated", "Agreements on a topology that took too long."),
+    Statistic("agreements_repeated", "Agreements on a topology that stood still."),
 )

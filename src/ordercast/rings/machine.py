@@ -283,8 +283,8 @@ class RingsMachine:
         """Tell the rings' machines what there is to be broadcast; whether there was anything."""
         busy = False
         for ring in self.rings:
-            if (ring.control or ring.traffic) and not ring.machine.leaving:
-                payloads, ring.control, ring.traffic = ring.control, [], False
+            payloads = None if ring.machine.leaving else ring.due()
+            if payloads is not None:
                 self._run(ring, Submit(payloads, Guarantee.AGREED))
                 busy = True
         return busy
@@ -341,9 +341,9 @@ class RingsMachine:
                     ring.telling = False
             case Enter() if ring.ring is not None:
                 ring.entered.add(traffic.sender)
-            case Pause() as pause if ring.ring is not None and self._pausing.hear(pause):
+            case Pause() as pause if pause.digest == self._agreement.digest and self._pausing.hear(pause):
                 for target, _ in ring.edges:
-                    target.put(write_note(pause))
+                    target.tell(pause, write_note(pause))
 
     def _receive(self, ring: AttachedRing, forwarded: Forwarded) -> None:
         """A bundle that a member of the ring broadcast for the first time, or that a gateway forwarded."""
@@ -383,9 +383,9 @@ class RingsMachine:
         waiting = max(ring.outbox.traffic_bytes for ring in self.rings) if self.role else 0
         pause = self._pausing.change(waiting)
         if pause is not None:
-            note = write_note(Pause(self.me, self._agreement.next(), pause))
+            note = Pause(self.me, self._agreement.next(), self._agreement.digest, pause)
             for ring in self.rings:
-                ring.put(note)
+                ring.tell(note, write_note(note))
         if not self._pausing.by:
             for bundle in self._sending.feed(self.config.undelivered - self.order.waiting_bytes):
                 # All messages at one place have one guarantee, so that no configuration ends between them.

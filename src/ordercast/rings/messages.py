@@ -132,6 +132,8 @@ class Pause(msgspec.Struct, array_like=True, frozen=True, tag="pause"):
     node: Node
     count: Number
     """Rises with each `Pause` of a node: it may come over several ways."""
+    digest: Digest
+    """Of the topology of the configuration that it is for: it overtakes all other traffic."""
     on: bool
 
 

@@ -53,6 +53,11 @@ class RingOutbox:
         self._traffic.queue = SendQueue(LARGEST_QUEUE)
 
     @property
+    def control_bytes(self) -> int:
+        """Bytes of control messages that wait."""
+        return LARGEST_QUEUE - self._control.room
+
+    @property
     def traffic_bytes(self) -> int:
         """Bytes of traffic that wait."""
         return LARGEST_QUEUE - self._traffic.room
