@@ -16,7 +16,7 @@ from ordercast import Node, keys
 from ordercast.groups.events import Message
 
 TEXT = (Path(__file__).parent.parent / "docs/ARCHITECTURE.md").read_text()
-MOST_FILES = {"a send": 10, "a delivery": 12}
+MOST_FILES = {"a send": 10, "a delivery": 11}
 MESSAGE = bytes(range(1, 250)) * 2
 
 
@@ -73,7 +73,7 @@ async def follow_a_delivery() -> Following:
     handling = following.handling
     read = following.calls[: following.calls.index(handling[0])]
     # a socket reads into a buffer that it keeps: the last one that did has what is handled next
-    received = next(call for call in reversed(read) if call.function == "UdpSocket.receive")
+    received = next(call for call in reversed(read) if call.function == "SocketReader.receive")
     following.calls = [received, *handling]
     return following
 

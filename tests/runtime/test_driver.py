@@ -56,8 +56,8 @@ from ordercast.transport.probes import LivenessProbes
 from ordercast.transport.seal import OVERHEAD
 from ordercast.transport.segments import HEADER_SIZE, Segmenter, Train
 from ordercast.transport.udp import UdpSettings, UdpTransport
-from ordercast.transport.udp_reading import BUFFERS_A_TURN, USELESS_A_TURN
-from ordercast.transport.udp_socket import Address, Arrival
+from ordercast.transport.udp_reading import BUFFERS_A_TURN, USELESS_A_TURN, Arrival, SocketReader
+from ordercast.transport.udp_socket import Address
 
 RING = ConfigurationId(4, 1)
 BATCH = Batch(RING, 1, 0, 1, 0, 1, Guarantee.AGREED, [b"payload"])
@@ -625,15 +625,24 @@ def test_a_timer_that_what_was_read_set_back_has_not_run_out() -> None:
     run(main)
 
 
-def test_sockets_that_never_run_dry_do_not_starve_timers() -> None:
+def test_sockets_that_never_run_dry_do_not_starve_timers(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with pair() as (one, two):
             source = two.sockets.data.address
             data = Segmenter(1452).cut([b"flood"])[0].data
-            channel = one.sockets.data
-            channel.buffer[: len(data)] = data
-            channel.receive = lambda: Arrival(len(data), source, 0, 0)  # type: ignore[method-assign]
-            channel.waiting = lambda: True  # type: ignore[method-assign]
+            flooded = one.sockets.data
+            receive, waiting = SocketReader.receive, SocketReader.waiting
+
+            def receive_flood(reader: SocketReader) -> Arrival | None:
+                if reader.socket is not flooded:
+                    return receive(reader)
+                reader.buffer[: len(data)] = data
+                return Arrival(len(data), source, 0, 0)
+
+            monkeypatch.setattr(SocketReader, "receive", receive_flood)
+            monkeypatch.setattr(
+                SocketReader, "waiting", lambda reader: reader.socket is flooded or waiting(reader)
+            )
             overdue(one)
             await until(lambda: bool(one.script.of(Timer)))
             assert len(one.packets) > BUFFERS_A_TURN
@@ -762,7 +771,7 @@ def test_a_token_does_not_wait_for_data_of_no_use_that_does_not_end(sealed: bool
 
     async def main() -> None:
         async with pair(sealed) as (one, two):
-            await until(lambda: not one.sockets.token.waiting())
+            await until(lambda: not SocketReader(one.sockets.token).waiting())
             two.carry_out(Unicast(1, b"token", Lane.TOKEN))
             mine, its = two.sockets, one.sockets
             for _ in range(100):
@@ -772,7 +781,7 @@ def test_a_token_does_not_wait_for_data_of_no_use_that_does_not_end(sealed: bool
                 if one.packets:
                     break
             assert one.packets == [b"token"]
-            assert its.data.waiting(), "there was no end of it"
+            assert SocketReader(its.data).waiting(), "there was no end of it"
 
     run(main)
 
@@ -782,7 +791,7 @@ def test_a_token_is_found_among_what_is_none(sealed: bool) -> None:
     async def main() -> None:
         async with pair(sealed) as (one, two):
             mine, its = two.sockets, one.sockets
-            await until(lambda: not its.token.waiting())
+            await until(lambda: not SocketReader(its.token).waiting())
             for _ in range(USELESS_A_TURN // 2):
                 mine.token.send(Train(b"garbage of a peer", 0), its.token.address)
             two.carry_out(Unicast(1, b"token", Lane.TOKEN))

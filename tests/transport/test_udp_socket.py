@@ -14,7 +14,8 @@ import pytest
 
 from ordercast.errors import AddressProblem
 from ordercast.transport.segments import Reassembler, Segmenter, Train
-from ordercast.transport.udp_socket import Address, Arrival, UdpSocket
+from ordercast.transport.udp_reading import Arrival, SocketReader
+from ordercast.transport.udp_socket import Address, UdpSocket
 
 HERE: Address = ("127.0.0.1", 0)
 HERE_SIX: Address = ("::1", 0, 0, 0)
@@ -48,7 +49,7 @@ def channel(here: Address = HERE, **options: Any) -> Iterator[UdpSocket]:
         opened.close()
 
 
-def read(reader: UdpSocket) -> Arrival:
+def read(reader: SocketReader) -> Arrival:
     """On loopback what was sent is there, but the kernel may take its time."""
     return until(reader.receive)
 
@@ -62,7 +63,8 @@ def until(look: Callable[[], Arrival | None]) -> Arrival:
     raise AssertionError("nothing came")
 
 
-def read_packets(reader: UdpSocket, count: int) -> list[bytes]:
+def read_packets(two: UdpSocket, count: int) -> list[bytes]:
+    reader = SocketReader(two)
     joiner = Reassembler()
     packets: list[bytes] = []
     while len(packets) < count:
@@ -86,14 +88,15 @@ def test_packets_from_one_to_the_other(here: Address) -> None:
 def test_where_it_came_from() -> None:
     with channel() as one, channel() as two:
         one.send(Train(b"hello", 0), two.address)
-        arrival = read(two)
+        reader = SocketReader(two)
+        arrival = read(reader)
         assert arrival.source == one.address
-        assert two.buffer[: arrival.size] == b"hello"
+        assert reader.buffer[: arrival.size] == b"hello"
 
 
 def test_nothing_waits() -> None:
     with channel() as one:
-        assert one.receive() is None
+        assert SocketReader(one).receive() is None
 
 
 def test_time_in_the_socket_is_told_where_it_is_asked_for() -> None:
@@ -101,8 +104,8 @@ def test_time_in_the_socket_is_told_where_it_is_asked_for() -> None:
         one.send(Train(b"x", 0), timed.address)
         one.send(Train(b"x", 0), untimed.address)
         time.sleep(0.002)
-        assert read(timed).waited_us > 0
-        assert read(untimed).waited_us == 0
+        assert read(SocketReader(timed)).waited_us > 0
+        assert read(SocketReader(untimed)).waited_us == 0
 
 
 def test_buffers_are_reported_as_granted() -> None:
@@ -203,20 +206,22 @@ def test_a_datagram_too_large_for_the_path_is_counted() -> None:
 
 def test_a_closed_socket_is_a_defect_and_no_loss() -> None:
     with channel() as one:
-        to = one.address
+        to, reader = one.address, SocketReader(one)
         one.close()
         with pytest.raises(OSError, match="Bad file descriptor"):
             one.send(Train(b"x", 0), to)
         with pytest.raises(OSError, match="Bad file descriptor"):
-            one.receive()
+            reader.receive()
 
 
 def test_an_error_of_an_earlier_send_hides_nothing() -> None:
     with channel() as one, channel() as two:
         two.send(Train(b"hello", 0), one.address)
         refusing(one, read=errno.ECONNREFUSED)
-        assert one.receive() == Arrival(0, ("", 0), 0, 0)
-        assert read(one).size == 5
+        reader = SocketReader(one)
+        assert reader.receive() == Arrival(0, ("", 0), 0, 0)
+        assert one.unsent == 1
+        assert read(reader).size == 5
 
 
 def test_sending_to_nobody_is_no_error() -> None:
@@ -265,4 +270,5 @@ def test_multicast_on_loopback_reaches_every_member() -> None:
             sender.send_multicast_from(loopback)
             sender.send(Train(b"to all", 0), (group, port))
             for member in (one, two):
-                assert member.buffer[: read(member).size] == b"to all"
+                reader = SocketReader(member)
+                assert reader.buffer[: read(reader).size] == b"to all"

@@ -28,8 +28,8 @@ from ordercast.transport.peers import Peer
 from ordercast.transport.seal import OVERHEAD, Cipher, Port, Seal, new_session, sealed_to
 from ordercast.transport.segments import HEADER_SIZE, MOST_SEGMENTS, Segmenter, Train
 from ordercast.transport.sockets import NodeSockets, open_sockets, resolve
-from ordercast.transport.udp_reading import UdpReader
-from ordercast.transport.udp_socket import Address, UdpSocket
+from ordercast.transport.udp_reading import SocketReader, UdpReader
+from ordercast.transport.udp_socket import Address
 from ordercast.transport.wake_policy import RateLimitedReader
 
 LOG = logging.getLogger("ordercast")
@@ -406,8 +406,8 @@ class _Started:
         self._closed = False
         self._links = links
         self._greetings = [
-            RateLimitedReader(socket.fileno(), partial(self._on_greeting, socket))
-            for socket in sockets.greetings
+            RateLimitedReader(reader.fileno(), partial(self._on_greeting, reader))
+            for reader in map(SocketReader, sockets.greetings)
         ]
         sockets.liveness.open()
         self._monitor = PeerMonitor(links, receiver.guard, self._activity, self._on_gone, transport.paths)
@@ -417,12 +417,12 @@ class _Started:
         self._activity.expect_tokens()
         self.reader.expect_tokens()
 
-    def _on_greeting(self, socket: UdpSocket) -> bool:
+    def _on_greeting(self, reader: SocketReader) -> bool:
         """Read a greeting where nothing else comes; whether there was any."""
         with self.receiver.guard:
-            arrival = None if self._closed else socket.receive()
+            arrival = None if self._closed else reader.receive()
             if arrival is not None:
-                self.reader.on_token_port(arrival, socket)
+                self.reader.on_token_port(arrival, reader)
             return arrival is not None
         return False
 

@@ -1,18 +1,16 @@
-"""UDP sockets that send and receive many datagrams a system call.
+"""UDP sockets: bound, with large buffers, and sending many datagrams a system call.
 
 ``UDP_SEGMENT`` and ``UDP_GRO`` are used where the kernel has them; where it, or the path, refuses, the same
-trains leave as single datagrams, and nobody above notices but for the speed.
+trains leave as single datagrams, and nobody above notices but for the speed. `udp_reading` reads the sockets.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import select
 import socket
 import struct
-import time
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from ordercast.errors import AddressProblem
 from ordercast.transport.segments import Train
@@ -26,23 +24,9 @@ SO_TIMESTAMPNS = 35
 SO_RCVBUFFORCE = 33
 SO_SNDBUFFORCE = 32
 
-_SPACE = socket.CMSG_SPACE(4) + socket.CMSG_SPACE(16)
-_INT = struct.Struct("=i")
 _U16 = struct.Struct("=H")
-_TIME = struct.Struct("=qq")
 _FULL = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.ENOMEM})
 _NO_OFFLOAD = frozenset({errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.EMSGSIZE, errno.ENOPROTOOPT})
-
-
-class Arrival(NamedTuple):
-    """What one read found; the bytes are in the socket's buffer until the next read."""
-
-    size: int
-    source: Address
-    segment: int
-    """Bytes of each datagram but the last; 0 if it is a single one."""
-    waited_us: int
-    """How long the (last) datagram waited in the socket; 0 where nobody measures."""
 
 
 class UdpSocket:
@@ -82,10 +66,6 @@ class UdpSocket:
             sock.close()
             raise
         self.address: Address = sock.getsockname()
-        self.buffer = bytearray(65_536)
-        self._view = [memoryview(self.buffer)]
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
         self.unsent = 0
         """Datagrams or trains that the kernel had no room for."""
 
@@ -97,29 +77,6 @@ class UdpSocket:
     def fileno(self) -> int:
         """For the event loop."""
         return self.socket.fileno()
-
-    def waiting(self) -> bool:
-        """Whether something can be read; cheaper than reading in vain."""
-        return bool(self._poll.poll(0))
-
-    def receive(self) -> Arrival | None:
-        """Read once into `buffer`; None if nothing waits."""
-        try:
-            size, notes, _, source = self.socket.recvmsg_into(self._view, _SPACE)
-        except (BlockingIOError, InterruptedError):
-            return None
-        except OSError as error:
-            # It is about something sent earlier, and says nothing about what waits here.
-            self._count(error)
-            return Arrival(0, ("", 0), 0, 0)
-        segment = waited_us = 0
-        for _, kind, data in notes:
-            if kind == UDP_GRO:
-                segment = _INT.unpack_from(data)[0]
-            elif kind == SO_TIMESTAMPNS:
-                seconds, nanoseconds = _TIME.unpack(data)
-                waited_us = max(0, (time.time_ns() - seconds * 1_000_000_000 - nanoseconds) // 1000)
-        return Arrival(size, source, segment, waited_us)
 
     def send(self, train: Train, to: Address) -> None:
         """Send a train. What the kernel has no room for is lost, as on the way."""
@@ -136,7 +93,7 @@ class UdpSocket:
             if error.errno in _NO_OFFLOAD and segment:
                 self.offload_send = False
             else:
-                self._count(error)
+                self.count_error(error)
                 return
         self._send_singly(train, to)
 
@@ -146,9 +103,9 @@ class UdpSocket:
             try:
                 self.socket.sendto(view[at : at + train.segment], to)
             except OSError as error:
-                self._count(error)
+                self.count_error(error)
 
-    def _count(self, error: OSError) -> None:
+    def count_error(self, error: OSError) -> None:
         """No room, no route, nobody there: for a datagram that is all the same. A closed socket is not."""
         if error.errno == errno.EBADF:
             raise error
