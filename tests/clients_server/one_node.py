@@ -151,7 +151,7 @@ class OneNode:
     def deliver(self) -> None:
         batches, self.batches = self.batches, []
         for batch in batches:
-            self.tell(self.machine.deliver(batch))
+            self.tell(self.machine.routing.deliver(batch))
             if self.server is not None:
                 self.server.delivered_own(batch.number + len(batch.payloads) - 1)
         self.order()

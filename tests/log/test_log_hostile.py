@@ -128,7 +128,7 @@ def test_whatever_is_delivered_members_do_the_same_and_the_log_holds(seed: int, 
         received: tuple[list[Output], list[Output]] = ([], [])
         for machine in machines:
             for origin, submit in enumerate(states, 1):
-                machine.deliver(Batch(RING, 0, 0, origin, 0, 1, submit.guarantee, submit.payloads))
+                machine.routing.deliver(Batch(RING, 0, 0, origin, 0, 1, submit.guarantee, submit.payloads))
             assert machine.settled
         for seq in range(1, 400):
             payloads = [unlikely(chance) for _ in range(chance.randint(1, 6))]
@@ -137,7 +137,7 @@ def test_whatever_is_delivered_members_do_the_same_and_the_log_holds(seed: int, 
             for producers, machine, store, got in zip(members, machines, stores, received, strict=True):
                 admitted = producers.admit(batch)
                 for part in admitted:
-                    got += machine.deliver(part)
+                    got += machine.routing.deliver(part)
                 notes = producers.table.take_unsaved()
                 store.append([Delivered(1, part, notes) for part in admitted])
         assert members[0].table.progress == members[1].table.progress

@@ -222,7 +222,7 @@ def test_what_is_kept_for_another_node_is_bounded(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(queues, "MOST_KEPT", 2000)
     order = members(1, 2, group=QUEUE)
     send(order, 1, 60)
-    shares = order.machines[1]._routing.shares
+    shares = order.machines[1].routing.shares
     assert shares.forgotten
     assert sum(shares._kept_bytes.values()) <= 2000
 

@@ -61,7 +61,7 @@ class Order:
         batch = Batch(self.here, self.seq, 0, origin, life, self.numbers[origin] + 1, guarantee, payloads)
         self.numbers[origin] += len(payloads)
         for node in self.machines if to is None else to:
-            self.told[node] += self.machines[node].deliver(batch)
+            self.told[node] += self.machines[node].routing.deliver(batch)
 
     # --- what processes were told ----------------------------------------------------------------
 

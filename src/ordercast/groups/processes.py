@@ -384,7 +384,7 @@ class Processes:
 
     def deliver(self, batch: Batch) -> None:
         """Messages and notes, in order."""
-        told = self._machine.deliver(batch)
+        told = self._machine.routing.deliver(batch)
         if told:
             self._tell(told)
         if not self.settled and self._machine.settled:

@@ -24,15 +24,15 @@ _mutant = register(PROCESS_GROUP_MUTANTS)
 # --- the beginning of a configuration ---------------------------------------------------------------
 
 
-@_mutant("totem+groups", "states", ProcessGroups, "_take", "nothing waits for the members' states")
+@_mutant("totem+groups", "states", Routing, "_take", "nothing waits for the members' states")
 def _nothing_is_held(right: Any) -> Any:
-    def take(self: ProcessGroups, what: Any, batch: Batch, out: list[Output]) -> None:
+    def take(self: Routing, what: Any, batch: Batch, out: list[Output]) -> None:
         self._handle(what, batch, out)
 
     return take
 
 
-@_mutant("totem+groups", "states", ProcessGroups, "_on_state", "a state counts in any configuration")
+@_mutant("totem+groups", "states", ProcessGroups, "on_state", "a state counts in any configuration")
 def _states_of_any_configuration(right: Any) -> Any:
     def on_state(self: ProcessGroups, life: Life, state: State, size: int, out: list[Output]) -> None:
         here = self._gathering.configuration if self._gathering is not None else state.configuration
@@ -61,9 +61,9 @@ def _state_of_one_process(right: Any) -> Any:
     return of_life
 
 
-@_mutant("totem+groups", "states", ProcessGroups, "_handle_held", "what was held is handled in reverse")
+@_mutant("totem+groups", "states", Routing, "handle_held", "what was held is handled in reverse")
 def _held_in_reverse(right: Any) -> Any:
-    def handle_held(self: ProcessGroups, out: list[Output]) -> None:
+    def handle_held(self: Routing, out: list[Output]) -> None:
         if self._held is not None:
             self._held.reverse()
         right(self, out)
@@ -76,7 +76,7 @@ def _held_in_reverse(right: Any) -> Any:
 )
 def _held_is_lost(right: Any) -> Any:
     def give_up(self: ProcessGroups, out: list[Output]) -> None:
-        self._held = None
+        self.routing._held = None
 
     return give_up
 
@@ -85,7 +85,7 @@ def _held_is_lost(right: Any) -> Any:
     "totem+groups", "states", ProcessGroups, "_give_up", "an unsettled configuration leaves regular views"
 )
 def _regular_though_unsettled(right: Any) -> Any:
-    return lambda self, out: self._handle_held(out)
+    return lambda self, out: self.routing.handle_held(out)
 
 
 # --- views --------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def _left_at_once(right: Any) -> Any:
     def leave(self: ProcessGroups, process: int, group: str) -> None:
         right(self, process, group)
         self._table.remove(Process(*self.me, process), group)
-        self._routing.forget()
+        self.routing.forget()
 
     return leave
 

@@ -1,5 +1,9 @@
 """The process groups of one node, for one of its lives: a pure machine over an ordering machine's deliveries.
 
+`ProcessGroups` is told what local processes want and which configurations begin, and knows who is in which
+group. What is delivered goes to its `routing` (`Routing.deliver`), which hands messages to the processes that
+get them, and joins, leaves and states to `ProcessGroups`.
+
 001, "The Totem Process Group Interface". Joins and leaves are messages of the one order, and a group changes
 where they are delivered. A regular configuration begins with a `State` of each member: the groups that its
 processes are in. All else that is delivered is held until the last of these has come; that is the place at
@@ -15,8 +19,6 @@ pattern describes, and over a queue one of them does (`ordercast.process_groups.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
-from typing import TypeAlias
 
 from ordercast.core.contract import Submit
 from ordercast.core.declared import Sort, Statistic, zeros
@@ -25,7 +27,6 @@ from ordercast.process_groups.gathering import Gathering
 from ordercast.process_groups.notes import (
     MOST_GROUPS,
     PART_SIZE,
-    Again,
     End,
     Join,
     Leave,
@@ -33,14 +34,12 @@ from ordercast.process_groups.notes import (
     Served,
     State,
     address,
-    address_of,
     check_name,
     check_properties,
-    read,
     states,
     written,
 )
-from ordercast.process_groups.routing import ROUTES, Routing
+from ordercast.process_groups.routing import Routing
 from ordercast.process_groups.send_queue import ENTRY_OVERHEAD, SendQueue
 from ordercast.process_groups.table import Table
 from ordercast.process_groups.views import (
@@ -73,9 +72,6 @@ STATISTICS = (
     Statistic("most_held", "Bytes that were held at most.", Sort.LARGEST),
     Statistic("sent_again", "Messages to a queue that were sent again: who was to get them has ended."),
 )
-
-Told: TypeAlias = bytes | Join | Leave | End | Served | Again
-"""What is delivered beside states: messages, by their address, and notes."""
 
 
 class ProcessGroups:
@@ -112,8 +108,8 @@ class ProcessGroups:
         """Joins of before the first configuration: told with the `State`, until that was heard by all."""
         self._ended: set[int] = set()
         """Processes that have ended, and are members until all are told."""
-        self._routing = Routing(self.me, self._ended, self.queue, self.stats, counted, numbers=numbers)
-        """Who gets what, as the groups' table says."""
+        self.routing = Routing(self.me, self._ended, self.queue, self.stats, self, counted, numbers=numbers)
+        """What is delivered goes in here: who gets what, as the groups' table says."""
         self._lives = frozenset((self.me,))
         """Whose processes are in the table: those that this node came with into its configuration, and when
         it is settled, all members."""
@@ -123,15 +119,11 @@ class ProcessGroups:
         self._changes = 0
         """Changes of memberships in this configuration; counted anew once it is settled."""
         self._gathering: Gathering | None = None
-        self._held: list[tuple[Told, Batch]] | None = None
-        """What was delivered while states are awaited; None while none are."""
         self._held_bytes = 0
-        self._held_messages = 0
+        """What is held while states are awaited, states included."""
         self._recounted = False
         """Whether it was told from which number on messages of this life are counted."""
         self._settled = False
-        self._recent: dict[NodeId, bytes] = {}
-        """How the nodes last addressed a message: mostly they do so again."""
         self.watched = False
         """Whether views are told of groups, too, that no process of this node is in."""
         self.part_size = PART_SIZE
@@ -140,7 +132,7 @@ class ProcessGroups:
     @property
     def _table(self) -> Table:
         """Who is in which group."""
-        return self._routing.table
+        return self.routing.table
 
     # --- what local processes want --------------------------------------------------------------
 
@@ -157,12 +149,12 @@ class ProcessGroups:
     @property
     def counted(self) -> int:
         """Messages of the order, from the beginning of the group on: the same at all members once settled."""
-        return self._routing.counted
+        return self.routing.counted
 
     @property
     def reached(self) -> int:
         """The number of the last message that was delivered, as this node counts: it may be held."""
-        return self._routing.counted + self._held_messages
+        return self.routing.reached
 
     @property
     def settled(self) -> bool:
@@ -188,7 +180,7 @@ class ProcessGroups:
         elif process in self._joiners:
             self._joiners.remove(process)
             self._ended.add(process)
-            self._routing.forget()
+            self.routing.forget()
             self.queue.put(written(End(process)), Guarantee.AGREED, urgent=True)
 
     def join(self, process: int, group: str, properties: Properties | None = None) -> None:
@@ -240,7 +232,7 @@ class ProcessGroups:
 
         The process has left the queue, or ended, before this is called; else it may be chosen again.
         """
-        self._routing.hand_over(received)
+        self.routing.hand_over(received)
 
     def _groups_of(self, process: int) -> set[str]:
         if process not in self._asked:
@@ -260,11 +252,11 @@ class ProcessGroups:
     def conclude(self) -> list[Output]:
         """The configuration ends: go on with what was held in it, if its members' states have not come."""
         out: list[Output] = []
-        if self._held is not None:
+        if self.routing.holding:
             self._give_up(out)
         self._gathering = None
         self._settled = False
-        self._routing.settled_in = None
+        self.routing.settled_in = None
         return out
 
     def install(self, configuration: Configuration) -> list[Output]:
@@ -273,63 +265,35 @@ class ProcessGroups:
         self._configuration = configuration
         self._changes = 0
         self._lives = frozenset(life for life in self._lives if life.node in configuration.members)
-        self._routing.shares.lose(self._lives, self._lives)
-        self._routing.send_owed(self._lives)
+        self.routing.shares.lose(self._lives, self._lives)
+        self.routing.send_owed(self._lives)
         lost = self._table.keep(self._lives)
         if lost:
             self._announce(lost, Cause.LOST, out)
         if configuration.kind is Kind.REGULAR:
             self._gathering = Gathering(configuration)
-            self._held, self._held_bytes = [], 0
+            self.routing.hold()
+            self._held_bytes = 0
             told = (*self._table.of_life(self.me), *self._fresh)
             self.queue.tell(
-                states(configuration.id, told, self.part_size, self._routing.counted, self._voters)
+                states(configuration.id, told, self.part_size, self.routing.counted, self._voters)
             )
-        return out
-
-    def deliver(self, batch: Batch) -> list[Output]:
-        """Messages, in order. Never raises because of what is in them.
-
-        An address tells where it ends: what begins with one has that address, and no other.
-        """
-        out: list[Output] = []
-        recent = self._recent.get(batch.origin)
-        if recent is not None and all(map(bytes.startswith, batch.payloads, repeat(recent))):
-            if self._held is None:
-                self._routing.on_message(recent, batch, out)
-            else:
-                self._take(recent, batch, out)
-            return out
-        for found, run in batch.runs(address_of):
-            if found is not None:
-                if len(self._recent) >= ROUTES:
-                    self._recent.clear()
-                self._recent[batch.origin] = found
-                self._take(found, run, out)
-                continue
-            for at, payload in enumerate(run.payloads):
-                note = read(payload)
-                if note is None:
-                    self.stats["malformed"] += 1
-                elif isinstance(note, State):
-                    self._on_state(Life(batch.origin, batch.incarnation), note, len(payload), out)
-                else:
-                    self._take(note, run.part(at, [payload]), out)
         return out
 
     # --- the beginning of a configuration ---------------------------------------------------------
 
-    def _on_state(self, life: Life, state: State, size: int, out: list[Output]) -> None:
+    def on_state(self, life: Life, state: State, size: int, out: list[Output]) -> None:
+        """A member tells of its processes, or a part of it does, in `size` bytes."""
         gathering = self._gathering
         if gathering is None or state.configuration != gathering.configuration:
             return  # of a configuration that ended before it was sent
         whole = gathering.take(life, state)
-        if whole and self._held is None:
+        if whole and not self.routing.holding:
             self._let_in(gathering, life, out)
-        elif not gathering.missing and self._held is not None:
+        elif not gathering.missing and self.routing.holding:
             self._settle(gathering, out)
         else:
-            self._count_held(size, out)
+            self.on_held(size, out)
 
     def _settle(self, gathering: Gathering, out: list[Output]) -> None:
         """Put together what members told of their processes; then go on with what was held."""
@@ -339,13 +303,13 @@ class ProcessGroups:
         for life, memberships in gathering.told.items():
             for each in memberships:
                 table.add(Process(*life, each.process), each.group, each.properties)
-        before, self._routing.table = self._table, table
-        self._routing.shares.lose(gathering.told, self._lives)
-        self._routing.shares.settle()
+        before, self.routing.table = self._table, table
+        self.routing.shares.lose(gathering.told, self._lives)
+        self.routing.shares.settle()
         self._lives = frozenset(gathering.told)
-        self._routing.send_owed(self._lives)
+        self.routing.send_owed(self._lives)
         self._settled = True
-        self._routing.settled_in = gathering.configuration
+        self.routing.settled_in = gathering.configuration
         self._recount(gathering, out)
         if self.me in gathering.told:
             self._fresh.clear()
@@ -361,15 +325,15 @@ class ProcessGroups:
             out += self._left_behind(group, before)
         self._announce(sorted(changed), Cause.LOST, out, merged=grown)
         self._changes = 1  # also at those for whom nothing has changed: from here on all count alike
-        self._handle_held(out)
+        self.routing.handle_held(out)
 
     def _recount(self, gathering: Gathering, out: list[Output]) -> None:
         """Messages of this configuration are counted behind the highest number that a member knows of."""
-        before = self._routing.counted
-        self._routing.counted = max(before, gathering.counted)
-        if self._routing.numbers and (self._routing.counted > before or not self._recounted):
+        before = self.routing.counted
+        self.routing.counted = max(before, gathering.counted)
+        if self.routing.numbers and (self.routing.counted > before or not self._recounted):
             self._recounted = True
-            out.append(Recounted(gathering.configuration, before, self._routing.counted))
+            out.append(Recounted(gathering.configuration, before, self.routing.counted))
 
     def _left_behind(self, group: str, before: Table) -> list[Output]:
         """Processes of this node that are no longer in a group, because its state did not come in time."""
@@ -402,55 +366,34 @@ class ProcessGroups:
         if self._gathering is not None and self._gathering.members - {life.node for life in self._lives}:
             regular = sorted(group for group in self._table.groups if group not in self._transitional)
             self._announce(regular, Cause.UNSETTLED, out)
-        self._handle_held(out)
+        self.routing.handle_held(out)
 
-    # --- messages and notes -----------------------------------------------------------------------
-
-    def _take(self, what: Told, batch: Batch, out: list[Output]) -> None:
-        """A message, by its address, or a note: handle it, now or after what it has to wait for."""
-        if self._held is None:
-            self._handle(what, batch, out)
-            return
-        self._held.append((what, batch))
-        if isinstance(what, bytes):
-            self._held_messages += len(batch.payloads)
-        size = sum(map(len, batch.payloads)) + ENTRY_OVERHEAD * (len(batch.payloads) - 1)
-        self._count_held(size, out)
-
-    def _count_held(self, size: int, out: list[Output]) -> None:
+    def on_held(self, size: int, out: list[Output]) -> None:
         """So many bytes more are held, of messages or of states; see that it stays bounded."""
         self._held_bytes += size + ENTRY_OVERHEAD
         self.stats["most_held"] = max(self.stats["most_held"], self._held_bytes)
         if self._held_bytes <= self._most_held or self._gathering is None:
             return
-        if self._held is not None:
+        if self.routing.holding:
             self._settle(self._gathering, out)
         else:
             self._gathering = (
                 None  # who was left out tells too much: it stays so until the next configuration
             )
 
-    def _handle_held(self, out: list[Output]) -> None:
-        held, self._held, self._held_messages = self._held or [], None, 0
-        for what, batch in held:
-            self._handle(what, batch, out)
+    # --- joins and leaves -------------------------------------------------------------------------
 
-    def _handle(self, what: Told, batch: Batch, out: list[Output]) -> None:
-        if isinstance(what, bytes):
-            self._routing.on_message(what, batch, out)
-            return
-        if isinstance(what, Again):
-            self._routing.on_again(what, batch, out)
-            return
+    def on_note(self, note: Join | Leave | End | Served, batch: Batch, out: list[Output]) -> None:
+        """A note of a process that joins or leaves, or of messages that a queue's members got."""
         life = Life(batch.origin, batch.incarnation)
         if life not in self._lives:
             return  # its groups are not known here: its next state tells
-        if isinstance(what, Served):
-            if what.configuration == self._routing.settled_in:
-                self._routing.shares.served(life, what.count)
+        if isinstance(note, Served):
+            if note.configuration == self.routing.settled_in:
+                self.routing.shares.served(life, note.count)
             return
-        process = Process(*life, what.process)
-        match what:
+        process = Process(*life, note.process)
+        match note:
             case Join(_, group, properties):
                 if self._table.add(process, group, properties):
                     self._announce([group], Cause.JOINED, out)
@@ -479,14 +422,14 @@ class ProcessGroups:
         """These groups have changed, at one place in the order: tell their members at this node."""
         if not groups or self._configuration is None:
             return
-        self._routing.forget()
+        self.routing.forget()
         self._changes += 1
         part = None if self._settled else min(self._lives)
         if part is not None:
             self._transitional.update(groups)
         view_id = ViewId(self._configuration.id, self._changes, part)
         for group in groups:
-            to = self._routing.local([group])
+            to = self.routing.local([group])
             if to or self.watched:
                 why = Cause.MERGED if group in merged else cause
                 out.append(Installed(View(group, view_id, self._table.members(group), why), to))

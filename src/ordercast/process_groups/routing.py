@@ -1,31 +1,58 @@
-"""Who gets a message: the members of its groups, those who subscribe to patterns, and one of each queue."""
+"""Where what is delivered goes: messages to the processes that get them, notes to who keeps the memberships.
+
+A message is for the members of its groups, for those who subscribe to patterns, and for one of each queue.
+While members of a configuration have not told of their processes yet, messages and notes are held.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Container, MutableMapping, Sequence
-from typing import NamedTuple
+from itertools import repeat
+from typing import NamedTuple, Protocol, TypeAlias
 
-from ordercast.core.identity import Batch, ConfigurationId, Guarantee, MessageId
+from ordercast.core.identity import Batch, ConfigurationId, Guarantee, MessageId, NodeId
 from ordercast.core.subjects import read_subscription
 from ordercast.process_groups.notes import (
     HEADED,
     Again,
+    End,
+    Join,
+    Leave,
     Served,
+    State,
     address,
     address_of,
     head,
     parts,
+    read,
     read_address,
     read_head,
     written,
 )
 from ordercast.process_groups.queues import Share, Shares, chosen
-from ordercast.process_groups.send_queue import SendQueue
+from ordercast.process_groups.send_queue import ENTRY_OVERHEAD, SendQueue
 from ordercast.process_groups.table import Table
 from ordercast.process_groups.views import Life, Numbered, Output, Process, Received, Unheard
 
 ROUTES = 4096
 """Addresses of messages of which it is remembered who gets them here."""
+
+
+Told: TypeAlias = bytes | Join | Leave | End | Served | Again
+"""What is delivered beside states: messages, by their address, and notes."""
+
+
+class NoteHandler(Protocol):
+    """Keeps who is in which group, and is told what is delivered beside messages."""
+
+    def on_state(self, life: Life, state: State, size: int, out: list[Output]) -> None:
+        """A member tells of its processes, or a part of it does, in `size` bytes."""
+
+    def on_note(self, note: Join | Leave | End | Served, batch: Batch, out: list[Output]) -> None:
+        """A note of a process that joins or leaves, or of messages that a queue's members got."""
+
+    def on_held(self, size: int, out: list[Output]) -> None:
+        """So many bytes more are held; to go on with all of them at once, call `Routing.handle_held`."""
 
 
 class Route(NamedTuple):
@@ -42,7 +69,7 @@ class Route(NamedTuple):
 
 
 class Routing:
-    """Hands messages to the processes of one node's life."""
+    """Hands what is delivered to the processes of one node's life, and notes to a `NoteHandler`."""
 
     def __init__(
         self,
@@ -50,6 +77,7 @@ class Routing:
         ended: Container[int],
         queue: SendQueue,
         stats: MutableMapping[str, int | float],
+        notes: NoteHandler,
         counted: int = 0,
         *,
         numbers: bool = False,
@@ -66,7 +94,88 @@ class Routing:
         self._ended = ended
         self._queue = queue
         self._stats = stats
+        self._notes = notes
         self._routes: dict[bytes, Route] = {}
+        self._recent: dict[NodeId, bytes] = {}
+        """How the nodes last addressed a message: mostly they do so again."""
+        self._held: list[tuple[Told, Batch]] | None = None
+        """What was delivered while states are awaited; None while none are."""
+        self._held_messages = 0
+
+    # --- what is delivered ------------------------------------------------------------------------
+
+    def deliver(self, batch: Batch) -> list[Output]:
+        """Messages and notes, in order. Never raises because of what is in them.
+
+        An address tells where it ends: what begins with one has that address, and no other.
+        """
+        out: list[Output] = []
+        recent = self._recent.get(batch.origin)
+        if recent is not None and all(map(bytes.startswith, batch.payloads, repeat(recent))):
+            if self._held is None:
+                self.on_message(recent, batch, out)
+            else:
+                self._take(recent, batch, out)
+            return out
+        for found, run in batch.runs(address_of):
+            if found is not None:
+                if len(self._recent) >= ROUTES:
+                    self._recent.clear()
+                self._recent[batch.origin] = found
+                self._take(found, run, out)
+                continue
+            for at, payload in enumerate(run.payloads):
+                note = read(payload)
+                if note is None:
+                    self._stats["malformed"] += 1
+                elif isinstance(note, State):
+                    self._notes.on_state(Life(batch.origin, batch.incarnation), note, len(payload), out)
+                else:
+                    self._take(note, run.part(at, [payload]), out)
+        return out
+
+    def _take(self, what: Told, batch: Batch, out: list[Output]) -> None:
+        """A message, by its address, or a note: handle it, now or after what it has to wait for."""
+        if self._held is None:
+            self._handle(what, batch, out)
+            return
+        self._held.append((what, batch))
+        if isinstance(what, bytes):
+            self._held_messages += len(batch.payloads)
+        size = sum(map(len, batch.payloads)) + ENTRY_OVERHEAD * (len(batch.payloads) - 1)
+        self._notes.on_held(size, out)
+
+    def _handle(self, what: Told, batch: Batch, out: list[Output]) -> None:
+        if isinstance(what, bytes):
+            self.on_message(what, batch, out)
+        elif isinstance(what, Again):
+            self.on_again(what, batch, out)
+        else:
+            self._notes.on_note(what, batch, out)
+
+    # --- what is held -----------------------------------------------------------------------------
+
+    @property
+    def holding(self) -> bool:
+        """Whether messages and notes are held, until the members' states have come."""
+        return self._held is not None
+
+    @property
+    def reached(self) -> int:
+        """The number of the last message that was delivered, as this node counts: it may be held."""
+        return self.counted + self._held_messages
+
+    def hold(self) -> None:
+        """States are awaited: hold messages and notes from now on."""
+        self._held = []
+
+    def handle_held(self, out: list[Output]) -> None:
+        """Go on with what was held, and hold nothing any more."""
+        held, self._held, self._held_messages = self._held or [], None, 0
+        for what, batch in held:
+            self._handle(what, batch, out)
+
+    # --- messages ---------------------------------------------------------------------------------
 
     def forget(self) -> None:
         """Memberships have changed: who gets what is looked up anew."""

@@ -126,7 +126,7 @@ class SimulatedProcesses:
 
     def deliver(self, host: Host, batch: Batch) -> None:
         """An ordering machine delivers messages."""
-        self._tell(host, self._machines[host.node].deliver(batch))
+        self._tell(host, self._machines[host.node].routing.deliver(batch))
 
     def install(self, host: Host, configuration: Configuration) -> None:
         """An ordering machine installs a configuration."""
