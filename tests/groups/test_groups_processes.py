@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lone_session import ALONE, RING
+from lone_readers import ALONE, RING
 
 from ordercast import ConfigProblem, MessageTooLarge
 from ordercast.core.identity import Batch, Guarantee
 from ordercast.core.subjects import subscription
-from ordercast.groups import processes as module
+from ordercast.groups import local_process as module
 from ordercast.groups.processes import Processes
 from ordercast.process_groups.views import Cause, Received, Unheard, View
 

@@ -31,11 +31,11 @@ class Scene:
             machine=SimpleNamespace(laggard=None),
             submit=lambda payloads, guarantee: self.submitted.extend(payloads),
         )
-        self.session = SimpleNamespace(unread_by_group=lambda: {"g": 4_321}, slow_groups=(), placed=True)
+        self.readers = SimpleNamespace(unread_by_group=lambda: {"g": 4_321}, slow_groups=(), placed=True)
         self.lifetime = Lifetime()
         driver: Any = self.driver
-        session: Any = self.session
-        self.gate = SendGate(1, driver, session, self.lifetime, 1_000, lambda: self.settled)
+        readers: Any = self.readers
+        self.gate = SendGate(1, driver, readers, self.lifetime, 1_000, lambda: self.settled)
         self.gate.largest = 10_000
         self.gate.release()
 
@@ -146,11 +146,11 @@ def test_of_more_slow_groups_than_fit_into_a_message_some_are_told() -> None:
     async def main() -> None:
         scene = Scene()
         groups = tuple(f"group {number:03}" for number in range(64))
-        scene.session.slow_groups = groups
-        scene.session.unread_by_group = dict
+        scene.readers.slow_groups = groups
+        scene.readers.unread_by_group = dict
         scene.gate.largest = 200
-        session: Any = scene.session
-        SlowReaders(session, scene.gate, scene.lifetime).changed()
+        readers: Any = scene.readers
+        SlowReaders(readers, scene.gate, scene.lifetime).changed()
         await asyncio.sleep(0)
         (note,) = scene.submitted
         told = decode(note)

@@ -11,9 +11,9 @@ import pytest
 from group_nodes import payloads, read, ring, run, until
 
 from ordercast import Delivery, Evicted, Group, Message, Node, NodeClosed, SendTimeout
-from ordercast.groups import session as session_module
+from ordercast.groups import reader as reader_module
 from ordercast.groups import upkeep
-from ordercast.groups.inbox import READING
+from ordercast.groups.reader import READING
 
 SMALL: dict[str, Any] = {"send_buffer": 4096, "receive_buffer": 65_536}
 """Buffers that are soon full."""
@@ -168,7 +168,7 @@ def test_an_answer_to_everything_by_everybody_ends_with_an_error(
     quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each message makes three: no memory is enough. Who falls behind is dropped; nobody waits for ever."""
-    monkeypatch.setattr(session_module, "IN_FLIGHT", 0)
+    monkeypatch.setattr(reader_module, "IN_FLIGHT", 0)
 
     async def main() -> None:
         async with ring(3, **SMALL) as nodes:

@@ -27,9 +27,8 @@ from ordercast.groups.notes import (
     Slow,
     written,
 )
-from ordercast.groups.processes import Processes
 from ordercast.groups.producers import Producers, row_fronts
-from ordercast.groups.session import Session
+from ordercast.groups.receipts import Receipts
 from ordercast.log import Replica
 from ordercast.log.compare import compare
 from ordercast.log.store import Delivered, Installed, Store
@@ -159,10 +158,9 @@ def test_whatever_is_delivered_members_do_the_same_and_the_log_holds(seed: int, 
 
 def test_a_receipt_that_another_member_forged_is_an_error_and_not_the_end() -> None:
     async def test() -> None:
-        processes = Processes(1, 0, lambda: pytest.fail("nothing is sent"), lambda: False)
-        session = Session(processes, 1, 0, 2**30, lambda: None)
-        receipt = session.expect(3)
-        session.delivered(Batch(RING, 1, 0, 1, 0, 2**61, Guarantee.AGREED, [address(0, ["rows"]) + b"x"]))
+        receipts = Receipts()
+        receipt = receipts.expect(3)
+        receipts.resolve(Batch(RING, 1, 0, 1, 0, 2**61, Guarantee.AGREED, [address(0, ["rows"]) + b"x"]))
         with pytest.raises(Exception, match="another member sends in its place"):
             await receipt
 

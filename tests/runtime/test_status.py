@@ -63,7 +63,7 @@ def a_node(driver: Any) -> StatusSource:
             started_us=90_000_000,
             protocol=TOTEM,
             settled=True,
-            session=SimpleNamespace(
+            readers=SimpleNamespace(
                 delivered_bytes=0,
                 unread=7,
                 configuration=Configuration(ConfigurationId(8, 1), Kind.REGULAR, (1, 2)),
@@ -132,7 +132,7 @@ def test_figures_a_second(clock: Clock) -> None:
 
 def test_a_node_that_was_not_let_in_yet_is_in_no_configuration(clock: Clock) -> None:
     node = a_node(a_driver(clock))
-    cast(Any, node.session).configuration = None
+    cast(Any, node.readers).configuration = None
     assert status(node)["configuration"] is None
 
 

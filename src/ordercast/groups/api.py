@@ -15,10 +15,9 @@ from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.errors import ConfigProblem, NodeClosed, SendTimeout
 from ordercast.groups.assembly import assemble
 from ordercast.groups.events import Change, Event, Message
-from ordercast.groups.inbox import Batches, Inbox, Messages
+from ordercast.groups.local_process import check_group, check_groups, too_large
 from ordercast.groups.member import Member
-from ordercast.groups.processes import check_group, check_groups, too_large
-from ordercast.groups.session import Reader
+from ordercast.groups.reader import Batches, Inbox, Messages, Reader
 from ordercast.groups.settings import MoreSettings
 from ordercast.keys import PREFIX, Keyring
 from ordercast.process_groups.views import Member as GroupMember
@@ -133,7 +132,7 @@ class Group:
             await gate.wait(groups, len(whole), timeout)
             whole = self._process.front(groups) + payload  # there may be another life since
         number = gate.submit((whole,), len(whole), guarantee)
-        return Receipt(member.session.expect(number)) if receipt else None
+        return Receipt(member.receipts.expect(number)) if receipt else None
 
     async def send_many(
         self,
@@ -317,7 +316,7 @@ class Node:
                 )
             return Group(member, group, None)
         member.gate.check_majority()
-        reader = member.session.open(group, properties)
+        reader = member.readers.open(group, properties)
         joined = Group(member, group, reader)
         try:
             async with asyncio.timeout(timeout):
@@ -380,7 +379,7 @@ class Node:
         if not isinstance(payload, bytes):
             raise _not_bytes(payload)
         number = await member.processes.outside.send(check_groups(groups), (payload,), guarantee, timeout)
-        return Receipt(member.session.expect(number)) if receipt else None
+        return Receipt(member.receipts.expect(number)) if receipt else None
 
     # --- looking --------------------------------------------------------------------------------
 

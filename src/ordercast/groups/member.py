@@ -25,11 +25,12 @@ from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.next_life import NextLife
 from ordercast.groups.node_log import NodeLog
 from ordercast.groups.primary import Primary, digest
-from ordercast.groups.processes import Processes
+from ordercast.groups.processes import Deliveries, Processes
 from ordercast.groups.producing import Producing
+from ordercast.groups.readers import Readers
+from ordercast.groups.receipts import Receipts
 from ordercast.groups.send_gate import SendGate
 from ordercast.groups.services import Services
-from ordercast.groups.session import Deliveries, Session
 from ordercast.groups.slow_readers import SlowReaders
 from ordercast.groups.upkeep import Upkeep
 from ordercast.keys import Keyring
@@ -113,10 +114,9 @@ class Member:
             voters=digest(config.voters),
             declared=lambda voters: self.primary.declared(voters),
         )
-        self.session = Session(
+        self.receipts = Receipts()
+        self.readers = Readers(
             self.processes,
-            self.id,
-            storage.incarnation,
             config.receive_buffer,
             lambda: self._slow_readers.changed(),
             send_buffer=config.send_buffer,
@@ -135,7 +135,7 @@ class Member:
             parts.transport,
             Deliveries(
                 self.processes,
-                self.session,
+                self.receipts,
                 parts.log,
                 lambda batch: self.producing.admit(batch),
                 lambda payloads: self.gate.originated(payloads),
@@ -155,9 +155,9 @@ class Member:
             parts.trace,
         )
         self.gate = SendGate(
-            self.id, self.driver, self.session, self._lifetime, config.send_buffer, lambda: self.settled
+            self.id, self.driver, self.readers, self._lifetime, config.send_buffer, lambda: self.settled
         )
-        self._slow_readers = SlowReaders(self.session, self.gate, self._lifetime)
+        self._slow_readers = SlowReaders(self.readers, self.gate, self._lifetime)
         self.producing = Producing(self.gate, self._lifetime)
         self.log.begin(lambda: self.driver.machine.final, self._apply_brake, self.driver.leave_at_once)
         self._next_life = NextLife(storage, self.driver, build, self, parts.transport.sealed)
@@ -165,7 +165,7 @@ class Member:
         self._upkeep = Upkeep(
             self._lifetime,
             lambda elapsed_s: self._write_notices(),
-            lambda elapsed_s: self.session.look_at_readers(elapsed_s, config.evict_after),
+            lambda elapsed_s: self.readers.look_at_readers(elapsed_s, config.evict_after),
             self.log.look,
             lambda elapsed_s: self._heed_refusal(),
             self.primary.look,
@@ -292,7 +292,8 @@ class Member:
         self._changed.set()
         lost = error or NodeClosed("the node has left before this was delivered: send it again from another")
         self.processes.life_over()
-        self.session.end(error, lost)
+        self.readers.end(error, lost)
+        self.receipts.fail(lost)
         self.gate.end(lost)
         self._lifetime.end(error)
 
@@ -301,14 +302,14 @@ class Member:
     def life_over(self, lost: Excluded) -> None:
         """A life has ended, and another follows; receipts that are still open get `lost`."""
         self.processes.life_over()
-        self.session.life_over(lost)
+        self.readers.life_over()
+        self.receipts.fail(lost)
         self.log.life_over()
 
     def begin_life(self, incarnation: int) -> None:
         """What the next life needs beside a machine."""
         self.transport.begin_life(incarnation)
         self.gate.begin_life()
-        self.session.begin_life(incarnation)
         self.processes.begin_life(incarnation)
 
     def life_begun(self) -> None:
@@ -328,11 +329,12 @@ class Member:
             LOG.warning("not in the primary partition: nodes %s are missing", event.missing)
             error = self.primary.why_not(event.missing)
             self.gate.refuse(error)
-            self.session.primary(event, error)
+            self.readers.primary(event, error)
+            self.receipts.fail(error)
         else:
             LOG.info("in the primary partition again")
             self.gate.accept()
-            self.session.primary(event, None)
+            self.readers.primary(event, None)
         self._changed.set()
 
     def _apply_brake(self) -> None:
@@ -342,7 +344,7 @@ class Member:
     # --- once a second --------------------------------------------------------------------------
 
     def _write_notices(self) -> None:
-        self.rates.note(self.driver, self.session)
+        self.rates.note(self.driver, self.readers)
         for level, sentence in self._notices.look(asyncio.get_running_loop().time(), self.status()):
             LOG.log(level, "%s", sentence)
 
@@ -385,8 +387,8 @@ class Member:
     @property
     def configuration(self) -> Configuration:
         """The configuration installed last."""
-        assert self.session.configuration is not None
-        return self.session.configuration
+        assert self.readers.configuration is not None
+        return self.readers.configuration
 
     async def wait_for(self, members: int | Collection[NodeId], timeout: float | None) -> Configuration:
         """Wait until so many, or these, are members."""
@@ -400,7 +402,7 @@ class Member:
                         if isinstance(members, int)
                         else set(members) <= set(there.members)
                     )
-                    if enough and there.kind is Kind.REGULAR and self.session.placed:
+                    if enough and there.kind is Kind.REGULAR and self.readers.placed:
                         return there
                     self._changed.clear()
                     await self._changed.wait()
@@ -428,7 +430,7 @@ class Member:
             **status(self),
             "held_up_by": self.gate.slow_groups.holder if holder is None else holder,
             "slow_groups": self.gate.slow_groups.status(),
-            "unread_by_group": self.session.unread_by_group(),
+            "unread_by_group": self.readers.unread_by_group(),
             "connections": self.services.connections.status(),
             "log": self.log.status(),
             "primary": self.primary.there,

@@ -1,9 +1,8 @@
-"""The local processes of a node: they are told what is ordered for them, and what they send is ordered.
+"""Where what the driver delivers goes: to the local processes of the node that are in the groups it is for.
 
-Every life of a node has a `ProcessGroups`, a pure machine that knows who is in which group. `Processes` hands
-it what the driver delivers, and hands on what comes of that: to readers of the application (`session.py`),
-and to clients. A `LocalProcess` outlives the life that it began in: it begins anew in the next one, under
-another number, and joins its groups again.
+The driver hands it to `Deliveries`. Every life of a node has a `ProcessGroups`, a pure machine that knows who
+is in which group. `Processes` hands it what was delivered, and hands on what comes of that: to readers of the
+application (`reader.py`), and to clients.
 """
 
 from __future__ import annotations
@@ -11,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, Kind, NodeId
+from ordercast.core.identity import Batch, Configuration, Ended, Kind, NodeId
 from ordercast.errors import ConfigProblem, MessageTooLarge
 from ordercast.groups.events import ConfigurationChange, Rejoined
+from ordercast.groups.local_process import LocalProcess
+from ordercast.groups.primary import Primary, only_notes
+from ordercast.groups.producers import GUARANTEE
+from ordercast.groups.receipts import Receipts
 from ordercast.process_groups.machine import ProcessGroups
 from ordercast.process_groups.notes import (
-    MOST_GROUPS,
     PART_FRONT,
     PART_SIZE,
     Join,
-    address,
     check_name,
     check_properties,
-    head,
     written,
 )
 from ordercast.process_groups.rows import of_output, of_process
@@ -44,16 +44,13 @@ from ordercast.process_groups.views import (
 )
 
 if TYPE_CHECKING:
+    from ordercast.groups.node_log import NodeLog
     from ordercast.groups.send_gate import SendGate
     from ordercast.trace.recorder import Recorder
 
 MOST_STATE = 32 * 1024 * 1024
 """Bytes that the memberships of a node's processes may have, with names and properties: each configuration
 begins with all of them being told to everybody."""
-CHUNK = 64 * 1024
-"""Bytes of many messages that are handed over at a time: between them others may send."""
-ADDRESSES = 1024
-"""How many lists of groups that it sent to a process remembers."""
 _ALL = 1 << 62
 
 
@@ -98,132 +95,61 @@ class Watcher(Protocol):
         """The node's life is over, and another follows."""
 
 
-def check_group(group: str) -> None:
-    """Raise what is wrong with a group's name."""
-    if not isinstance(group, str):
-        raise TypeError(f'a group\'s name is a text, not {type(group).__name__}: write join("orders")')
-    try:
-        check_name(group)
-        address(0, (group,))
-    except ValueError as error:
-        raise ConfigProblem(str(error)) from None
+class Deliveries:
+    """The sink of a node's driver: everybody who has to see a delivery sees it, in the one order."""
 
-
-def check_groups(groups: Sequence[str]) -> tuple[str, ...]:
-    """The groups that a message is for; raises what is wrong with them."""
-    if isinstance(groups, str):
-        raise TypeError(f"the groups of a message are a list, not {groups!r}: write [{groups!r}]")
-    if not 0 < len(set(groups)) == len(groups) <= MOST_GROUPS:
-        raise ConfigProblem(
-            f"a message is for 1 to {MOST_GROUPS} different groups, not for {len(groups)}: name each once"
-        )
-    for group in groups:
-        check_group(group)
-    return tuple(groups)
-
-
-class LocalProcess:
-    """A process at this node, which may be in any number of groups, and send to any."""
-
-    def __init__(self, processes: Processes, number: int) -> None:
-        self.number = number
-        """Which process of the node's life it is; 0 sends from outside all groups, and is in none."""
-        self.wanted: dict[str, Properties] = {}
-        """The groups that it has joined or asked to join, and what it says of itself there."""
-        self._processes = processes
-        self._gate = processes.gate
-        self._fronts: dict[tuple[str, ...], bytes] = {}
-        self._headed_fronts: dict[tuple[str, ...], bytes] = {}
-
-    def begin_anew(self, number: int) -> None:
-        """Another life of the node begins, in which the process has this number; 0: it has ended."""
-        self.number = number
-        self._fronts.clear()
-        self._headed_fronts.clear()
-
-    # --- groups ---------------------------------------------------------------------------------
-
-    def join(self, group: str, properties: Mapping[str, str] | None = None) -> None:
-        """Ask to be in a group, or to have a subscription (`ordercast.core.subjects`); the listener is told
-        by its first view. Between two lives of the node it is asked in the next."""
-        self._processes.join(self, group, dict(properties or {}))
-
-    def leave(self, group: str) -> None:
-        """Ask to be in a group no longer; the listener is told when it has left."""
-        self._processes.leave(self, group)
-
-    def end(self) -> None:
-        """Leave all groups, and be told nothing more. What it sends afterwards comes from outside."""
-        self._processes.end_process(self)
-
-    # --- sending --------------------------------------------------------------------------------
-
-    def front(self, groups: tuple[str, ...], *, headed: bool = False) -> bytes:
-        """What stands in front of a message from this process to these groups; or of one with a head."""
-        fronts = self._headed_fronts if headed else self._fronts
-        front = fronts.get(groups)
-        if front is None:
-            check_groups(groups)
-            if len(fronts) >= ADDRESSES:
-                fronts.clear()
-            front = fronts[groups] = address(self.number, groups, headed=headed)
-        return front
-
-    def try_send(
+    def __init__(
         self,
-        groups: tuple[str, ...],
-        payloads: Sequence[bytes],
-        guarantee: Guarantee,
-        *,
-        heads: Sequence[bytes] | None = None,
-    ) -> int | None:
-        """Send messages at once, as `send` does; the number of the last, or None if they have to wait."""
-        gate = self._gate()
-        if gate.must_wait(groups):
-            gate.check_majority()
-            return None
-        front = self.front(groups, headed=heads is not None)
-        if heads is not None:
-            payloads = [head(words) + payload for words, payload in zip(heads, payloads, strict=True)]
-        longest = max(map(len, payloads))
-        if longest + len(front) > gate.largest:
-            raise too_large(longest, gate.largest - len(front))
-        size = sum(map(len, payloads)) + len(front) * len(payloads)
-        return gate.submit([front + payload for payload in payloads], size, guarantee) + len(payloads) - 1
+        processes: Processes,
+        receipts: Receipts,
+        log: NodeLog,
+        admit: Callable[[Batch], Sequence[Batch]],
+        originated: Callable[[Sequence[bytes]], None],
+        installed: Callable[[Configuration], None],
+        primary: Primary,
+    ) -> None:
+        """`admit` answers what is to be delivered of a batch of safe messages, which may be producers'.
 
-    async def send(
-        self,
-        groups: Sequence[str],
-        payloads: Sequence[bytes],
-        guarantee: Guarantee = Guarantee.AGREED,
-        timeout: float | None = None,
-        *,
-        heads: Sequence[bytes] | None = None,
-    ) -> int:
-        """Send messages to all who are in any of the groups, in order; the number of the first.
-
-        Waits for slow readers of the groups and for room, `timeout` seconds at most for each 64 KiB.
-        `heads`: what is said of each beside the message itself.
+        `originated` is told of own messages that were broadcast, `installed` of configurations.
         """
-        groups = groups if isinstance(groups, tuple) else check_groups(groups)
-        headed = heads is not None
-        if heads is not None:
-            payloads = [head(words) + payload for words, payload in zip(heads, payloads, strict=True)]
-        gate, front = self._gate(), self.front(groups, headed=headed)
-        longest = max(map(len, payloads))
-        if longest + len(front) > gate.largest:
-            raise too_large(longest, gate.largest - len(front))
-        step = max(1, CHUNK // (longest + len(front)))
-        first = 0
-        for start in range(0, len(payloads), step):
-            some = payloads[start : start + step]
-            size = sum(map(len, some)) + len(front) * len(some)
-            if gate.must_wait(groups):
-                await gate.wait(groups, size, timeout)
-                front = self.front(groups, headed=headed)  # there may be another life since
-            number = gate.submit([front + payload for payload in some], size, guarantee)
-            first = first or number
-        return first
+        self._processes = processes
+        self._receipts = receipts
+        self._log = log
+        self._admit = admit
+        self._originated = originated
+        self._installed = installed
+        self._primary = primary
+
+    def deliver(self, batch: Batch) -> None:
+        """Hand messages to groups and log, in order."""
+        if self._primary.minority:
+            for notes in only_notes(batch):
+                self._deliver(notes)
+        else:
+            self._deliver(batch)
+
+    def _deliver(self, batch: Batch) -> None:
+        feed = self._log.feed
+        for admitted in (batch,) if batch.guarantee is not GUARANTEE else self._admit(batch):
+            self._processes.deliver(admitted)
+            if self._receipts.awaited and (admitted.origin, admitted.incarnation) == self._processes.life:
+                self._receipts.resolve(admitted)
+            if feed is not None:
+                feed.deliver(admitted)
+        if feed is not None and batch.guarantee is GUARANTEE:
+            feed.keep_notes(batch)
+
+    def install(self, configuration: Configuration, ended: Ended | None) -> None:
+        """A configuration, in its place among the messages, and what it ends."""
+        self._processes.install(configuration, ended)
+        self._primary.install(configuration)
+        if self._log.feed is not None:
+            self._log.feed.install(configuration)
+        self._installed(configuration)
+
+    def originated(self, batch: Batch) -> None:
+        """Own messages left the queue: there is room for others."""
+        self._originated(batch.payloads)
 
 
 class Processes:
@@ -489,11 +415,3 @@ class Processes:
 def _size(group: str, properties: Properties) -> int:
     """Bytes that a membership counts for."""
     return len(written(Join(2**32 - 1, group, dict(properties))))
-
-
-def too_large(size: int, most: int) -> MessageTooLarge:
-    """What whoever sends so large a message is told."""
-    return MessageTooLarge(
-        f"a message of {size:,} bytes is too large: at most {most:,} fit here; split it, or raise "
-        "max_message_size at every node"
-    )

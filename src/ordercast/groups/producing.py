@@ -33,6 +33,7 @@ from ordercast.core.identity import Batch
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import ConfigProblem, MessageTooLarge
 from ordercast.groups.lifetime import Lifetime
+from ordercast.groups.local_process import check_group
 from ordercast.groups.notes import (
     LONGEST_NAME,
     MOST_PRODUCERS,
@@ -46,7 +47,6 @@ from ordercast.groups.notes import (
     Run,
     written,
 )
-from ordercast.groups.processes import check_group
 from ordercast.groups.producer_table import Answer, Outcome
 from ordercast.groups.producers import (
     FRONT_SIZE,

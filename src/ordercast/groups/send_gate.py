@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.errors import NoMajority, SendTimeout
-from ordercast.groups.inbox import READING
 from ordercast.groups.lifetime import Lifetime
-from ordercast.groups.session import ENTRY_OVERHEAD, Session
+from ordercast.groups.reader import ENTRY_OVERHEAD, READING
+from ordercast.groups.readers import Readers
 from ordercast.groups.slow_groups import SlowGroups
 from ordercast.groups.waiting_senders import WaitingSenders
 from ordercast.runtime.driver import Driver
@@ -23,14 +23,14 @@ class SendGate:
         self,
         node: NodeId,
         driver: Driver,
-        session: Session,
+        readers: Readers,
         lifetime: Lifetime,
         send_buffer: int,
         settled: Callable[[], bool],
     ) -> None:
         """`driver` gets what is sent; beyond `send_buffer` bytes that it has not broadcast, senders wait.
 
-        Who waits in vain is told why: from `session`, whether the readers of this node itself are slow, and
+        Who waits in vain is told why: from `readers`, whether the readers of this node itself are slow, and
         `settled`, whether messages are ordered now.
         """
         self.largest = 0
@@ -44,7 +44,7 @@ class SendGate:
         """Groups that are slowed down, by name: a send to one of them has to wait."""
         self._node = node
         self._driver = driver
-        self._session = session
+        self._readers = readers
         self._lifetime = lifetime
         self._send_buffer = send_buffer
         self._settled = settled
@@ -137,7 +137,7 @@ class SendGate:
         elif self._held:
             why = "not all members have told yet which groups their processes are in"
         elif slow and holder == self._node:
-            unread = self._session.unread_by_group().get(group, 0)
+            unread = self._readers.unread_by_group().get(group, 0)
             why = (
                 f"the application of this node itself does not read the group {group} ({unread:,} bytes wait)"
             )

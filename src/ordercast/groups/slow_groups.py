@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from ordercast.core.identity import NodeId
-from ordercast.groups.inbox import READING, may_pass
+from ordercast.groups.reader import READING, may_pass
 
 
 class SlowGroups:

@@ -8,8 +8,8 @@ import logging
 from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.notes import MOST_GROUPS, Slow, written
 from ordercast.groups.producers import GUARANTEE
+from ordercast.groups.readers import Readers
 from ordercast.groups.send_gate import SendGate
-from ordercast.groups.session import Session
 
 LOG = logging.getLogger("ordercast")
 
@@ -17,9 +17,9 @@ LOG = logging.getLogger("ordercast")
 class SlowReaders:
     """Multicasts which groups are slow because of readers here (`notes.Slow`), whenever that changes."""
 
-    def __init__(self, session: Session, gate: SendGate, lifetime: Lifetime) -> None:
-        """`session` knows the readers; what is to be told goes through `gate`."""
-        self._session = session
+    def __init__(self, readers: Readers, gate: SendGate, lifetime: Lifetime) -> None:
+        """What is to be told goes through `gate`."""
+        self._readers = readers
         self._gate = gate
         self._lifetime = lifetime
         self._told: tuple[str, ...] = ()
@@ -40,12 +40,12 @@ class SlowReaders:
     def _tell(self) -> None:
         """Tell all members which groups have readers here that do not keep up, if that has changed."""
         self._telling = False
-        session, told = self._session, self._told
-        groups = session.slow_groups[:MOST_GROUPS]
-        if groups == told or self._lifetime.leaving or not (self._gate.live and session.placed):
+        readers, told = self._readers, self._told
+        groups = readers.slow_groups[:MOST_GROUPS]
+        if groups == told or self._lifetime.leaving or not (self._gate.live and readers.placed):
             return
         self._told = groups
-        unread = session.unread_by_group()
+        unread = readers.unread_by_group()
         for group in sorted(set(groups) - set(told)):
             LOG.warning(
                 "the application does not read group %s: %d bytes wait, and who sends to it is slowed down",

@@ -42,7 +42,7 @@ class StatusSource(Protocol):
         """Which of its lives this is."""
 
     @property
-    def session(self) -> Counted:
+    def readers(self) -> Counted:
         """Where the deliveries of all groups are counted."""
 
     @property
@@ -104,7 +104,7 @@ def status(node: StatusSource) -> dict[str, Any]:
     stats = machine.stats
     waits = {str(member): waited for member, waited in sorted(machine.waits.items())}
     slowest = max(machine.waits.items(), key=lambda item: item[1], default=None)
-    configuration = node.session.configuration
+    configuration = node.readers.configuration
     return {
         "node": node.id,
         "incarnation": node.incarnation,
@@ -141,7 +141,7 @@ def status(node: StatusSource) -> dict[str, Any]:
         "stops": driver.lag.stops,
         "trace_problem": node.trace_problem,
         "queued_bytes": node.queued,
-        "unread_bytes": node.session.unread,
+        "unread_bytes": node.readers.unread,
     }
 
 

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, Kind
-from ordercast.groups.inbox import Inbox
-from ordercast.groups.processes import Processes
-from ordercast.groups.session import Session
+from ordercast.groups.processes import Deliveries, Processes
+from ordercast.groups.reader import Inbox
+from ordercast.groups.readers import Readers
+from ordercast.groups.receipts import Receipts
 from ordercast.process_groups.notes import address
 
 RING = ConfigurationId(4, 1)
@@ -21,14 +22,26 @@ def to(group: str, body: bytes = b"") -> bytes:
     return address(0, [group]) + body
 
 
-class LoneSession(Session):
-    """A session of node 1, alone in a configuration, and its processes."""
+class LoneReaders(Readers):
+    """The readers of node 1, alone in a configuration, its processes and receipts."""
 
     def __init__(self, limit: int = 10_000, slow_changed: Callable[[], None] = lambda: None) -> None:
         gate: Any = SimpleNamespace(
             largest=1_000_000, hold=lambda: None, release=lambda: None, submit=self._order
         )
-        super().__init__(Processes(1, 0, lambda: gate, lambda: False), 1, 0, limit, slow_changed)
+        super().__init__(Processes(1, 0, lambda: gate, lambda: False), limit, slow_changed)
+        self.receipts = Receipts()
+        log: Any = SimpleNamespace(feed=None)
+        primary: Any = SimpleNamespace(minority=False)
+        self._deliveries = Deliveries(
+            self.processes,
+            self.receipts,
+            log,
+            lambda batch: (batch,),
+            lambda payloads: None,
+            lambda configuration: None,
+            primary,
+        )
         self.install(ALONE)
 
     def _order(self, payloads: Sequence[bytes], size: int, guarantee: Guarantee) -> int:
@@ -41,8 +54,7 @@ class LoneSession(Session):
 
     def deliver(self, batch: Batch) -> None:
         """Messages are delivered."""
-        self.processes.deliver(batch)
-        self.delivered(batch)
+        self._deliveries.deliver(batch)
 
     def reader(self, group: str) -> Inbox:
         """What waits for a new reader of a group, which has read that it joined."""

@@ -10,7 +10,7 @@ import pytest
 from group_nodes import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lone_session import ALONE, RING, LoneSession, to
+from lone_readers import ALONE, RING, LoneReaders, to
 
 from ordercast import (
     Configuration,
@@ -28,8 +28,8 @@ from ordercast import (
     Rejoined,
 )
 from ordercast.core.identity import Batch, Guarantee
-from ordercast.groups import session as session_module
-from ordercast.groups.session import ENTRY_OVERHEAD, MOST_FULL
+from ordercast.groups import reader as reader_module
+from ordercast.groups.reader import ENTRY_OVERHEAD, MOST_FULL
 from ordercast.process_groups.notes import LONGEST_NAME, address, address_of, check_name, describe
 from ordercast.process_groups.views import Cause, Member
 from ordercast.runtime.driver import Outgoing
@@ -39,11 +39,11 @@ def batch(payloads: list[bytes], *, number: int = 1, origin: int = 1, seq: int =
     return Batch(RING, seq, slot, origin, 0, number, Guarantee.AGREED, payloads)
 
 
-def a_session(limit: int = 10_000) -> tuple[LoneSession, list[tuple[str, ...]]]:
-    """A session, and what it says of slow groups, each time that this may have changed."""
+def some_readers(limit: int = 10_000) -> tuple[LoneReaders, list[tuple[str, ...]]]:
+    """The readers of a node, and what they say of slow groups, each time that this may have changed."""
     told: list[tuple[str, ...]] = []
-    session = LoneSession(limit, lambda: told.append(session.slow_groups))
-    return session, told
+    readers = LoneReaders(limit, lambda: told.append(readers.slow_groups))
+    return readers, told
 
 
 # --- addresses ----------------------------------------------------------------------------------
@@ -85,12 +85,12 @@ strange = st.sampled_from([b"", b"\x04", b"\x02\x01a", to("a")[:-1], to("a", b""
 @settings(max_examples=150, deadline=None)
 def test_each_group_gets_its_own_in_order(batches: list[list[bytes]]) -> None:
     async def main() -> None:
-        session, _ = a_session()
-        inboxes = {name: session.reader(name) for name in ("a", "ab", "b")}
+        readers, _ = some_readers()
+        inboxes = {name: readers.reader(name) for name in ("a", "ab", "b")}
         expected: dict[str, list[Message]] = {name: [] for name in inboxes}
         number = 1
         for seq, payloads in enumerate(batches, 1):
-            session.deliver(batch(payloads, number=number, seq=seq, slot=2))
+            readers.deliver(batch(payloads, number=number, seq=seq, slot=2))
             for place, payload in enumerate(payloads):
                 group, size = describe(payload)
                 if group in expected:
@@ -107,21 +107,21 @@ def test_each_group_gets_its_own_in_order(batches: list[list[bytes]]) -> None:
                 for message in entry.messages()
             ]
             assert found == expected[name]
-        assert session.unread == sum(size for inbox in inboxes.values() for _, size in inbox.entries)
-        assert session.delivered_bytes == sum(len(m.payload) for found in expected.values() for m in found)
+        assert readers.unread == sum(size for inbox in inboxes.values() for _, size in inbox.entries)
+        assert readers.delivered_bytes == sum(len(m.payload) for found in expected.values() for m in found)
 
     asyncio.run(main())
 
 
 def test_the_configuration_comes_first_and_in_its_place() -> None:
     async def main() -> None:
-        session, _ = a_session()
-        reader = session.open("a", {"nick": "ann"})
+        readers, _ = some_readers()
+        reader = readers.open("a", {"nick": "ann"})
         inbox = reader.inbox
-        session.deliver(batch([to("a", b"1")]))
+        readers.deliver(batch([to("a", b"1")]))
         later = Configuration(ConfigurationId(8, 1), Kind.TRANSITIONAL, (1,))
-        session.install(later, Ended(RING, 1))
-        session.deliver(batch([to("a", b"2")], number=2))
+        readers.install(later, Ended(RING, 1))
+        readers.deliver(batch([to("a", b"2")], number=2))
         found = [await inbox.get() for _ in range(5)]
         assert found[0] == ALONE
         me = Member(reader.me, {"nick": "ann"})
@@ -133,18 +133,19 @@ def test_the_configuration_comes_first_and_in_its_place() -> None:
         assert isinstance(found[3], ConfigurationChange)
         assert found[3].ended == Ended(RING, 1)
         assert [entry.payloads for entry in found if isinstance(entry, Delivery)] == [[b"1"], [b"2"]]
-        assert session.unread == 0
+        assert readers.unread == 0
 
     run(main)
 
 
 def test_what_ends_is_read_to_the_end() -> None:
     async def main() -> None:
-        session, _ = a_session()
-        inbox = session.reader("a")
-        session.deliver(batch([to("a", b"1")]))
-        receipt = session.expect(5)
-        session.end(None, RuntimeError("lost"))
+        readers, _ = some_readers()
+        inbox = readers.reader("a")
+        readers.deliver(batch([to("a", b"1")]))
+        receipt = readers.receipts.expect(5)
+        readers.end(None, RuntimeError("lost"))
+        readers.receipts.fail(RuntimeError("lost"))
         assert isinstance(await inbox.get(), Delivery)
         assert await inbox.get() is None
         assert await inbox.get() is None
@@ -165,54 +166,54 @@ def one(group: str) -> Batch:
 
 def test_a_group_is_slow_from_the_limit_on_until_half_of_it_is_read() -> None:
     async def main() -> None:
-        session, told = a_session(10 * SIZE)
-        reader = session.open("a")
+        readers, told = some_readers(10 * SIZE)
+        reader = readers.open("a")
         inbox = reader.inbox
         inbox.clear()
         for _ in range(10):
-            session.deliver(one("a"))
+            readers.deliver(one("a"))
         assert told == []
-        session.deliver(one("a"))
-        session.deliver(one("a"))
+        readers.deliver(one("a"))
+        readers.deliver(one("a"))
         assert told == [("a",)]
-        while session.unread * 2 >= 10 * SIZE:
+        while readers.unread * 2 >= 10 * SIZE:
             assert told == [("a",)]
             await inbox.get()
         assert told == [("a",), ()]
         for _ in range(12):
-            session.deliver(one("a"))
+            readers.deliver(one("a"))
         assert told == [("a",), (), ("a",)]
         await reader.leave()
         assert told == [("a",), (), ("a",), ()]
-        assert session.unread == 0
+        assert readers.unread == 0
         await reader.leave()
-        assert session.unread == 0
+        assert readers.unread == 0
 
     run(main)
 
 
 def test_each_reader_has_its_own_limit() -> None:
     async def main() -> None:
-        session, told = a_session(10 * SIZE)
-        for inbox in [session.reader(name) for name in ("a", "b", "b")]:
+        readers, told = some_readers(10 * SIZE)
+        for inbox in [readers.reader(name) for name in ("a", "b", "b")]:
             inbox.clear()  # the second reader of b was seen to join
         for _ in range(10):
-            session.deliver(one("a"))
-            session.deliver(one("b"))
+            readers.deliver(one("a"))
+            readers.deliver(one("b"))
         assert told == []
-        session.deliver(one("b"))
+        readers.deliver(one("b"))
         assert told[-1] == ("b",)
-        assert session.unread_by_group() == {"a": 10 * SIZE, "b": 22 * SIZE}
+        assert readers.unread_by_group() == {"a": 10 * SIZE, "b": 22 * SIZE}
 
     run(main)
 
 
 def test_empty_messages_count_too() -> None:
     async def main() -> None:
-        session, told = a_session(1000)
-        session.reader("a")
+        readers, told = some_readers(1000)
+        readers.reader("a")
         for _ in range(1000 // ENTRY_OVERHEAD + 1):
-            session.deliver(batch([to("a")]))
+            readers.deliver(batch([to("a")]))
         assert told == [("a",)]
 
     run(main)
@@ -220,9 +221,9 @@ def test_empty_messages_count_too() -> None:
 
 def test_what_nobody_joined_is_not_kept() -> None:
     async def main() -> None:
-        session, told = a_session(100)
-        session.deliver(batch([to("a", bytes(1000))]))
-        assert session.unread == 0
+        readers, told = some_readers(100)
+        readers.deliver(batch([to("a", bytes(1000))]))
+        assert readers.unread == 0
         assert told == []
 
     run(main)
@@ -230,23 +231,23 @@ def test_what_nobody_joined_is_not_kept() -> None:
 
 def test_a_reader_that_stands_still_is_given_up_and_then_dropped() -> None:
     async def main() -> None:
-        session, _ = a_session(10 * SIZE)
-        stands, reads = session.reader("a"), session.reader("a")
+        readers, _ = some_readers(10 * SIZE)
+        stands, reads = readers.reader("a"), readers.reader("a")
         stands.clear()
         for _ in range(12):
-            session.deliver(one("a"))
+            readers.deliver(one("a"))
         for _ in range(12):
             assert isinstance(await reads.get(), Delivery)
         for _ in range(3):
-            session.look_at_readers(2.0, 10.0)
-        assert list(session.slow_groups) == ["a"], "time since the last look at a reader that read counts not"
-        session.look_at_readers(2.0, 10.0)
-        assert list(session.slow_groups) == [], "half of the time: nobody waits for it any more"
-        session.deliver(one("a"))
+            readers.look_at_readers(2.0, 10.0)
+        assert list(readers.slow_groups) == ["a"], "time since the last look at a reader that read counts not"
+        readers.look_at_readers(2.0, 10.0)
+        assert list(readers.slow_groups) == [], "half of the time: nobody waits for it any more"
+        readers.deliver(one("a"))
         assert len(stands.entries) == 13, "but it still gets everything"
         for _ in range(2):
-            session.look_at_readers(2.0, 10.0)
-        session.deliver(one("a"))
+            readers.look_at_readers(2.0, 10.0)
+        readers.deliver(one("a"))
         for _ in range(13):
             assert isinstance(await stands.get(), Delivery)
         for _ in range(2):
@@ -259,53 +260,53 @@ def test_a_reader_that_stands_still_is_given_up_and_then_dropped() -> None:
         assert isinstance(left, Left)
         assert (left.cause, len(left.members)) == (Cause.DIED, 1)
         assert isinstance(await reads.get(), Delivery)
-        assert session.unread == 0
+        assert readers.unread == 0
 
     run(main)
 
 
 def test_a_reader_that_reads_however_slowly_is_not_dropped() -> None:
     async def main() -> None:
-        session, _ = a_session(10 * SIZE)
-        inbox = session.reader("a")
-        session.deliver(batch([to("a", bytes(100))] * 30))
-        session.deliver(batch([to("a", bytes(100))] * 30, number=31))
+        readers, _ = some_readers(10 * SIZE)
+        inbox = readers.reader("a")
+        readers.deliver(batch([to("a", bytes(100))] * 30))
+        readers.deliver(batch([to("a", bytes(100))] * 30, number=31))
         for _ in range(20):
-            session.look_at_readers(4.0, 10.0)
+            readers.look_at_readers(4.0, 10.0)
             inbox.moved = True  # by its reader, who goes through the first batch one by one
-        assert session.slow_groups == ("a",)
+        assert readers.slow_groups == ("a",)
         assert not inbox.ended
 
     run(main)
 
 
 def test_a_reader_with_more_than_can_be_on_its_way_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "IN_FLIGHT", 0)
+    monkeypatch.setattr(reader_module, "IN_FLIGHT", 0)
 
     async def main() -> None:
-        session, _ = a_session(10 * SIZE)
-        slow, other = session.reader("a"), session.reader("b")
+        readers, _ = some_readers(10 * SIZE)
+        slow, other = readers.reader("a"), readers.reader("b")
         most = (MOST_FULL * 10 + 2) * SIZE
         while not slow.ended:
-            session.deliver(one("a"))
-            assert session.unread <= most + SIZE
-        session.deliver(one("b"))
+            readers.deliver(one("a"))
+            assert readers.unread <= most + SIZE
+        readers.deliver(one("b"))
         had = [await slow.get() for _ in range(most // SIZE + 1)]
         assert all(isinstance(entry, Delivery) for entry in had)
         with pytest.raises(Evicted, match="raise receive_buffer"):
             await slow.get()
         assert isinstance(await other.get(), Delivery)
-        assert session.slow_groups == ()
+        assert readers.slow_groups == ()
 
     run(main)
 
 
 def test_one_message_larger_than_all_limits_is_read() -> None:
     async def main() -> None:
-        session, _ = a_session(1000)
-        inbox = session.reader("a")
-        session.deliver(batch([to("a", bytes(10**6))]))
-        session.deliver(batch([to("a", b"next")], number=2))
+        readers, _ = some_readers(1000)
+        inbox = readers.reader("a")
+        readers.deliver(batch([to("a", bytes(10**6))]))
+        readers.deliver(batch([to("a", b"next")], number=2))
         assert [len((await inbox.get()).payloads[0]) for _ in range(2)] == [10**6, 4]  # type: ignore[union-attr]
 
     run(main)
@@ -316,15 +317,15 @@ def test_one_message_larger_than_all_limits_is_read() -> None:
 
 def test_receipts_are_for_own_messages_of_this_life() -> None:
     async def main() -> None:
-        session, _ = a_session()
-        receipts = [session.expect(number) for number in (2, 3, 5)]
+        readers, _ = some_readers()
+        receipts = [readers.receipts.expect(number) for number in (2, 3, 5)]
         receipts[0].cancel()
         payloads = [to("g", b"%d" % number) for number in range(1, 4)]
-        session.deliver(batch(payloads, origin=2))
-        session.deliver(batch(payloads)._replace(incarnation=7))
+        readers.deliver(batch(payloads, origin=2))
+        readers.deliver(batch(payloads)._replace(incarnation=7))
         await asyncio.sleep(0)
         assert not any(receipt.done() for receipt in receipts[1:])
-        session.deliver(batch(payloads, seq=9, slot=4))
+        readers.deliver(batch(payloads, seq=9, slot=4))
         assert receipts[1].result() == Message(b"3", 1, "g", False, MessageId(1, 0, 3), RING, 9, 6, ("g",))
         assert not receipts[2].done()
 
@@ -333,10 +334,10 @@ def test_receipts_are_for_own_messages_of_this_life() -> None:
 
 def test_a_receipt_that_was_given_up_changes_nothing_when_a_life_ends() -> None:
     async def main() -> None:
-        session, _ = a_session()
-        given_up, waited_for = session.expect(1), session.expect(2)
+        readers, _ = some_readers()
+        given_up, waited_for = readers.receipts.expect(1), readers.receipts.expect(2)
         given_up.cancel()
-        session.life_over(Excluded("the group went on without this node"))
+        readers.receipts.fail(Excluded("the group went on without this node"))
         assert given_up.cancelled()
         with pytest.raises(Excluded, match="went on without"):
             await waited_for
@@ -346,9 +347,9 @@ def test_a_receipt_that_was_given_up_changes_nothing_when_a_life_ends() -> None:
 
 def test_a_receipt_whose_message_was_skipped_says_that_another_one_was_delivered_in_its_place() -> None:
     async def main() -> None:
-        session, _ = a_session()
-        receipt = session.expect(1)
-        session.deliver(batch([to("g", b"5")], number=5))
+        readers, _ = some_readers()
+        receipt = readers.receipts.expect(1)
+        readers.deliver(batch([to("g", b"5")], number=5))
         with pytest.raises(Excluded, match="message 1 of this node was not delivered here, but a later one"):
             await receipt
 
