@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from ordercast.audit.properties import PROMISES
-from ordercast.catalogue import LAB_PROTOCOLS, LabProtocol, sequenced_in_lab
+from ordercast.catalogue import LAB_PROTOCOLS, OVER_NETWORKS, LabProtocol, sequenced_in_lab
 from ordercast.core.contract import Drop, Install, Packet, Start, Submit
 from ordercast.core.declared import PacketKind, Purpose
 from ordercast.core.identity import Guarantee
@@ -25,15 +25,16 @@ from ordercast.viewsync.machine import GroupMachine
 from ordercast.viewsync.protocol import sequenced
 
 FAMILY = [each for each in LAB_PROTOCOLS.values() if each.product.primary_partition]
-ALL = pytest.mark.parametrize("each", LAB_PROTOCOLS.values(), ids=list(LAB_PROTOCOLS))
+EVERY = {**LAB_PROTOCOLS, **OVER_NETWORKS}
+ALL = pytest.mark.parametrize("each", EVERY.values(), ids=list(EVERY))
 OF_THE_FAMILY = pytest.mark.parametrize("each", FAMILY, ids=[each.name for each in FAMILY])
 
 
 def test_they_are_found_by_name_and_totem_is_the_first() -> None:
-    assert list(PROTOCOLS) == ["totem", "total", "cm", "rbp", "irbp", "pinwheel", "dtp"]
+    assert list(PROTOCOLS) == ["totem", "total", "cm", "rbp", "irbp", "pinwheel", "dtp", "rings"]
     assert protocol("dtp") is PROTOCOLS["dtp"]
     with pytest.raises(
-        ValueError, match="no protocol 'paxos'; there are totem, total, cm, rbp, irbp, pinwheel, dtp"
+        ValueError, match="no protocol 'paxos'; there are totem, total, cm, rbp, irbp, pinwheel, dtp, rings"
     ):
         protocol("paxos")
 

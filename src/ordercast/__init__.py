@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ordercast.process_groups.views import Cause, Member, Process
     from ordercast.runtime.config import NodeConfig
     from ordercast.runtime.config import load as load_config
+    from ordercast.runtime.ring_settings import RingSettings
 
 __version__ = "0.1.0"
 
@@ -92,6 +93,7 @@ __all__ = [
     "Receipt",
     "Rejoined",
     "RequestTimeout",
+    "RingSettings",
     "SendTimeout",
     "StorageProblem",
     "client",
@@ -116,6 +118,7 @@ _HOMES = {
     "ordercast.keys": "Keyring",
     "ordercast.process_groups.views": "Cause Member Process",
     "ordercast.runtime.config": "NodeConfig load",
+    "ordercast.runtime.ring_settings": "RingSettings",
 }
 """Modules, and what comes from each."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}

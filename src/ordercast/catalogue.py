@@ -27,12 +27,13 @@ from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import decode_data
 from ordercast.totem.protocol import TOTEM
 from ordercast.totem.rewriting import rewrite as totem_rewrite
+from ordercast.viewsync.config import GroupConfig
 
 __all__ = [
     "LAB_PROTOCOLS",
     "LAB_RINGS",
     "LAB_TOTEM",
-    "SIMULATED_ONLY",
+    "OVER_NETWORKS",
     "LabProtocol",
     "fuzzed_protocol",
     "lab_protocol",
@@ -206,18 +207,19 @@ LAB_PROTOCOLS: dict[str, LabProtocol] = {
     **{
         name: sequenced_in_lab(product, _HITS.get(name, ("token lost",)))
         for name, product in PROTOCOLS.items()
-        if product is not TOTEM
+        if product.settings is GroupConfig
     },
 }
+"""Those whose nodes are all on one network."""
 
 
-SIMULATED_ONLY: dict[str, LabProtocol] = {LAB_RINGS.name: LAB_RINGS}
-"""Protocols that are simulated and that no node runs yet: it would need sockets on several networks."""
+OVER_NETWORKS: dict[str, LabProtocol] = {LAB_RINGS.name: LAB_RINGS}
+"""Those whose nodes may be on several networks."""
 
 
 def lab_protocol(name: str) -> LabProtocol:
     """The protocol of that name."""
-    return SIMULATED_ONLY.get(name) or LAB_PROTOCOLS[product_called(name).name]
+    return {**LAB_PROTOCOLS, **OVER_NETWORKS}[product_called(name).name]
 
 
 def fuzzed_protocol(name: str) -> LabProtocol:

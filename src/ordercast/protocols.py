@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ordercast.core.protocol import Protocol
+from ordercast.rings.protocol import RINGS
 from ordercast.sequencers.cm import Cm, Irbp, Rbp
 from ordercast.sequencers.dtp import Dtp
 from ordercast.sequencers.member import OrdererOf
@@ -53,6 +54,7 @@ PROTOCOLS: dict[str, Protocol] = {
             hops="as CM; less if others send",
             choose="few senders, and safe messages: who is silent has its say first",
         ),
+        RINGS,
     )
 }
 

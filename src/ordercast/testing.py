@@ -26,9 +26,10 @@ from ordercast.core.identity import NodeId
 from ordercast.groups.api import Node
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.environment import Environment, Trace
+from ordercast.runtime.ring_settings import RingSettings
 from ordercast.runtime.storage import Memory, Storage
 from ordercast.trace.schema import About, Row
-from ordercast.transport.interface import Setup, Transport
+from ordercast.transport.interface import OneNetwork, Setup
 from ordercast.transport.memory import MemoryNetwork
 from ordercast.transport.virtual_time import run as run
 
@@ -72,11 +73,20 @@ class Cluster:
         loss: float = 0.0,
         delay_us: tuple[int, int] = (50, 250),
         voters: Sequence[NodeId] = (),
+        rings: Mapping[int, Sequence[NodeId]] | None = None,
     ) -> None:
         """`settings` are the protocol's; `loss` and `delay_us` as in `MemoryNetwork`. With `voters` only a
-        majority of them goes on (``primary = "majority"``)."""
+        majority of them goes on (``primary = "majority"``). `rings`: by the number of each network, the nodes
+        on it; who is on several is a gateway (``protocol = "rings"``)."""
         ids = range(1, count + 1)
+        self._rings = dict(rings or {})
+        self.networks = {
+            number: MemoryNetwork(nodes, f"{seed}/{number}", loss=loss, delay_us=delay_us)
+            for number, nodes in self._rings.items()
+        }
+        """With `rings`: the network of each."""
         self.network = MemoryNetwork(ids, seed, loss=loss, delay_us=delay_us)
+        """Without `rings`: the network of all nodes."""
         self.trace = RowDigest()
         self._seed = seed
         self._protocol = protocol
@@ -105,6 +115,7 @@ class Cluster:
             environment=environment,
             primary="majority" if voters else None,
             voters=voters,
+            ring=tuple(RingSettings(network=number) for number, nodes in self._rings.items() if id in nodes),
         )
 
     def _open_disk(self, id: NodeId) -> Storage:
@@ -115,8 +126,8 @@ class Cluster:
             disk.begin_next_life()
         return disk
 
-    async def _open_transport(self, config: NodeConfig, setup: Setup) -> Transport:
-        return self.network.open(setup)
+    async def _open_transport(self, config: NodeConfig, setup: Setup) -> OneNetwork:
+        return self.networks.get(setup.network, self.network).open(setup)
 
     def _open_trace(self, config: NodeConfig, node: NodeId, incarnation: int, about: About) -> Trace:
         return self.trace
@@ -137,7 +148,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """Stop all nodes at once. None of them hears another one leave, as if each had been switched off."""
-        self.network.partition(*({node} for node in self.network.nodes))
+        for network in (self.network, *self.networks.values()):
+            network.partition(*({node} for node in network.nodes))
         await asyncio.gather(*(node.stop() for node in self.nodes))
 
     async def __aenter__(self) -> Self:

@@ -17,6 +17,7 @@ from ordercast.groups.api import Node
 from ordercast.protocols import PROTOCOLS
 from ordercast.runtime.config import NodeConfig, load
 from ordercast.runtime.config_values import toml_value
+from ordercast.runtime.ring_settings import RingSettings
 from ordercast.totem.config import TotemConfig
 
 
@@ -28,7 +29,26 @@ def test_the_printed_file_explains_everything_and_changes_nothing(tmp_path: Path
     assert load(file) == NodeConfig()
     assert ordercast("config", "--check", file).code == 0
     for name in (*NodeConfig.__struct_fields__, *TotemConfig.__struct_fields__):
-        assert name == "protocol_settings" or f"\n#{name} = " in said.out
+        assert name in ("protocol_settings", "ring") or f"\n#{name} = " in said.out
+
+
+def test_the_rings_of_a_gateway_are_printed_as_an_example(tmp_path: Path) -> None:
+    said = ordercast("config", "--protocol", "rings")
+    assert load_text(tmp_path, said.out) == NodeConfig(protocol="rings")
+    tables = said.out.partition("\n#[[ring]]")
+    lines = [line.removeprefix("#") for line in "".join(tables[1:]).split("\n[rings]")[0].splitlines()]
+    written = [line for line in lines if line[:1].strip() and not line.startswith("peers")]
+    config = load_text(tmp_path, 'protocol = "rings"\n' + "\n".join(written))
+    assert [ring.network for ring in config.ring] == [1, 2]
+    one, two = config.by_network().values()
+    assert (one.listen, two.listen) == ("10.0.1.9:4801", "10.0.2.9:4801")
+    assert {name for name in RingSettings.__struct_fields__ if f"\n#{name} = " not in said.out} == set()
+
+
+def load_text(directory: Path, text: str) -> NodeConfig:
+    file = directory / "printed.toml"
+    file.write_text(text)
+    return load(file)
 
 
 def test_every_field_as_json() -> None:
@@ -86,6 +106,8 @@ def test_the_defaults_that_are_told_are_those_that_a_node_uses(profile: str) -> 
 def other_value(make: type[msgspec.Struct], settings: dict[str, Any], name: str) -> Any:
     """One that a setting may have beside the others."""
     value = settings[name]
+    if isinstance(value, list):
+        return [each + 1 for each in value]
     for other in (not value,) if isinstance(value, bool) else (value + 1, value - 1):
         with suppress(ValueError):
             make(**{**settings, name: other})
@@ -122,7 +144,7 @@ def test_the_defaults_of_simulated_nodes_are_those_that_the_simulator_uses() -> 
     assert fields == {}
     for protocol, expected in protocols.items():
         machine: Any = lab_protocol(protocol).make({})(1)
-        assert msgspec.to_builtins(machine.config) == expected
+        assert json.loads(msgspec.json.encode(machine.config)) == expected
     printed = ordercast("config", "--profile", "sim").out
     assert "sim run --set" in printed
     assert "#token_loss_us = 200_000\n" in printed

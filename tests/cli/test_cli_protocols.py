@@ -9,7 +9,7 @@ from cli_nodes import node, started
 from cli_parts import ordercast
 
 from free_ports import free_address
-from ordercast.catalogue import LAB_PROTOCOLS
+from ordercast.catalogue import LAB_PROTOCOLS, lab_protocol
 from ordercast.cli.fuzz import coverage_table
 from ordercast.protocols import PROTOCOLS
 from ordercast.runtime.config import load
@@ -66,12 +66,13 @@ def test_a_run(protocol: str) -> None:
 
 @EACH
 def test_a_campaign_and_a_replay_of_one_of_its_seeds(protocol: str) -> None:
-    said = ordercast("sim", "fuzz", "--protocol", protocol, "--seeds", "0:2", "--nodes", "3:4", "--jobs", 1)
+    nodes = "3:4" if protocol in LAB_PROTOCOLS else "6:7"
+    said = ordercast("sim", "fuzz", "--protocol", protocol, "--seeds", "0:2", "--nodes", nodes, "--jobs", 1)
     assert said.code == 0, said.out
     assert "2 runs: no violation, and all converged" in said.out
-    for hit in LAB_PROTOCOLS[protocol].hits:
+    for hit in lab_protocol(protocol).hits:
         assert f"  {hit} " in said.out
-    again = ordercast("sim", "replay", "--protocol", protocol, "--seed", 1, "--nodes", "3:4", "--json")
+    again = ordercast("sim", "replay", "--protocol", protocol, "--seed", 1, "--nodes", nodes, "--json")
     assert (again.code, again.document["property"]) == (0, None)
     assert again.document["replay"].startswith(f"ordercast sim replay --protocol {protocol} --seed 1")
 

@@ -174,7 +174,7 @@ def test_forged_heartbeats_of_an_older_group_end_no_group(protocol: str) -> None
                     for packet in (Heartbeat(older, 0, False), Answer(older, turn)):
                         kind, body = encode(packet)
                         front = header(kind, before.id._replace(seq=before.id.seq + 5), sender, 0)
-                        driver._out.append(front + body)
+                        driver._out[0].append(front + body)
                 driver._flush()
                 await asyncio.sleep(0.005)
             await together(nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hunts import CAMPAIGN, rounds
-from ordercast.catalogue import LAB_PROTOCOLS, SIMULATED_ONLY, fuzzed_protocol
+from ordercast.catalogue import LAB_PROTOCOLS, OVER_NETWORKS, fuzzed_protocol
 from ordercast.core.protocol import GROUPS
 from ordercast.mutants import MUTANTS
 from ordercast.mutants.hunt import hunt_one
@@ -24,7 +24,7 @@ AS_IT_IS = [
 
 def nodes(protocol: str) -> tuple[int, int]:
     """How many nodes the runs of a protocol have: where gateways join rings, enough for that."""
-    return NODES_OF_RINGS if protocol in SIMULATED_ONLY else NODES
+    return NODES_OF_RINGS if protocol in OVER_NETWORKS else NODES
 
 
 @pytest.mark.parametrize("name", MUTANTS)

@@ -11,6 +11,7 @@ import pytest
 from ordercast.errors import AddressProblem, ConfigProblem
 from ordercast.runtime.config import EXAMPLES, NodeConfig, load, parse
 from ordercast.runtime.explain import annotated, explain
+from ordercast.runtime.ring_settings import RingSettings
 from ordercast.totem.config import TotemConfig
 from ordercast.transport.address import Place, format_address, is_loopback, parse_address
 
@@ -28,6 +29,33 @@ log_level = "warning"
 [totem]
 token_loss_us = 300_000
 """
+
+
+GATEWAY = """
+protocol = "rings"
+[[ring]]
+network = 1
+seeds = ["127.0.0.1:4801"]
+key = "one.key"
+"""
+
+
+def test_rings_are_read_and_each_is_a_network_with_a_key_of_its_own(tmp_path: Path) -> None:
+    config = parse(
+        GATEWAY + '[[ring]]\nnetwork = 7\nlisten = "127.0.0.1:4811"\n[rings]\nforwarding = 9', tmp_path
+    )
+    assert config.ring == (
+        RingSettings(network=1, seeds=("127.0.0.1:4801",), key=tmp_path / "one.key"),
+        RingSettings(network=7, listen="127.0.0.1:4811"),
+    )
+    one, seven = config.by_network().values()
+    assert (one.key, one.seeds, one.listen) == (tmp_path / "one.key", ("127.0.0.1:4801",), None)
+    assert (seven.key, seven.seeds, seven.listen) == (None, (), "127.0.0.1:4811")
+    assert (one.sealed, seven.sealed, config.sealed) == (True, False, False)
+    assert seven.protocol_settings == {"forwarding": 9, "networks": (7,)}
+    assert list(seven.by_network()) == [7]
+    assert list(NodeConfig(protocol="rings").by_network()) == [1]
+    assert list(NodeConfig().by_network()) == [0]
 
 
 def test_a_file_is_read_and_its_relative_paths_are_relative_to_it(tmp_path: Path) -> None:
@@ -110,6 +138,18 @@ def test_a_changed_configuration_is_checked_again() -> None:
         ),
         ('interface = "eth0"', "interface is for multicast, which is not used"),
         ('metrics = "9464"', "metrics: '9464' is no address"),
+        (GATEWAY + "[[ring]]\nlisen = 1", "[[ring]] 2: there is no field lisen: did you mean listen?"),
+        (GATEWAY + "[[ring]]\nid = 1", "[[ring]] 2: there is no field id: there are network, listen"),
+        (GATEWAY + "[[ring]]\nseeds = []", "[[ring]] 2: network is missing: number the rings"),
+        (GATEWAY + '[[ring]]\nnetwork = "2"', "[[ring]] 2: network is '2': write a whole number, as in net"),
+        (GATEWAY + "[[ring]]\nnetwork = 1", "[[ring]] 2: network is 1, as in another table: each ring has"),
+        (GATEWAY + '[[ring]]\nnetwork = 2\nlisten = "x"', "[[ring]] of network 2: listen: 'x' is no address"),
+        (GATEWAY + "[rings]\nnetworks = [2]", "networks is [2] in [rings], and the [[ring]] tables have [1]"),
+        ('listen = "127.0.0.1:1"\n' + GATEWAY, "listen stands outside of the [[ring]] tables: write it into"),
+        ("[[ring]]\nnetwork = 1", "there are [[ring]] tables, and protocol is 'totem', which has one ring"),
+        ('protocol = "rings"\n[ring]\nnetwork = 1', "write [[ring]], with two brackets on each side"),
+        ('protocol = "rings"\nring = [1]', "[[ring]] 1 is 1: write [[ring]], with two brackets"),
+        ('protocol = "rings"\n[rings]\nnetworks = [1, 2]', "needs a table [[ring]] for each of them"),
     ],
 )
 def test_a_mistake_is_named_with_what_to_write_instead(text: str, sentence: str) -> None:

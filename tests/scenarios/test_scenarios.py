@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.catalogue import LAB_PROTOCOLS, SIMULATED_ONLY
+from ordercast.catalogue import LAB_PROTOCOLS, OVER_NETWORKS
 from ordercast.sim.expect import Clean, Enters, OfAny
 from ordercast.sim.faults import Lose
 from ordercast.sim.scenario import parse, run
@@ -31,7 +31,7 @@ def text(file: Path) -> str:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_it_goes_as_the_paper_says(file: Path) -> None:
     scenario = parse(text(file))
-    report = run(scenario, {**LAB_PROTOCOLS, **SIMULATED_ONLY})
+    report = run(scenario, {**LAB_PROTOCOLS, **OVER_NETWORKS})
     assert report.ok, f"{file.name}\n{report}"
     if any(isinstance(fault.do, Lose) for fault in scenario.faults):
         doomed = [packet for links in report.world.networks.links() for packet in links.doomed]

@@ -27,16 +27,16 @@ class Ear:
         self.gone: list[int] = []
         self.turns = 0
 
-    def on_data(self, sender: int, packets: Sequence[bytes]) -> None:
+    def on_data(self, sender: int, packets: Sequence[bytes], network: int = 0) -> None:
         self.heard += [(now_us(), sender, packet) for packet in packets]
 
-    def on_unicast(self, sender: int, packet: bytes, waited_us: int) -> None:
+    def on_unicast(self, sender: int, packet: bytes, waited_us: int, network: int = 0) -> None:
         self.heard.append((now_us(), sender, packet))
 
     def on_turn_over(self) -> None:
         self.turns += 1
 
-    def on_gone(self, node: int) -> None:
+    def on_gone(self, node: int, network: int = 0) -> None:
         self.gone.append(node)
 
     def on_distance(self) -> None:

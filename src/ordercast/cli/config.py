@@ -79,7 +79,8 @@ def _check(file: Path, profile: str | None, json: bool) -> NoReturn:
         found = load(file)
         if profile is not None:
             found = found.with_changes(profile=profile)
-        found.place()
+        for each in found.by_network().values():
+            each.place()
         settings = msgspec.to_builtins(used(found))
         if (found.seeds or found.peers) and "founders" in settings.keys() - found.protocol_settings.keys():
             settings["founders"] = None  # follows from the addresses of seeds or peers when the node starts

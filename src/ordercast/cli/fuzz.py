@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from ordercast.catalogue import LAB_PROTOCOLS, SIMULATED_ONLY
+from ordercast.catalogue import LAB_PROTOCOLS, OVER_NETWORKS
 from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import CORES, FuzzedName, Jobs, Json, NodeRange, SeedRange, TraceDirectory
@@ -169,7 +169,7 @@ def _show(totals: Totals, wall_s: float, jobs: int, replays: dict[int, str]) -> 
 
 def coverage_table(counts: Mapping[str, int]) -> Table:
     """How often the fuzzer made what happen, by groups."""
-    hits = {hit for protocol in (*LAB_PROTOCOLS.values(), *SIMULATED_ONLY.values()) for hit in protocol.hits}
+    hits = {hit for protocol in (*LAB_PROTOCOLS.values(), *OVER_NETWORKS.values()) for hit in protocol.hits}
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(overflow="fold")
     table.add_column(justify="right", no_wrap=True)

@@ -98,6 +98,7 @@ def passing(
     base = configured(
         file, key=key, insecure=insecure or None, protocol=protocol, profile=profile, trace=trace
     )
+    base = next(iter(base.by_network().values()))  # a gateway's first ring is as good as the others
     if base.peers is not None and not seeds:
         refuse(
             f"{file} lists all peers, so that no further member is let in: use the API in one of them, or "

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from ordercast.catalogue import LAB_PROTOCOLS, LabProtocol
+from ordercast.catalogue import LabProtocol, lab_protocol
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, answer
 from ordercast.core.wire import DROPS
@@ -20,7 +20,7 @@ def protocols(json: Json = False) -> None:
     the API. All nodes of a group run the same.
     """
     if json:
-        answer({"protocols": [_document(each) for each in LAB_PROTOCOLS.values()]})
+        answer({"protocols": [_document(lab_protocol(name)) for name in PROTOCOLS]})
         return
     SAY.print(_ordering())
     SAY.print()

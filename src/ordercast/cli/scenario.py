@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ordercast.catalogue import LAB_PROTOCOLS, SIMULATED_ONLY
+from ordercast.catalogue import LAB_PROTOCOLS, OVER_NETWORKS
 from ordercast.cli.options import Json
 from ordercast.cli.screen import SAY, Code, answer, blaming, refuse, verdict
 from ordercast.draw import ladder
@@ -86,7 +86,7 @@ def _drawing(file: Path, story: Scenario, report: Report, span: tuple[int, int] 
 
 
 def _run(file: Path, packets: bool) -> tuple[Scenario, Report]:
-    known = {**LAB_PROTOCOLS, **SIMULATED_ONLY}
+    known = {**LAB_PROTOCOLS, **OVER_NETWORKS}
     if packets:
         known = {
             name: protocol._replace(kind_of=keeping(protocol.product)) for name, protocol in known.items()

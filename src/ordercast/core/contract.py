@@ -84,6 +84,8 @@ class Gone(NamedTuple):
     """
 
     node: NodeId
+    network: int = 0
+    """The number of the network (broadcast domain) on which that was noticed; 0: on all of them."""
 
 
 class Distance(NamedTuple):

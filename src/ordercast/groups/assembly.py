@@ -17,38 +17,52 @@ from ordercast.core.identity import NodeId
 from ordercast.core.protocol import Buffers, Protocol
 from ordercast.errors import ConfigProblem
 from ordercast.groups.founders import with_founders
+from ordercast.groups.group_key import NetworkKey
 from ordercast.groups.member import Member, Parts
 from ordercast.groups.node_log import NodeLog
 from ordercast.keys import Keyring
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.environment import Environment
 from ordercast.runtime.storage import Storage
-from ordercast.transport.interface import Capacity, Drops, Setup
+from ordercast.transport.interface import Capacity, Drops, OneNetwork, Setup
 from ordercast.transport.known_lives import KnownLives
+from ordercast.transport.networks import Networks
 
 
 async def assemble(config: NodeConfig, keyring: Keyring | None, environment: Environment) -> Member:
     """A node that is ready to begin; `keyring`: the group key, where it is not given as a file."""
     protocol = protocol_of(config)
-    key_file = config.key if keyring is None else None
-    if key_file is not None:
-        keyring = Keyring.load(key_file)
-    config.place(sealed=keyring is not None)  # raises what is wrong with it, before anything is opened
-    log = NodeLog(config, sealed=keyring is not None)
+    networks = config.by_network()
+    if keyring is not None and config.ring:
+        raise ConfigProblem("key is given beside rings: give each of them the file of its key")
+    keys = {network: NetworkKey.of(each, keyring) for network, each in networks.items()}
+    for network, each in networks.items():
+        each.place(sealed=keys[network].keyring is not None)  # raises, before anything is opened
+    log = NodeLog(config, sealed=next(iter(keys.values())).keyring is not None)
     async with AsyncExitStack() as opened:
         storage = await _storage(config, environment.open_storage)
         opened.callback(storage.close, halted=False)
         opened.push_async_callback(log.close)
         await log.open(storage.id)
-        known_lives = KnownLives()
-        if config.data is not None:
-            known_lives.load(config.data)
+        known_lives = {network: KnownLives(network) for network in networks}
         drops = Drops()
-        setup = Setup(
-            storage.id, storage.incarnation, protocol.name, keyring, drops, environment.now_us, known_lives
-        )
-        transport = await environment.open_transport(config, setup)
-        opened.callback(transport.close)
+        transports: dict[int, OneNetwork] = {}
+        for network, each in networks.items():
+            if config.data is not None:
+                known_lives[network].load(config.data)
+            setup = Setup(
+                storage.id,
+                storage.incarnation,
+                f"{protocol.name} on network {network}" if network else protocol.name,
+                keys[network].keyring,
+                drops,
+                environment.now_us,
+                known_lives[network],
+                network,
+            )
+            transports[network] = await environment.open_transport(each, setup)
+            opened.callback(transports[network].close)
+        transport = transports[0] if 0 in transports else Networks(transports)
         config = with_founders(config, protocol, transport.listed, transport.own)
         trace = environment.open_trace(config, storage.id, storage.incarnation, protocol.heading_with_groups)
         if trace is not None:
@@ -62,9 +76,8 @@ async def assemble(config: NodeConfig, keyring: Keyring | None, environment: Env
             transport=transport,
             trace=trace,
             drops=drops,
-            known_lives=known_lives,
-            keyring=keyring,
-            key_file=key_file,
+            known_lives=tuple(known_lives.values()),
+            keys=keys,
         )
         member = Member(parts, build=lambda: machine_of(config, storage.id, transport.capacity))
         opened.pop_all()
@@ -100,6 +113,8 @@ def protocol_of(config: NodeConfig) -> Protocol:
 def protocol_settings_of(config: NodeConfig, capacity: Capacity) -> msgspec.Struct:
     """All settings of the protocol, as a node uses them whose transport has this capacity."""
     settings = {"packet_size": capacity.packet, **config.protocol_settings}
+    if config.ring:
+        settings["networks"] = tuple(config.by_network())
     size, most = settings["packet_size"], capacity.largest
     if isinstance(size, int) and size > most:
         raise ConfigProblem(f"packet_size is {size}: choose at most {most} with an mtu of {config.mtu}")

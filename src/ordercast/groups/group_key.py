@@ -5,22 +5,39 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from ordercast.errors import KeyProblem
 from ordercast.keys import Keyring
+from ordercast.runtime.config import NodeConfig
 
 LOG = logging.getLogger("ordercast")
+
+
+class NetworkKey(NamedTuple):
+    """The group key that a node has on one network."""
+
+    keyring: Keyring | None
+    file: Path | None
+    """Where it is, if it is in a file: that is looked after for changes."""
+
+    @staticmethod
+    def of(config: NodeConfig, given: Keyring | None) -> NetworkKey:
+        """The key that is given, or that in the file which the configuration names."""
+        if given is not None or config.key is None:
+            return NetworkKey(given, None)
+        return NetworkKey(Keyring.load(config.key), config.key)
 
 
 class GroupKey:
     """The key in use; None where a group has none."""
 
-    def __init__(self, keyring: Keyring | None, path: Path | None, rekey: Callable[[Keyring], None]) -> None:
-        """`path`: where the key is, if it is in a file. `rekey` is called with every later key."""
-        self.keyring = keyring
-        self._path = path
+    def __init__(self, key: NetworkKey, rekey: Callable[[Keyring], None]) -> None:
+        """`rekey` is called with every later key."""
+        self.keyring = key.keyring
+        self._path = key.file
         self._rekey = rekey
-        self._stamp = _stamp(path)
+        self._stamp = _stamp(key.file)
 
     def look(self) -> None:
         """Use what is in the file, if that has changed."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ordercast.core.contract import Event, Machine
@@ -20,7 +20,7 @@ from ordercast.errors import Excluded, NodeClosed
 from ordercast.groups.defects import Failed, keep_defect
 from ordercast.groups.events import PrimaryLost, PrimaryRegained
 from ordercast.groups.founders import who_begins
-from ordercast.groups.group_key import GroupKey
+from ordercast.groups.group_key import GroupKey, NetworkKey
 from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.next_life import NextLife
 from ordercast.groups.node_log import NodeLog
@@ -68,10 +68,10 @@ class Parts(NamedTuple):
     transport: Transport
     trace: Trace | None
     drops: Drops
-    known_lives: KnownLives
-    keyring: Keyring | None
-    key_file: Path | None
-    """Where the group key is, if it is in a file: that is looked after for changes."""
+    known_lives: Sequence[KnownLives]
+    """On each network."""
+    keys: Mapping[int, NetworkKey]
+    """By the networks' numbers."""
 
 
 class Member:
@@ -161,7 +161,7 @@ class Member:
         self.producing = Producing(self.gate, self._lifetime)
         self.log.begin(lambda: self.driver.machine.final, self._apply_brake, self.driver.leave_at_once)
         self._next_life = NextLife(storage, self.driver, build, self, parts.transport.sealed)
-        self._key = GroupKey(parts.keyring, parts.key_file, self._rekey)
+        self._keys = [GroupKey(key, partial(self._rekey, network)) for network, key in parts.keys.items()]
         self._upkeep = Upkeep(
             self._lifetime,
             lambda elapsed_s: self._write_notices(),
@@ -170,7 +170,7 @@ class Member:
             lambda elapsed_s: self._heed_refusal(),
             self.primary.look,
             lambda elapsed_s: self._save_lives(),
-            lambda elapsed_s: self._key.look(),
+            lambda elapsed_s: self._look_at_keys(),
         )
 
     # --- life -----------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Member:
             self._upkeep.start()
             await self.services.start(
                 self.status,
-                lambda: self._key.keyring,
+                lambda: self._keys[0].keyring,
                 self.producing,
                 self.transport.hosts,
                 self.id,
@@ -355,11 +355,16 @@ class Member:
             self.driver.leave_at_once(refusal)
 
     async def _save_lives(self) -> None:
-        if self._known_lives.changed and self.config.data is not None:
-            await asyncio.to_thread(self._known_lives.save, self.config.data)
+        for known in self._known_lives:
+            if known.changed and self.config.data is not None:
+                await asyncio.to_thread(known.save, self.config.data)
 
-    def _rekey(self, keyring: Keyring) -> None:
-        self.transport.rekey(keyring)
+    def _look_at_keys(self) -> None:
+        for key in self._keys:
+            key.look()
+
+    def _rekey(self, network: int, keyring: Keyring) -> None:
+        self.transport.networks[network].rekey(keyring)
         self.log.rekeyed()
 
     # --- looking --------------------------------------------------------------------------------

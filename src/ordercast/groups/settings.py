@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 from ordercast.keys import Keyring
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.environment import Environment
+from ordercast.runtime.ring_settings import RingSettings
 
 
 class MoreSettings(TypedDict, total=False):
@@ -19,6 +20,7 @@ class MoreSettings(TypedDict, total=False):
 
     multicast: str | None
     interface: str | None
+    ring: tuple[RingSettings, ...]
     cipher: Literal["aes-gcm", "chacha20-poly1305"]
     profile: Literal["auto", "lan", "wan"]
     primary: str | None

@@ -128,6 +128,8 @@ class RingsMachine:
                 self.leaving = True
             case Brake(on):
                 self._pausing.braking = on
+            case Gone(network=network) if network in self._networks:
+                self._run(self._networks[network], event)
             case Gone() | Distance():
                 for ring in self.rings:
                     self._run(ring, event)

@@ -30,17 +30,26 @@ from ordercast.runtime.config_values import (
     toml_value,
     words_for,
 )
+from ordercast.runtime.reach import (
+    ALLOW,
+    check_that_nobody_else_is_reached,
+    check_that_others_can_be_reached,
+)
+from ordercast.runtime.ring_settings import (
+    OF_ONE_NETWORK,
+    RINGS,
+    RingSettings,
+    check_rings,
+    number_of_one,
+    ring_settings,
+)
 from ordercast.runtime.voting import MAJORITY, check_primary
-from ordercast.transport.address import Place, is_literal, is_loopback, parse_address
+from ordercast.transport.address import Place, is_loopback, parse_address
 
 IP_AND_UDP_HEADERS = 48
 """Bytes of a frame that are not payload: 40 of IPv6 and 8 of UDP. IPv4 needs 20 less."""
 
 
-ALLOW = (
-    "name a group key (key = FILE; `ordercast keygen` makes one), or write insecure = true if you trust "
-    "everyone on that network"
-)
 LONGEST_FILE = 64 * 1024
 """Bytes of a configuration."""
 LEVELS = ("debug", "info", "warning", "error")
@@ -85,6 +94,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """File with the group key, made by `ordercast keygen`; the same at all nodes. With it every packet is
     authenticated and encrypted. Not set: anyone who can reach the ports can read and forge messages."""
 
+    ring: tuple[RingSettings, ...] = ()
+    """The rings that the node is on, where protocol is "rings": a table [[ring]] each, behind all fields of
+    the node, with a `network` number, and with `listen`, `seeds` or `peers`, `key`, `multicast` and
+    `interface` of that ring, which do not stand above then. One table at an ordinary node, two or more at a
+    gateway. Not set: one ring, on network 1."""
+
     cipher: Literal["aes-gcm", "chacha20-poly1305"] = "aes-gcm"
     """How packets are sealed, the same at all nodes. AES-GCM is the faster one where the processor has
     instructions for it, as nearly all servers do; ChaCha20-Poly1305 where not."""
@@ -108,8 +123,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     primary: str | None = None
     """Which of several partitions goes on, the same at all nodes. "majority": the one with more than half of
-    the `voters`; elsewhere sends raise `NoMajority`, and nothing is delivered. Not set: with Totem each goes
-    on by itself; the sequencer family has one primary partition in any case."""
+    the `voters`; elsewhere sends raise `NoMajority`, and nothing is delivered. Not set: with totem and rings
+    each goes on by itself; the sequencer family has one primary partition in any case."""
 
     voters: tuple[int, ...] = ()
     """Numbers of the nodes of which a majority has to be there, for `primary`; the same at all nodes. An odd
@@ -226,8 +241,24 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def sealed(self) -> bool:
-        """Whether a key file is named."""
-        return self.key is not None
+        """Whether a key file is named, for each ring if there are several."""
+        return all(each.key is not None for each in self.by_network().values())
+
+    def by_network(self) -> dict[int, NodeConfig]:
+        """What the node would be told if it were on that network alone, by the networks' numbers: 0 where
+        the protocol knows no numbers."""
+        if self.protocol != RINGS:
+            return {0: self}
+        if not self.ring:
+            return {number_of_one(self.protocol_settings): self}
+        return {ring.network: self._on(ring) for ring in self.ring}
+
+    def _on(self, ring: RingSettings) -> NodeConfig:
+        settings = {**self.protocol_settings, "networks": (ring.network,)}
+        try:
+            return self.with_changes(**ring.of_a_node, ring=(), protocol_settings=settings)
+        except ConfigProblem as error:
+            raise ConfigProblem(f"[[ring]] of network {ring.network}: {error}") from None
 
     @property
     def datagram_size(self) -> int:
@@ -235,11 +266,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return min(self.mtu - IP_AND_UDP_HEADERS, MAX_PACKET)
 
     def place(self, sealed: bool | None = None) -> Place:
-        """Where to listen, if that is allowed; `sealed` where the key is not given as a file.
+        """Where to listen, if that is allowed; `sealed` where the key is not given as a file. For each of
+        `by_network` by itself.
 
         Without a key a node is reached from its own machine only, unless it is told to be `insecure`.
         """
-        open_to_all = self.insecure or (self.sealed if sealed is None else sealed)
+        open_to_all = self.insecure or (self.key is not None if sealed is None else sealed)
         others = [*self.seeds, *(self.peers or ()), *((self.multicast,) if self.multicast else ())]
         if self.listen is not None:
             place = Place(*parse_address(self.listen), exact=True)
@@ -248,8 +280,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             host = ("::" if six else "0.0.0.0") if open_to_all else ("::1" if six else "127.0.0.1")
             place = Place(host, DEFAULT_PORT, exact=False)
         if not open_to_all:
-            self._check_that_nobody_else_is_reached(place)
-        self._check_that_others_can_be_reached(place)
+            check_that_nobody_else_is_reached(self, place)
+        check_that_others_can_be_reached(self, place)
         return place
 
     def log_place(self, sealed: bool) -> tuple[str, int]:
@@ -262,43 +294,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
         return host, port
 
-    def _check_that_nobody_else_is_reached(self, place: Place) -> None:
-        if not is_loopback(place.host):
-            raise ConfigProblem(
-                f"listen is {self.listen!r}, where other machines could read and forge messages, since the "
-                f"node has no key: {ALLOW}, or listen on 127.0.0.1"
-            )
-        if self.multicast is not None and not (self.interface and is_loopback(self.interface)):
-            raise ConfigProblem(
-                f"multicast is {self.multicast!r}, which other machines can read and forge, since the node "
-                f"has no key: {ALLOW}"
-            )
-
-    def _check_that_others_can_be_reached(self, place: Place) -> None:
-        for name, addresses in (("seeds", self.seeds), ("peers", self.peers or ())):
-            for address in addresses:
-                host, _ = parse_address(address)
-                if is_loopback(place.host) and not is_loopback(host):
-                    wish = (
-                        'listen on an address that others can reach, as in listen = "0.0.0.0:4801"'
-                        if self.listen is not None
-                        else "name a group key (key = FILE; `ordercast keygen` makes one), or write "
-                        "insecure = true, and it will listen on all interfaces"
-                    )
-                    raise ConfigProblem(
-                        f"{name} has {address!r} on another machine, but the node listens on "
-                        f"{place.host} alone, from where it reaches none: {wish}"
-                    )
-                if is_literal(host) and (":" in host) != (":" in place.host) and is_literal(place.host):
-                    kind, listens = ("IPv6", "IPv4") if ":" in host else ("IPv4", "IPv6")
-                    raise ConfigProblem(
-                        f"{name} has {address!r}, but the node listens with {listens} at {place.host}: "
-                        f"write the {listens} address of that node, or an {kind} one for listen"
-                    )
-
     def __post_init__(self) -> None:
         for field in msgspec.structs.fields(type(self)):
-            value = _converted(field, getattr(self, field.name))
+            value = getattr(self, field.name)
+            value = ring_settings(value) if field.name == "ring" else _converted(field, value)
             msgspec.structs.force_setattr(self, field.name, value)
         for name, low, high in _RANGES:
             value = getattr(self, name)
@@ -331,12 +330,19 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 "says write log_level"
             )
         check_primary(self.primary, self.voters, self.protocol)
+        check_rings(
+            self.ring,
+            self.protocol,
+            self.protocol_settings,
+            [name for name in OF_ONE_NETWORK if getattr(self, name)],
+        )
         if self.multicast is not None:
             check_multicast(self.multicast)
         elif self.interface is not None:
             raise ConfigProblem(
                 "interface is for multicast, which is not used: say where to receive with listen instead"
             )
+        self.by_network()  # raises what is wrong with one of the rings
 
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
@@ -419,9 +425,11 @@ def parse(text: str, directory: Path = Path()) -> NodeConfig:
     if settings is not None:
         told["protocol_settings"] = settings
     check_names(told)
-    for name in ("data", "key", "trace", "log", "client_tls_cert", "client_tls_key"):
-        if isinstance(told.get(name), str) and told[name] not in LEVELS:
-            told[name] = directory / Path(told[name]).expanduser()
+    rings = told.get("ring")
+    for table in (told, *(each for each in rings or () if isinstance(each, dict))):
+        for name in ("data", "key", "trace", "log", "client_tls_cert", "client_tls_key"):
+            if isinstance(table.get(name), str) and table[name] not in LEVELS:
+                table[name] = directory / Path(table[name]).expanduser()
     return NodeConfig(**told)
 
 
@@ -452,7 +460,8 @@ def _settings_table(told: dict[str, Any]) -> dict[str, object] | None:
     for name, value in told.items():
         if isinstance(value, dict) and name not in NodeConfig.__struct_fields__:
             raise ConfigProblem(
-                f"there is no table [{name}]: the only table is that of the protocol, [{protocol}]; "
+                f"there is no table [{name}]: the only table is that of the protocol, [{protocol}], beside "
+                "[[ring]]; "
                 "all other fields stand before it"
             )
         # TOML counts what is written below a table's head as part of it.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import itemgetter
@@ -148,8 +148,9 @@ class Driver:
         self._recorder = recorder
         self._rows = rows
         self._trace = trace
-        self._out: list[bytes] = []
-        """What was multicast in this turn."""
+        self._networks = transport.networks
+        self._out: defaultdict[int, list[bytes]] = defaultdict(list)
+        """What was multicast in this turn, by network; none are empty."""
         self._tokens = False
         """The machine has sent a token: there is room for messages when the next one comes."""
         self._outgoing = Outgoing()
@@ -237,15 +238,15 @@ class Driver:
 
     # --- what the transport tells ---------------------------------------------------------------
 
-    def on_data(self, sender: NodeId, packets: Sequence[bytes]) -> None:
+    def on_data(self, sender: NodeId, packets: Sequence[bytes], network: int = 0) -> None:
         """Packets that a node multicast, in order."""
         handle = self._handle
         now = self.now_us()
         for packet in packets:
             try:
-                effects = handle(now, Packet(packet, sender))
+                effects = handle(now, Packet(packet, sender, 0, network))
             except Exception as error:  # noqa: BLE001 - a defect of the machine, whatever it is
-                self._end_failed(Packet(packet, sender), error)
+                self._end_failed(Packet(packet, sender, 0, network), error)
                 return
             if effects:
                 self._carry_out(now, effects)
@@ -254,7 +255,7 @@ class Driver:
         if self._outgoing and not self._tokens:
             self._submit()
 
-    def on_unicast(self, sender: NodeId, packet: bytes, waited_us: int) -> None:
+    def on_unicast(self, sender: NodeId, packet: bytes, waited_us: int, network: int = 0) -> None:
         """A packet for this node alone, behind all that was submitted: it may be the token."""
         self.lag.note(waited_us)
         held_us = waited_us if HELD_US < waited_us < STOPPED_US else 0  # who was stopped is not slow
@@ -262,17 +263,17 @@ class Driver:
             self._submit()
         if not self.ended:
             now = self.now_us()
-            self._carry_out(now, self._ask(now, Packet(packet, sender, held_us)))
+            self._carry_out(now, self._ask(now, Packet(packet, sender, held_us, network)))
 
     def on_turn_over(self) -> None:
         """What could be read was."""
         if self._out or self._rows:
             self._flush()
 
-    def on_gone(self, node: NodeId) -> None:
+    def on_gone(self, node: NodeId, network: int = 0) -> None:
         """A node's process has ended, or so it seems."""
         if self.live:
-            self._event(Gone(node))
+            self._event(Gone(node, network))
 
     def on_distance(self) -> None:
         """Peers are farther or nearer."""
@@ -319,7 +320,7 @@ class Driver:
                     self._recorder.deliver(now, batch)
                 self._sink.deliver(batch)
             elif type(effect) is Multicast:
-                self._out.append(effect.data)
+                self._out[effect.network].append(effect.data)
             elif type(effect) is Unicast:
                 self._unicast(effect)
             elif type(effect) is SetTimer:
@@ -340,26 +341,26 @@ class Driver:
                     return
 
     def _unicast(self, effect: Unicast) -> None:
-        """Send a packet to one node, behind what was multicast before it."""
-        to, data, lane, _ = effect
+        """Send a packet to one node, behind what was multicast before it on the same network."""
+        to, data, lane, network = effect
         if lane is Lane.TOKEN:
             self._tokens = True
         if self._rows:
             self._note_rows()
-        behind, self._out = self._out, []
+        behind = self._out.pop(network, ())
         self.packets_sent[_KIND(data)] += 1
         if behind:
             self.packets_sent.update(map(_KIND, behind))
-        self.transport.unicast(to, data, lane, behind)
+        self._networks[network].unicast(to, data, lane, behind)
 
     def _flush(self) -> None:
         """Send what was multicast since the last time, all of it together."""
         if self._rows:
             self._note_rows()
-        if self._out:
-            packets, self._out = self._out, []
+        while self._out:
+            network, packets = self._out.popitem()
             self.packets_sent.update(map(_KIND, packets))
-            self.transport.multicast(packets)
+            self._networks[network].multicast(packets)
 
     def _note_rows(self) -> None:
         """What others may see of this turn is in the trace before they can see it."""

@@ -16,7 +16,7 @@ from ordercast.errors import StorageProblem
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.storage import DataDirectory, Memory, Storage
 from ordercast.trace.schema import About, Row
-from ordercast.transport.interface import Setup, Transport
+from ordercast.transport.interface import OneNetwork, Setup
 
 
 class Trace(Protocol):
@@ -42,7 +42,8 @@ class Environment(NamedTuple):
     """64 random bits for the machine of each life."""
     open_storage: Callable[[NodeConfig], Storage]
     """Begins a life on the node's disk; called in a thread, since it syncs, and may wait for the clock."""
-    open_transport: Callable[[NodeConfig, Setup], Awaitable[Transport]]
+    open_transport: Callable[[NodeConfig, Setup], Awaitable[OneNetwork]]
+    """On one network; called for each that the node is on, with what it is told of that one alone."""
     open_trace: Callable[[NodeConfig, NodeId, int, About], Trace | None]
     """For a life of the node: its identifier and incarnation; None if no trace is to be kept."""
 
@@ -65,7 +66,7 @@ def _open_storage(config: NodeConfig) -> Storage:
     return DataDirectory.open(config.data, config.id, protocol=config.protocol)
 
 
-async def _open_udp(config: NodeConfig, setup: Setup) -> Transport:
+async def _open_udp(config: NodeConfig, setup: Setup) -> OneNetwork:
     from ordercast.transport.udp import UdpSettings, UdpTransport
 
     settings = UdpSettings(

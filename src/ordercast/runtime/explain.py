@@ -11,6 +11,8 @@ import msgspec
 
 from ordercast.runtime.config import EXAMPLES, NodeConfig
 from ordercast.runtime.config_values import toml_value
+from ordercast.runtime.ring_settings import EXAMPLES as OF_A_RING
+from ordercast.runtime.ring_settings import RINGS, RingSettings
 
 HEAD = """Configuration of a node of ordercast. Every field is here with its meaning and its default, as a
 comment: this file changes nothing as it is. Uncomment what you want to change. Defaults of the protocol's
@@ -44,9 +46,12 @@ def explain(defaults: msgspec.Struct) -> list[Explained]:
 
 
 def _docstrings(cls: type) -> dict[str, str]:
+    """By field, also of the settings that these are an extension of."""
+    base = cls.__base__
+    inherited = {} if base is None or base is msgspec.Struct else _docstrings(base)
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(definition, ast.ClassDef)
-    found = {}
+    found = dict(inherited)
     for field, below in zip(definition.body, definition.body[1:], strict=False):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
@@ -75,8 +80,12 @@ def annotated(config: NodeConfig, settings: msgspec.Struct) -> str:
             ]
         elif field.name == "protocol_settings":
             own = field
+        elif field.name == "ring":
+            rings = field
         else:
             lines += _setting(field)
+    if config.protocol == RINGS:
+        lines += [*_comment(rings.meaning), *_rings()]
     lines += [*_comment(own.meaning), *_table(config.protocol, settings)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -85,6 +94,15 @@ def annotated_settings(protocol: str, settings: msgspec.Struct) -> str:
     """The settings of simulated nodes of a protocol, with their meanings and defaults."""
     lines = [*_comment(SIMULATED), "", *_table(protocol, settings)]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _rings() -> list[str]:
+    """The tables of a gateway between two rings, as an example: every field once, with its meaning."""
+    lines = ["", "#[[ring]]", ""]
+    for field, meaning in _docstrings(RingSettings).items():
+        lines += [*_comment(meaning), f"#{field} = {toml_value(OF_A_RING[field])}  # an example", ""]
+    other = {"network": 2, "listen": "10.0.2.9:4801", "seeds": ("10.0.2.1:4801",), "key": "ring-2.key"}
+    return [*lines, "#[[ring]]", *(f"#{name} = {toml_value(value)}" for name, value in other.items()), ""]
 
 
 def _table(protocol: str, settings: msgspec.Struct) -> list[str]:

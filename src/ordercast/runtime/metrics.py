@@ -262,13 +262,14 @@ def _by_reason(name: str, about: str, counts: Mapping[str, int]) -> Metric:
 
 def _others(status: Status) -> Iterator[Metric]:
     """What is told of each node."""
-    linked = GaugeMetricFamily("ordercast_peer_linked", "Whether its address is known.", labels=["node"])
-    silent = GaugeMetricFamily("ordercast_peer_silent_seconds", "Since it was heard.", labels=["node"])
+    labels = ["node", "network"] if "networks" in status else ["node"]
+    linked = GaugeMetricFamily("ordercast_peer_linked", "Whether its address is known.", labels=labels)
+    silent = GaugeMetricFamily("ordercast_peer_silent_seconds", "Since it was heard.", labels=labels)
     for peer in status.get("peers", ()):
-        node = str(peer["node"])
-        linked.add_metric([node], float(peer["linked"]))
+        where = [str(peer[label]) for label in labels]
+        linked.add_metric(where, float(peer["linked"]))
         if peer.get("silent_s") is not None:
-            silent.add_metric([node], peer["silent_s"])
+            silent.add_metric(where, peer["silent_s"])
     waits = GaugeMetricFamily("ordercast_waits_seconds", "How long it holds a token up.", labels=["node"])
     for node, wait_us in status.get("waits_us", {}).items():
         waits.add_metric([node], wait_us * 1e-6)

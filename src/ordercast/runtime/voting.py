@@ -20,10 +20,10 @@ def check_primary(primary: str | None, voters: tuple[int, ...], protocol: str) -
     if primary != MAJORITY:
         others = ", dynamic-linear is not offered" if primary == "dynamic-linear" else ""
         raise ConfigProblem(f'primary is {primary!r}{others}: write primary = "majority", or leave it out')
-    if protocol != "totem":
+    if protocol not in ("totem", "rings"):
         raise ConfigProblem(
-            f"primary is for Totem, and protocol is {protocol!r}, which has a primary partition of its own: "
-            "leave primary and voters out"
+            f"primary is for totem and rings, and protocol is {protocol!r}, which has a primary partition of "
+            "its own: leave primary and voters out"
         )
     if not voters or len(set(voters)) < len(voters) or not all(1 <= id <= MAX_NODE_ID for id in voters):
         raise ConfigProblem(

@@ -54,7 +54,7 @@ class Setup(NamedTuple):
     node: NodeId
     incarnation: int
     protocol: str
-    """Nodes that run another one are refused."""
+    """Nodes that run another one, or the same on a network of another number, are refused."""
     keyring: Keyring | None
     """The group key; None: packets are neither encrypted nor authenticated."""
     drops: Drops
@@ -63,6 +63,8 @@ class Setup(NamedTuple):
     """The node's clock: microseconds since the epoch, which never go back."""
     known_lives: KnownLives
     """The lives of other nodes that this one has heard of."""
+    network: int = 0
+    """The number of the network that it is opened on; 0 where a node has one only."""
 
 
 class Receiver(Protocol):
@@ -76,16 +78,16 @@ class Receiver(Protocol):
     def delivered(self) -> int:
         """Messages that were delivered so far: as long as it rises, the group is at work."""
 
-    def on_data(self, sender: NodeId, packets: Sequence[bytes]) -> None:
+    def on_data(self, sender: NodeId, packets: Sequence[bytes], network: int = 0) -> None:
         """Packets that a node multicast, in order."""
 
-    def on_unicast(self, sender: NodeId, packet: bytes, waited_us: int) -> None:
+    def on_unicast(self, sender: NodeId, packet: bytes, waited_us: int, network: int = 0) -> None:
         """A packet in another lane than data; it had waited at this node for so long to be read."""
 
     def on_turn_over(self) -> None:
         """What could be read was: multicasts that wait may leave."""
 
-    def on_gone(self, node: NodeId) -> None:
+    def on_gone(self, node: NodeId, network: int = 0) -> None:
         """A node's process has ended, or so it seems."""
 
     def on_distance(self) -> None:
@@ -95,8 +97,25 @@ class Receiver(Protocol):
         """Others know a life of this node that is not earlier than the one it is in."""
 
 
+class Network(Protocol):
+    """A network, as who sends on it knows it."""
+
+    def multicast(self, packets: Sequence[bytes]) -> None:
+        """Send packets to all reachable nodes, in order."""
+
+    def unicast(self, to: NodeId, packet: bytes, lane: Lane, behind: Sequence[bytes]) -> None:
+        """Send a packet to one node, behind packets that are multicast first."""
+
+    def rekey(self, keyring: Keyring) -> None:
+        """The keys of the group have changed."""
+
+
 class Transport(Protocol):
-    """Carries the packets of one node."""
+    """Carries the packets of one node, on one network or several (`ordercast.transport.networks`)."""
+
+    @property
+    def networks(self) -> Mapping[int, Network]:
+        """The networks to send on, by their numbers; 0 where there is one only."""
 
     @property
     def address(self) -> str:
@@ -138,20 +157,11 @@ class Transport(Protocol):
     def begin_life(self, incarnation: int) -> None:
         """The node is in that life from now on."""
 
-    def multicast(self, packets: Sequence[bytes]) -> None:
-        """Send packets to all reachable nodes, in order."""
-
-    def unicast(self, to: NodeId, packet: bytes, lane: Lane, behind: Sequence[bytes]) -> None:
-        """Send a packet to one node, behind packets that are multicast first."""
-
     def read_waiting(self) -> bool:
         """Hand over what has arrived, a bounded amount; whether that was everything."""
 
     def take_refusal(self) -> OrdercastError | None:
         """What others said who refused this node since this was last asked, if it can reach nobody."""
-
-    def rekey(self, keyring: Keyring) -> None:
-        """The keys of the group have changed."""
 
     def hosts(self) -> Sequence[str]:
         """The hosts of reachable nodes."""
@@ -167,3 +177,7 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Receive and send nothing more."""
+
+
+class OneNetwork(Transport, Network, Protocol):
+    """Carries the packets of one node on one network."""

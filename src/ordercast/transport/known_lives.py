@@ -25,7 +25,8 @@ from ordercast.plain_file import NotPlain, read_plain
 LOG = logging.getLogger("ordercast")
 
 FILE = "lives"
-"""The file of a data directory that they are kept in."""
+"""The file of a data directory that they are kept in; with the number of the network, if there are several:
+a node has another session on each."""
 MOST_NODES = 1024
 """Nodes that are remembered; those that were not heard of for longest are forgotten."""
 _LONGEST_FILE = 1 << 20
@@ -58,7 +59,9 @@ class _File(msgspec.Struct, array_like=True):
 class KnownLives:
     """The latest life of each node that was heard of, and the session it has."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: int = 0) -> None:
+        """`network` is the number of the network that they are heard of on."""
+        self._file = f"{FILE}-{network}" if network else FILE
         self.changed = False
         """Whether there is something to be saved."""
         self._known: OrderedDict[NodeId, tuple[int, bytes]] = OrderedDict()
@@ -81,7 +84,7 @@ class KnownLives:
 
     def load(self, directory: Path) -> None:
         """What was saved there. A file that cannot be read is told of, and does without."""
-        path = directory / FILE
+        path = directory / self._file
         try:
             found = msgspec.msgpack.decode(read_plain(path, _LONGEST_FILE), type=_File)
             if found.checksum != found.sum:
@@ -100,7 +103,7 @@ class KnownLives:
         self.changed = False
         told = _File([(node, life, session) for node, (life, session) in self._known.items()], 0)
         told.checksum = told.sum
-        path, new = directory / FILE, directory / f"{FILE}.new"
+        path, new = directory / self._file, directory / f"{self._file}.new"
         try:
             with open(new, "wb", opener=_private) as file:
                 file.write(msgspec.msgpack.encode(told))

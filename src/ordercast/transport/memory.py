@@ -19,7 +19,7 @@ from ordercast.core.identity import NodeId
 from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import ConfigProblem, DuplicateNode, OrdercastError
 from ordercast.keys import Keyring
-from ordercast.transport.interface import Capacity, Receiver, Setup
+from ordercast.transport.interface import Capacity, Network, Receiver, Setup
 from ordercast.transport.udp_socket import Address
 
 ANSWER_S = 0.5
@@ -264,6 +264,11 @@ class MemoryTransport:
         return True
 
     # --- looking --------------------------------------------------------------------------------
+
+    @property
+    def networks(self) -> Mapping[int, Network]:
+        """It is on one network."""
+        return {0: self}
 
     @property
     def address(self) -> str:

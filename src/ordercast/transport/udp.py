@@ -21,7 +21,7 @@ from ordercast.keys import Keyring
 from ordercast.transport.activity import ActivityMonitor, PeerMonitor
 from ordercast.transport.address import Place, address_text
 from ordercast.transport.drops import KERNEL_REFUSED
-from ordercast.transport.interface import Capacity, Drops, Receiver, Setup
+from ordercast.transport.interface import Capacity, Drops, Network, Receiver, Setup
 from ordercast.transport.links import Links
 from ordercast.transport.paths import Measured, Paths
 from ordercast.transport.peers import Peer
@@ -280,6 +280,11 @@ class UdpTransport:
         return self._started is None or self._closed or self._started.reader.turn()
 
     # --- looking --------------------------------------------------------------------------------
+
+    @property
+    def networks(self) -> Mapping[int, Network]:
+        """It is on one network."""
+        return {0: self}
 
     @property
     def address(self) -> str:

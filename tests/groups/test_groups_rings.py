@@ -1,0 +1,164 @@
+"""Groups of real nodes on several rings, joined by gateways, in one process and in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from group_nodes import ANYWHERE, payloads, together, until
+from group_nodes import run as run_live
+
+from ordercast import Delivery, Group, Node, OtherProtocol, RingSettings
+from ordercast.core.identity import NodeId
+from ordercast.keys import add, create
+from ordercast.testing import Cluster, run
+from ordercast.transport import udp
+
+pytestmark = pytest.mark.untraced
+
+LINE = {1: (1, 2, 3), 2: (3, 4, 5), 3: (5, 6, 7)}
+"""Three rings in a line; the nodes 3 and 5 are the gateways."""
+
+
+async def read(group: Group, into: list[bytes]) -> None:
+    async for event in group.batches():
+        if isinstance(event, Delivery):
+            into += event.payloads
+
+
+class Readers:
+    """Reads a group at some nodes, in the background."""
+
+    def __init__(self) -> None:
+        self.groups: dict[NodeId, Group] = {}
+        self.seen: dict[NodeId, list[bytes]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def join(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            group = self.groups[node.id] = await node.join("g")
+            seen = self.seen[node.id] = []
+            self._tasks.append(asyncio.create_task(read(group, seen)))
+
+    async def send(self, word: str, *nodes: NodeId, each: int = 20, safe: bool = False) -> None:
+        """All of them at once; returns when all of these have got it all, in one order."""
+        before = {node: len(self.seen[node]) for node in nodes}
+        await asyncio.gather(
+            *(
+                self.groups[node].send_many([f"{word} {node} {i}".encode() for i in range(each)], safe=safe)
+                for node in nodes
+            )
+        )
+        while any(len(self.seen[node]) < before[node] + each * len(nodes) for node in nodes):
+            await asyncio.sleep(0.001)
+        orders = {tuple(self.seen[node][before[node] :]) for node in nodes}
+        assert len(orders) == 1
+        assert len(set(orders.pop())) == each * len(nodes)
+
+
+def test_three_rings_are_one_group_whatever_becomes_of_a_gateway() -> None:
+    everybody = tuple(range(1, 8))
+
+    async def main() -> None:
+        cluster = Cluster(7, seed=3, protocol="rings", rings=LINE)
+        async with cluster:
+            readers = Readers()
+            await readers.join(cluster.nodes)
+            await readers.send("together", *everybody)
+            await readers.send("safely", *everybody, safe=True)
+
+            cluster.networks[2].partition({5})  # the gateway's link: its own ring goes on with ring 3
+            await cluster.together(1, 2, 3, 4)
+            await cluster.together(5, 6, 7)
+            await readers.send("left", 1, 2, 3, 4)
+            await readers.send("right", 5, 6, 7)
+            cluster.networks[2].heal()
+            await cluster.together()
+            await readers.send("again", *everybody)
+
+            gateway = cluster.nodes[2]
+            await gateway.stop()
+            await cluster.together(1, 2)
+            await cluster.together(4, 5, 6, 7)
+            await readers.send("without", 4, 5, 6, 7)
+            cluster.nodes[2] = cluster.node(3)
+            await cluster.nodes[2].start()
+            await readers.join([cluster.nodes[2]])
+            await cluster.together()
+            await readers.send("back", *everybody)
+
+    run(main())
+
+
+async def a_run(seed: int) -> str:
+    """Two rings that lose packets; the checksum of their trace."""
+    cluster = Cluster(5, seed=seed, protocol="rings", rings={1: (1, 2, 3), 7: (3, 4, 5)}, loss=0.01)
+    async with cluster:
+        readers = Readers()
+        await readers.join(cluster.nodes)
+        await readers.send("together", 1, 2, 3, 4, 5)
+    return cluster.trace.sha256
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    first, again, other = (run(a_run(seed)) for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+
+
+def test_a_node_without_rings_is_on_one() -> None:
+    async def main() -> None:
+        async with Cluster(3, protocol="rings") as cluster:
+            readers = Readers()
+            await readers.join(cluster.nodes)
+            await readers.send("hello", 1, 2, 3, safe=True)
+            assert [each["network"] for each in cluster.nodes[0].status()["networks"]] == [1]
+
+    run(main())
+
+
+def test_a_gateway_joins_rings_with_different_keys_and_takes_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ring of one node on each side of a gateway, on loopback."""
+    monkeypatch.setattr(udp, "REFUSED_S", 0.3)
+    keys = {network: tmp_path / f"{network}.key" for network in (1, 2)}
+    for file in keys.values():
+        create(file)
+
+    def ring(network: int, *seeds: str, key: int | None = None) -> RingSettings:
+        return RingSettings(network=network, listen=ANYWHERE, seeds=seeds, key=keys[key or network])
+
+    def a_node(id: int, *rings: RingSettings) -> Node:
+        return Node(id=id, protocol="rings", ring=rings, data=tmp_path / str(id))
+
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            left = await stack.enter_async_context(a_node(1, ring(1)))
+            right = await stack.enter_async_context(a_node(2, ring(2)))
+            gateway = await stack.enter_async_context(
+                a_node(3, ring(1, left.address), ring(2, right.address))
+            )
+            nodes = [left, right, gateway]
+            await together(nodes)
+            assert gateway.status()["sealed"]
+            assert [each["linked"] for each in gateway.status()["networks"]] == [[1], [2]]
+            lost = a_node(4, ring(1, right.address, key=2))
+            with pytest.raises(OtherProtocol, match="rings on network 2, and this node rings on network 1"):
+                await lost.start()
+
+            before = gateway.configuration.id
+            changed = add(keys[2])
+            await until(lambda: all(node._running._keys[-1].keyring == changed for node in nodes[1:]))
+            groups = [await node.join("g") for node in nodes]
+            for group in groups:
+                await group.send(b"hello")
+            orders = [await payloads(group, 3) for group in groups]
+            assert orders[0] == orders[1] == orders[2]
+            assert gateway.configuration.id == before
+            await until((tmp_path / "3" / "lives-2").exists)
+
+    run_live(test)
