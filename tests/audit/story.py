@@ -74,6 +74,13 @@ class Story:
         self._row(node, "originate", None, message)
         return message
 
+    def give_births(self, **births: tuple[int, int]) -> None:
+        """Give messages, by origin and number as in ``m1_2``, their timestamp and source ring."""
+        for place, row in enumerate(self.rows):
+            birth = births.get(f"m{row[9]}_{row[11]}") if row[4] in ("originate", "deliver") else None
+            if birth is not None:
+                self.edit(place, timestamp=birth[0], ring=birth[1])
+
     def deliver(self, nodes: int | Iterable[int], *messages: Message) -> None:
         for node in (nodes,) if isinstance(nodes, int) else nodes:
             for message in messages:
@@ -116,7 +123,7 @@ class Story:
         life = self.life.setdefault(node, 0)
         time_us = len(self.rows) * 10
         place = (node, life, step, time_us, event, *config, members)
-        self.rows.append((*place, *message, None, size, None, *(ended or (None, None, None))))
+        self.rows.append((*place, *message, None, size, None, *(ended or (None, None, None)), None, None))
 
     # --- to spoil it ---------------------------------------------------------------------------
 

@@ -522,8 +522,8 @@ def changed_wrongly(config_seq: int, **fields: int) -> Story:
 
 def test_a_change_names_what_it_ends_and_where() -> None:
     story = changed()
-    assert story.rows[story.install(2, 11)][20:] == (8, 1, 3)
-    assert story.rows[story.install(2, 12)][20:] == (11, 1, 5)
+    assert story.rows[story.install(2, 11)][20:23] == (8, 1, 3)
+    assert story.rows[story.install(2, 12)][20:23] == (11, 1, 5)
     assert audit(story.rows).clean
 
 
@@ -582,6 +582,80 @@ def ends_in_silence() -> Story:
     story = changed()
     story.edit(story.install(2, 11), ended_config_seq=None, ended_config_rep=None, ended_place=None)
     return story
+
+
+# --- timestamps --------------------------------------------------------------------------------
+
+
+def born() -> Story:
+    """Two messages with one timestamp, of rings 1 and 2, and a later one in the next configuration."""
+    story = Story()
+    story.alone(1, 2)
+    story.join(8, 1, [1, 2])
+    story.deliver([1, 2], story.originate(1, 1), story.originate(2, 2))
+    story.transitional(11, 1, [1, 2])
+    story.regular(12, 1, [1, 2])
+    story.deliver([1, 2], story.originate(1, 1))
+    story.give_births(m1_1=(5, 1), m2_1=(5, 2), m1_2=(9, 1))
+    return story
+
+
+def test_messages_in_the_order_of_timestamps_and_rings_are_right() -> None:
+    assert audit(born().rows).clean
+
+
+@breaks("born-ordered")
+def a_lower_timestamp_behind_a_higher_one() -> Story:
+    story = born()
+    story.give_births(m1_1=(6, 1))
+    return story
+
+
+@breaks("born-ordered")
+def one_timestamp_and_the_rings_the_other_way_round() -> Story:
+    story = born()
+    story.give_births(m1_1=(5, 3))
+    return story
+
+
+@breaks("born-ordered")
+def a_lower_timestamp_in_the_next_configuration() -> Story:
+    story = born()
+    story.give_births(m1_2=(4, 1))
+    return story
+
+
+@breaks("born-ordered")
+def forwarded_with_another_timestamp() -> Story:
+    """One node alone says something else of a message, in order by itself."""
+    story = born()
+    story.edit(len(story.rows) - 1, timestamp=10)
+    return story
+
+
+@breaks("born-ordered")
+def forwarded_as_of_another_ring() -> Story:
+    story = born()
+    story.edit(len(story.rows) - 1, ring=2)
+    return story
+
+
+@breaks("born-ordered")
+def forwarded_without_a_timestamp() -> Story:
+    story = born()
+    story.edit(len(story.rows) - 1, timestamp=None, ring=None)
+    return story
+
+
+def test_timestamps_may_begin_anew_with_a_life() -> None:
+    story = born()
+    story.crash(1, 2)
+    story.restart(1)
+    story.alone(1, seq=16)
+    story.deliver(1, story.originate(1, 1))
+    story.edit(len(story.rows) - 1, timestamp=1, ring=1)
+    story.edit(len(story.rows) - 2, timestamp=1, ring=1)
+    assert audit(story.rows).clean
 
 
 # --- the audit of them all ---------------------------------------------------------------------

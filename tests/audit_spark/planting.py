@@ -402,7 +402,7 @@ def a_crash_in_the_middle(rng: Random, rows: list[Row]) -> list[Row] | None:
     at = _one(rng, rows, "deliver")
     if at is None:
         return None
-    return [*rows, edited(row_of(*rows[at][:4], "crash", *(None,) * 18), step=rows[at][2] + 1)]
+    return [*rows, edited(row_of(*rows[at][:4], "crash", *(None,) * 20), step=rows[at][2] + 1)]
 
 
 def _changes(rows: list[Row]) -> list[int]:
@@ -463,6 +463,42 @@ def installs_late(rng: Random, rows: list[Row]) -> list[Row] | None:
     return rows
 
 
+# --- timestamps --------------------------------------------------------------------------------
+
+
+def _born(rows: list[Row]) -> list[int]:
+    """Deliveries with a timestamp."""
+    return [at for at in of(rows, "deliver") if rows[at][23] is not None]
+
+
+@plants
+def another_timestamp(rng: Random, rows: list[Row]) -> list[Row] | None:
+    """One node, or everybody, says that a message has a higher or a lower timestamp, or another ring."""
+    places = _born(rows)
+    if not places:
+        return None
+    row = rows[at := rng.choice(places)]
+    later: dict[str, int | None] = {"timestamp": (row[23] or 0) + 1}
+    wrong = rng.choice((later, {"timestamp": 1}, {"ring": 9}, {"timestamp": None, "ring": None}))
+    if rng.random() < 0.5:
+        return _every(rows, row, **wrong)
+    rows[at] = edited(row, **wrong)
+    return rows
+
+
+@plants
+def a_timestamp_from_before_the_configuration(rng: Random, rows: list[Row]) -> list[Row] | None:
+    """The first message of a stay has, at all nodes, a lower timestamp than what was delivered before it."""
+    firsts = {(*rows[at][:2], *rows[at][5:8]): at for at in reversed(_born(rows))}
+    lives = {rows[at][:2] for at in firsts.values()}
+    first_of_life = {life: min(at for at in firsts.values() if rows[at][:2] == life) for life in lives}
+    places = sorted(set(firsts.values()) - set(first_of_life.values()))
+    return _every(rows, rows[rng.choice(places)], timestamp=1) if places else None
+
+
+OF_RINGS = (another_timestamp, a_timestamp_from_before_the_configuration)
+"""Plants that concern rows of several rings alone."""
+
 # --- traces ------------------------------------------------------------------------------------
 
 
@@ -473,7 +509,7 @@ def right_runs(
     for name in protocols:
         which = lab_protocol(name)
         for seed in seeds:
-            _, world = run(which, plan(which, seed, (3, 5)))
+            _, world = run(which, plan(which, seed, (6, 7) if name == "rings" else (3, 5)))
             # Every second step is free, for rows that are put in between.
             rows = [edited(row, step=2 * row[2]) for row in world.rows]
             yield f"{name}-{seed}", which.product.promises, rows

@@ -33,7 +33,9 @@ class Pen:
         seq, rep, kind = self._in.get(node, (None, None, None))
         step = next(self._steps[node])
         head = (node, self._lives[node], step, time_us, event, seq, rep, kind, members)
-        self.rows.append((*head, *message, seq, rep, None, None, guarantee, None, size, None, *ended))
+        self.rows.append(
+            (*head, *message, seq, rep, None, None, guarantee, None, size, None, *ended, None, None)
+        )
 
     def install(
         self,

@@ -83,7 +83,7 @@ def _fields(run: Run) -> dict[str, Any]:
 def row(node: int, time_us: int, event: str, members: tuple[int, ...] | None = None) -> Row:
     kind = "regular" if members else None
     place = (node, 0, 0, time_us, event, 1, 1, kind, members)
-    return (*place, 1, 0, 1, 1, 1, 1, 0, "agreed", "", 1, None, None, None, None)
+    return (*place, 1, 0, 1, 1, 1, 1, 0, "agreed", "", 1, *(None,) * 6)
 
 
 def test_times_are_those_of_the_last_member() -> None:

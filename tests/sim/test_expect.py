@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind, MessageId
-from ordercast.sim.expect import RunRecord, judge, parse_expectation
+from ordercast.sim.expect import judge, parse_expectation
+from ordercast.sim.run_record import RunRecord
 from ordercast.sim.world import Change
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import Row
@@ -26,6 +29,8 @@ def told() -> RunRecord:
         record.install(2, Configuration(ConfigurationId(7, 1), Kind.TRANSITIONAL, (1, 2)))
         record.deliver(3, message(order[1]))
         record.install(4, Configuration(ConfigurationId(8, 1), Kind.REGULAR, (1, 2)))
+    for number, timestamp in ((1, 5), (2, 7)):
+        p.originate(4, message(number)._replace(timestamp=timestamp, ring=1))
     p.packet(5, "packet_sent", b"ack")
     r.halt(5)
     r.restart(6, 1)
@@ -74,6 +79,15 @@ def test_the_place_of_a_delivery_is_the_configuration_installed_last() -> None:
 def test_another_order_at_two_nodes_is_named() -> None:
     assert problems("same-order p q") == ["p delivered b where q delivered a"]
     assert problems("same-order p r") == []
+
+
+def test_timestamps_are_compared_and_told_if_they_are_not_so() -> None:
+    assert problems("timestamps a < b") == []
+    assert problems("timestamps a = b") == ["of the timestamps, a has 5, b has 7"]
+    assert problems("timestamps b < a") == ["of the timestamps, b has 7, a has 5"]
+    assert problems("timestamps a < c") == ["of the timestamps, a has 5, c has none"]
+    with pytest.raises(ValueError, match="timestamps a < b = c"):
+        problems("timestamps a b")
 
 
 def test_states_are_entered_at_least_so_often() -> None:

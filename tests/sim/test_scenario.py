@@ -10,10 +10,11 @@ from toy_sequencer import Sequencer, sequencers
 from ordercast.audit.explain import Violation
 from ordercast.audit.history import History
 from ordercast.core.identity import Guarantee, NodeId
-from ordercast.sim.expect import Delivers, Installs, Membership
+from ordercast.sim.expect import Delivers, Installs
 from ordercast.sim.faults import At, Clog, Crash, Partition, Send, When
 from ordercast.sim.network import Lan
 from ordercast.sim.protocol import LabProtocol
+from ordercast.sim.run_record import Membership
 from ordercast.sim.scenario import Report, ScenarioError, parse, run
 from ordercast.sim.world import MachineFactory
 

@@ -24,6 +24,7 @@ def test_groups_of_columns_are_those_that_their_names_say() -> None:
         columns.message_of: "origin origin_incarnation number",
         columns.origin_configuration_of: "origin_config_seq origin_config_rep",
         columns.place_of: "seq slot",
+        columns.birth_of: "timestamp ring",
         columns.facts_of: " ".join(names[columns.ORIGIN : columns.GROUP]),
     }
     for pick, expected in groups.items():

@@ -29,7 +29,7 @@ from ordercast.trace.writer import TraceWriter
 
 
 def rows_of(count: int, node: int = 1, start: int = 0) -> list[Row]:
-    place, rest = (8, 1, "regular", None, 1, 0), ("agreed", "orders", 100, None, None, None, None)
+    place, rest = (8, 1, "regular", None, 1, 0), ("agreed", "orders", 100, *(None,) * 6)
     return [
         (node, 0, step, step * 7, "deliver", *place, step, 8, 1, step, 0, *rest)
         for step in range(start, start + count)
@@ -107,9 +107,10 @@ def test_a_journal_of_an_earlier_version_is_read_and_converted(tmp_path: Path) -
     """Its rows end before the columns that came later."""
     rows = rows_of(20)
     older: list[Any] = [row[:20] for row in rows]
+    between: list[Any] = [row[:23] for row in rows]
     journal = Journal(tmp_path, "r", 1, 0)
     journal.append(older[:10])
-    journal.append(older[10:])
+    journal.append(between[10:])
     assert one_run(tmp_path) == rows
     journal.close()
     assert [path.suffix for path in tmp_path.iterdir()] == [".parquet"]

@@ -130,8 +130,20 @@ def test_an_install_names_what_it_ends() -> None:
     record.install(2, between, Ended(RING, 17))
     record.deliver(3, batch(b"a"))
     first, change, delivery = ([row[name] for name in OPTIONAL] for row in map(as_dict, rows))
-    assert change == [RING.seq, RING.rep, 17]
-    assert first == delivery == [None, None, None]
+    assert change == [RING.seq, RING.rep, 17, None, None]
+    assert first == delivery == [None] * 5
+
+
+def test_messages_of_several_rings_have_their_timestamp_and_source_ring() -> None:
+    record, rows = recorder()
+    forwarded = batch(b"a", b"b")._replace(timestamp=9, ring=2)
+    for say in (record.originate, record.deliver):
+        say(1, forwarded)
+    record.stable(1, [forwarded])
+    record.deliver(2, batch(b"c"))
+    said = [(row["event"], row["timestamp"], row["ring"]) for row in map(as_dict, rows)]
+    each = [(event, 9, 2) for event in ("originate", "deliver", "stable") for _ in "ab"]
+    assert said == [*each, ("deliver", None, None)]
 
 
 def test_steps_go_on_over_lives_and_a_new_life_has_no_configuration() -> None:

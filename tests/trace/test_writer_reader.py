@@ -18,13 +18,13 @@ from ordercast.trace.writer import ROW_GROUP, TraceWriter
 
 def deliver(step: int, group: str | None = None) -> Row:
     place = (8, 1, "regular", None, 1, 0, step, 8, 1, step // 3, step % 3)
-    return (1, 0, step, step * 7, "deliver", *place, "agreed", group, 100, None, None, None, None)
+    return (1, 0, step, step * 7, "deliver", *place, "agreed", group, 100, *(None,) * 4, step, 2)
 
 
 def install(step: int) -> Row:
     nothing = (None,) * 9
     place = (8, 1, "regular", (1, 2, 3))
-    return (1, 0, step, step * 7, "install", *place, *nothing, None, None, 4, 1, step)
+    return (1, 0, step, step * 7, "install", *place, *nothing, None, None, 4, 1, step, None, None)
 
 
 def rows_of(count: int) -> list[Row]:
@@ -76,7 +76,7 @@ def test_columns_that_came_later_may_be_missing(tmp_path: Path) -> None:
     assert list(read_runs(tmp_path)) == [("r", [(*row[:20], *nothing) for row in rows])]
     pq.write_table(table(rows, "r").drop_columns(["ended_place"]), tmp_path / "r.parquet")
     [(_, found)] = read_runs(tmp_path)
-    assert [row[20:] for row in found[:1]] == [(4, 1, None)]
+    assert [row[20:] for row in found[:1]] == [(4, 1, None, None, None)]
 
 
 def test_a_single_file_is_a_trace_too(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_misuse_is_refused(tmp_path: Path) -> None:
     writer = write(tmp_path, "r", [])
     with pytest.raises(ValueError, match="closed"):
         writer.write(rows_of(1))
-    with pytest.raises(ValueError, match="23 columns"):
+    with pytest.raises(ValueError, match="25 columns"):
         write(tmp_path, "s", [install(0)[:-1]])  # type: ignore[list-item]
 
 

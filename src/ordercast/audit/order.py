@@ -1,14 +1,16 @@
-"""What must hold of the order of deliveries over all nodes (000 §3, §4.2)."""
+"""What must hold of the order of deliveries over all nodes (000 §3, §4.2; 001, "Message Ordering")."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from graphlib import CycleError, TopologicalSorter
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 
-from ordercast.audit.explain import Violation, a_message, with_position
-from ordercast.audit.history import History, Stay
+from ordercast.audit.explain import Violation, a_message, violation, with_position
+from ordercast.audit.history import History, Identity, Message, Stay
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.trace.columns import TIMESTAMP, Two, birth_of, facts_of, message_of
+from ordercast.trace.schema import Row
 
 Event = int | ConfigurationId
 """What a node tells its application: a message, by number, or a configuration."""
@@ -157,3 +159,71 @@ def _explain(history: History, orders: dict[NodeId, list[Event]], cycle: list[Ev
 
 def _event(history: History, event: Event) -> str:
     return a_message(history.message(event)) if isinstance(event, int) else f"configuration {event}"
+
+
+# --- timestamps ------------------------------------------------------------------------------------
+
+
+def born_ordered(history: History) -> list[Violation]:
+    """001, "Message Ordering": messages are delivered by timestamp, then by source ring.
+
+    "The relative order of any two messages is determined directly from the messages, as broadcast by their
+    sources": all nodes say of a message the timestamp and the ring that its origination says; and in each
+    life of a node, over all its configurations, deliveries never fall back in them. What is equal in both has
+    its order by its place (`total_order`). Nothing is asked where messages have no timestamps.
+    """
+    stays = list(history.all_stays())
+    told = chain.from_iterable((*stay.originations, *stay.deliveries) for stay in stays)
+    if all(row[TIMESTAMP] is None for row in told):
+        return []
+    found = []
+    births: dict[Identity, Row] = {}
+    for stay in stays:
+        for row in stay.originations:
+            births.setdefault(message_of(row), row)
+    last: Row | None = None
+    before: Stay | None = None
+    for stay in stays:
+        if before is None or (stay.node, stay.incarnation) != (before.node, before.incarnation):
+            last = None
+        before = stay
+        for row in stay.deliveries:
+            known = births.setdefault(message_of(row), row)
+            if birth_of(known) != birth_of(row):
+                found.append(_born_twice(stay, row, known))
+            if row[TIMESTAMP] is None:
+                continue
+            if last is not None and _born(row) < _born(last):
+                found.append(_born_earlier(stay, row, last))
+            last = row
+    return found
+
+
+def _born(row: Row) -> tuple[int, int]:
+    timestamp, ring = birth_of(row)
+    return timestamp or 0, ring or 0
+
+
+def _born_twice(stay: Stay, row: Row, known: Row) -> Violation:
+    said, other = Message._make(facts_of(row)), Message._make(facts_of(known))
+    sentence = (
+        f"node {stay.node} delivered {a_message(said)} with {_birth(birth_of(row))}; "
+        f"elsewhere it has {_birth(birth_of(known))}."
+    )
+    nodes = list(dict.fromkeys((stay.node, said.origin)))
+    return violation("born-ordered", sentence, nodes, [said], said.configuration, other.configuration)
+
+
+def _born_earlier(stay: Stay, row: Row, last: Row) -> Violation:
+    message, earlier = Message._make(facts_of(row)), Message._make(facts_of(last))
+    sentence = (
+        f"node {stay.node} delivered {a_message(message)} with {_birth(birth_of(row))} behind "
+        f"{a_message(earlier)} with {_birth(birth_of(last))}."
+    )
+    configurations = (earlier.configuration, message.configuration)
+    return violation("born-ordered", sentence, [stay.node], [earlier, message], *configurations)
+
+
+def _birth(birth: Two) -> str:
+    timestamp, ring = birth
+    return "no timestamp" if timestamp is None else f"timestamp {timestamp} of ring {ring}"

@@ -22,7 +22,7 @@ from ordercast.audit.membership import (
     config_member,
     config_unique,
 )
-from ordercast.audit.order import global_order, total_order
+from ordercast.audit.order import born_ordered, global_order, total_order
 from ordercast.audit.process_groups import (
     group_once,
     group_one_view,
@@ -86,6 +86,7 @@ EXTENDED_VIRTUAL_SYNCHRONY = Promises(
     seq_unique,
     total_order,
     global_order,
+    born_ordered,
     gap_free,
     causal,
     self_delivery,
@@ -94,7 +95,7 @@ EXTENDED_VIRTUAL_SYNCHRONY = Promises(
     live_membership,
     live_delivery,
 )
-"""What Totem promises (000 §3, §4)."""
+"""What Totem promises on one ring and on several (000 §3, §4; 001)."""
 
 _OF_VIEWS = (
     uniform_agreement,

@@ -130,6 +130,8 @@ class Batch(NamedTuple):
     payloads: Sequence[bytes]
     timestamp: int = 0
     """The Lamport timestamp of the packet, where a protocol gives packets one; else 0."""
+    ring: int = 0
+    """The number of the network that its source ring is on, where a protocol joins several rings; else 0."""
 
     def part(self, begin: int, payloads: Sequence[bytes]) -> Batch:
         """The messages from the `begin`-th on, counted from 0, at their own places, with these payloads."""

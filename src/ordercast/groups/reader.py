@@ -376,7 +376,7 @@ class ReceiveBuffer:
         if delivery is not None and last is received and last_group == group:
             return delivery, size
         batch, sender, groups = received[:3]
-        configuration, seq, slot, origin, incarnation, number, guarantee, bodies, _ = batch
+        configuration, seq, slot, origin, incarnation, number, guarantee, bodies, _, _ = batch
         count = len(bodies)
         if last is not received:
             size = sum(map(len, bodies))

@@ -195,7 +195,7 @@ class Routing:
         if not (to or queues or mine or self.numbers):
             return
         heads, bodies = parts(found, batch.payloads)
-        inner = Batch._make((*batch[:7], bodies, batch.timestamp))
+        inner = Batch._make((*batch[:7], bodies, *batch[8:]))
         if self.numbers:
             out.append(Numbered(first, inner, sender, groups, heads))
         if queues:

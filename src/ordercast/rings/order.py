@@ -144,6 +144,7 @@ class Order:
             bundle.guarantee,
             bundle.payloads,
             place.timestamp,
+            self.rings[place.source].network,
         )
 
     def _forget(self, stable: int, effects: list[Effect]) -> None:

@@ -8,138 +8,15 @@ exists.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
-from ordercast.core.identity import MessageId, NodeId
+from ordercast.core.identity import NodeId
 from ordercast.sim.faults import each_name
 from ordercast.sim.reading import node_called, parse_ordinal, parse_time
-from ordercast.sim.world import Change
-from ordercast.trace.columns import (
-    CONFIG_KIND,
-    EVENT,
-    MEMBERS,
-    NODE,
-    NUMBER,
-    ORIGIN,
-    ORIGIN_INCARNATION,
-    PACKET,
-    TIME_US,
-)
-from ordercast.trace.schema import Row
-
-
-class Membership(NamedTuple):
-    """A configuration as scenarios see it."""
-
-    transitional: bool
-    members: tuple[NodeId, ...]
-
-
-RESTARTED = Membership(False, ())
-"""Stands among a node's configurations where a life ended and another began."""
-
-
-class Span(NamedTuple):
-    """A stretch of time that an expectation is about."""
-
-    after_us: int = 0
-    before_us: int | None = None
-
-    def __contains__(self, time_us: object) -> bool:
-        assert isinstance(time_us, int)
-        return self.after_us <= time_us and (self.before_us is None or time_us < self.before_us)
-
-
-ALWAYS = Span()
-
-
-class Installed(NamedTuple):
-    """A configuration that a node was told of."""
-
-    time_us: int
-    what: Membership
-
-
-class Delivered(NamedTuple):
-    """A delivery as scenarios see it."""
-
-    message: MessageId
-    where: Membership
-    time_us: int
-
-
-class Entered(NamedTuple):
-    """A change of state as scenarios see it."""
-
-    since: str
-    """The state before; empty for the first of a life."""
-    state: str
-    because: str
-
-
-class RunRecord:
-    """What a run's rows and changes of state say, node by node."""
-
-    def __init__(
-        self, rows: Iterable[Row], names: Mapping[MessageId, str], changes: Iterable[Change] = ()
-    ) -> None:
-        self.names = names
-        self.installs: dict[NodeId, list[Installed]] = {}
-        self.delivers: dict[NodeId, list[Delivered]] = {}
-        self.entered: dict[NodeId, list[Entered]] = {}
-        self.halted: Counter[NodeId] = Counter()
-        self.crashed: dict[NodeId, list[str]] = {}
-        """The states in which a node crashed."""
-        self.packets: defaultdict[tuple[NodeId, str, str], list[int]] = defaultdict(list)
-        """When a node sent and received packets of each kind, if that was traced."""
-        waiting = deque(changes)
-        state: dict[NodeId, str] = {}
-        for row in rows:
-            while waiting and waiting[0].time_us <= row[TIME_US]:
-                self._enter(waiting.popleft(), state)
-            self._read(row, state)
-        while waiting:
-            self._enter(waiting.popleft(), state)
-
-    def _enter(self, change: Change, state: dict[NodeId, str]) -> None:
-        entered = Entered(state.get(change.node, ""), change.state, change.because)
-        self.entered.setdefault(change.node, []).append(entered)
-        state[change.node] = change.state
-
-    def _read(self, row: Row, state: dict[NodeId, str]) -> None:
-        node, time_us, event = row[NODE], row[TIME_US], row[EVENT]
-        if event == "install":
-            members = tuple(sorted(row[MEMBERS] or ()))
-            what = Membership(row[CONFIG_KIND] == "transitional", members)
-            self.installs.setdefault(node, []).append(Installed(time_us, what))
-        elif event == "restart":
-            self.installs.setdefault(node, []).append(Installed(time_us, RESTARTED))
-        elif event == "halt":
-            self.halted[node] += 1
-            state.pop(node, None)
-        elif event == "crash":
-            self.crashed.setdefault(node, []).append(state.pop(node, "nothing"))
-        elif event in ("packet_sent", "packet_received"):
-            self.packets[node, event, str(row[PACKET])].append(time_us)
-        elif event == "deliver":
-            assert row[ORIGIN] is not None
-            assert row[ORIGIN_INCARNATION] is not None
-            assert row[NUMBER] is not None
-            where = self.installs[node][-1].what if node in self.installs else RESTARTED
-            message = MessageId(row[ORIGIN], row[ORIGIN_INCARNATION], row[NUMBER])
-            self.delivers.setdefault(node, []).append(Delivered(message, where, time_us))
-
-    def named(self, node: NodeId, span: Span | None = None) -> list[tuple[str, Membership]]:
-        """The named messages a node delivered, in order, and where."""
-        return [
-            (self.names[message], where)
-            for message, where, time_us in self.delivers.get(node, [])
-            if message in self.names and (span is None or time_us in span)
-        ]
-
+from ordercast.sim.run_record import ALWAYS, RESTARTED, Entered, Membership, RunRecord, Span
 
 # --- the expectations ------------------------------------------------------------------------------
 
@@ -224,6 +101,14 @@ class SameOrder(NamedTuple):
     nodes: tuple[NodeId, ...]
 
 
+class Timestamps(NamedTuple):
+    """Messages were originated with timestamps that compare so."""
+
+    names: tuple[str, ...]
+    signs: tuple[str, ...]
+    """Between each and the next: ``<`` or ``=``."""
+
+
 class Clean(NamedTuple):
     """The auditor finds nothing."""
 
@@ -239,7 +124,7 @@ class OfAny(NamedTuple):
     what: OfNodes
 
 
-Expected: TypeAlias = OfNodes | OfAny | SameOrder | Clean
+Expected: TypeAlias = OfNodes | OfAny | SameOrder | Timestamps | Clean
 
 
 class Expectation(NamedTuple):
@@ -275,11 +160,13 @@ def parse_expectation(text: str, nodes: Mapping[str, NodeId]) -> Expected:
         return Clean()
     if text.startswith("same-order "):
         return SameOrder(_nodes(text.removeprefix("same-order "), nodes))
+    if text.startswith("timestamps "):
+        return _timestamps(text.removeprefix("timestamps "))
     match = re.fullmatch(rf"(.+?) (never )?({'|'.join(_VERBS)})(?: (.+))?", text)
     if match is None or (match[2] and match[3] not in _NEGATED):
         raise ValueError(
-            "expected one of: clean, same-order p q, p installs …, p ends in …, p delivers …, p enters …,"
-            " p halts, p crashes in …, p sends …, p receives …; or p never "
+            "expected one of: clean, same-order p q, timestamps a < b, p installs …, p ends in …,"
+            " p delivers …, p enters …, p halts, p crashes in …, p sends …, p receives …; or p never "
             f"{', '.join(_NEGATED)}; or any in place of p"
         )
     if match[1] == "any":
@@ -334,6 +221,13 @@ def _packets(who: tuple[NodeId, ...], never: bool, event: str, text: str) -> Pac
     return Packets(who, event, match[1], 0 if never else parse_ordinal(match[2]) if match[2] else 1, span)
 
 
+def _timestamps(text: str) -> Timestamps:
+    if re.fullmatch(r"\w+( [<=] \w+)+", text) is None:
+        raise ValueError("expected it to be written like: timestamps a < b = c")
+    words = text.split()
+    return Timestamps(tuple(words[::2]), tuple(words[1::2]))
+
+
 def _enters(who: tuple[NodeId, ...], text: str) -> Enters:
     match = re.fullmatch(r"(\S+)(?: from (\S+))?(?: because (.+?))?(?: \((\w+)\))?", text)
     if match is None:
@@ -378,6 +272,8 @@ def judge(
         case SameOrder(nodes):
             pairs = combinations(nodes, 2)
             return [problem for p, q in pairs for problem in _same_order(story, name, p, q)]
+        case Timestamps():
+            return _compare_timestamps(expected, story)
     of_all = expected.what if isinstance(expected, OfAny) else expected
     told = ((node, _judge_node(of_all, story, name, node)) for node in of_all.nodes)
     problems = [f"{name[node]} {problem}" for node, problem in told if problem is not None]
@@ -470,6 +366,16 @@ def _delivers(
             if message in names and seen != where:
                 return f"delivered {message} in {_show(seen, name)}"
     return None
+
+
+def _compare_timestamps(expected: Timestamps, story: RunRecord) -> list[str]:
+    found = {name: story.timestamps.get(message) for message, name in story.names.items()}
+    given = [(name, found.get(name)) for name in expected.names]
+    told = ", ".join(f"{name} has {'none' if time is None else time}" for name, time in given)
+    for (_, one), (_, other), sign in zip(given, given[1:], expected.signs, strict=False):
+        if one is None or other is None or not (one < other if sign == "<" else one == other):
+            return [f"of the timestamps, {told}"]
+    return []
 
 
 def _same_order(story: RunRecord, name: Mapping[NodeId, str], p: NodeId, q: NodeId) -> Iterable[str]:

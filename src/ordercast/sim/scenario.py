@@ -43,6 +43,7 @@ a transitional configuration is in parentheses. ``x*50`` stands for x1 to x50.
     expect s sends req (2nd)                  a packet of that kind, at least so often
     expect s receives copy                    it reached its machine at least so often
     expect s never sends req                  not once;  ``never receives`` likewise
+    expect timestamps a < b = c               the Lamport timestamps that these got compare so
     expect same-order q r s t                 any two deliver what both deliver in the same order
     expect clean                              the auditor finds all that the protocol promises kept, and no
                                               payload was damaged
@@ -71,7 +72,7 @@ from ordercast.sim.expect import (
     OfAny,
     Outcome,
     Packets,
-    RunRecord,
+    Timestamps,
     judge,
     parse_expectation,
 )
@@ -89,6 +90,7 @@ from ordercast.sim.faults import (
 from ordercast.sim.network import NetworkConfig, preset
 from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.reading import node_called, parse_action, parse_ordinal, parse_time
+from ordercast.sim.run_record import RunRecord
 from ordercast.sim.workload import Workload, drive
 from ordercast.sim.world import World
 
@@ -288,7 +290,7 @@ def _check(scenario: Scenario) -> None:
         if times > 1:
             raise ScenarioError(f"two messages are called {name!r}")
     for expectation in scenario.expectations:
-        if isinstance(expectation.what, Delivers | NeverDelivers):
+        if isinstance(expectation.what, Delivers | NeverDelivers | Timestamps):
             for name in expectation.what.names:
                 if name not in sent:
                     raise ScenarioError(

@@ -24,8 +24,8 @@ _HEAD = struct.Struct("<II")
 _ROWS = msgspec.msgpack.Decoder(list[Row])
 _OLDER_ROWS = msgspec.msgpack.Decoder(list[tuple[Any, ...]])
 _WIDTH = len(COLUMNS) - 1
-_OLDER_WIDTH = _WIDTH - len(OPTIONAL)
-"""Values of a row; and of one from a version that did not have the optional columns."""
+_OLDER_WIDTHS = range(_WIDTH - len(OPTIONAL), _WIDTH)
+"""Values of a row; and of one from a version that did not have all the optional columns."""
 _OPENING = msgspec.msgpack.Decoder(str | tuple[str, dict[str, str]])
 """A run's name, and what there is to say about it; journals of older versions have the name alone."""
 
@@ -98,10 +98,9 @@ def _rows(block: bytes) -> list[Row]:
         return _ROWS.decode(block)
     except msgspec.ValidationError:
         older = _OLDER_ROWS.decode(block)
-        if {len(row) for row in older} != {_OLDER_WIDTH}:
+        if not all(len(row) in _OLDER_WIDTHS for row in older):
             raise
-        nothing = (None,) * len(OPTIONAL)
-        return msgspec.convert([(*row, *nothing) for row in older], list[Row])
+        return msgspec.convert([(*row, *(None,) * (_WIDTH - len(row))) for row in older], list[Row])
 
 
 def _contents(file: BinaryIO, path: Path) -> Iterator[bytes]:

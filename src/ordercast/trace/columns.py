@@ -35,6 +35,8 @@ PACKET: Final = 19
 ENDED_CONFIG_SEQ: Final = 20
 ENDED_CONFIG_REP: Final = 21
 ENDED_PLACE: Final = 22
+TIMESTAMP: Final = 23
+RING: Final = 24
 
 Two: TypeAlias = tuple[int | None, int | None]
 Three: TypeAlias = tuple[int | None, int | None, int | None]
@@ -55,3 +57,5 @@ place_of: Callable[[Row], Two] = itemgetter(slice(SEQ, GUARANTEE))
 """The message's place in the order of that configuration: sequence number and slot."""
 facts_of: Callable[[Row], tuple[Any, ...]] = itemgetter(slice(ORIGIN, GROUP))
 """All that is said of a message, from its origin to its guarantee."""
+birth_of: Callable[[Row], Two] = itemgetter(slice(TIMESTAMP, RING + 1))
+"""The message's timestamp and source ring, which order it among all others (001)."""

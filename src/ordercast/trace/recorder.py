@@ -14,6 +14,7 @@ Rules:
   before the first;
 - a `Batch` becomes one row a message: message ``i`` has number ``number + i`` and slot ``slot + i``; an
   origination without a place yet (``Batch.seq`` 0) has null ``seq`` and ``slot``;
+- ``timestamp`` and ``ring`` are those of the batch, null where it has none (0);
 - a message's rows at one node come in the order in which the driver carried out the effects.
 """
 
@@ -44,6 +45,11 @@ _NO_MESSAGE = (None, None, None, None, None, None, None, None, None)
 
 _NO_CHANGE = (None, None, None)
 """The columns ``ended_config_seq`` to ``ended_place`` where no configuration ends."""
+
+_NO_BIRTH = (None, None)
+"""The columns ``timestamp`` and ``ring`` where no message has them."""
+
+_NOTHING = (*_NO_CHANGE, *_NO_BIRTH)
 
 
 def no_kind(data: bytes) -> str | None:
@@ -113,7 +119,7 @@ class Recorder:
         for payload in payloads:
             group, size = (None, len(payload)) if describe is None else describe(payload)
             message = (node, life, number, None, None, None, None, word, group, size, None)
-            append((node, life, step, now_us, "submit", *config, None, *message, None, None, None))
+            append((node, life, step, now_us, "submit", *config, None, *message, *_NOTHING))
             step += 1
             number += 1
         self._step = step
@@ -142,8 +148,10 @@ class Recorder:
             return
         node, mine, append, step = self.node, self.incarnation, self._append, self._step
         here_seq, here_rep, here_kind = self._seq, self._rep, self._kind
-        for (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads, _ in batches:
+        for batch in batches:
+            (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads, time, net = batch
             word = _WORD.get(guarantee, guarantee)
+            timestamp, ring = time or None, net or None
             for payload in payloads:
                 append(
                     (
@@ -170,6 +178,8 @@ class Recorder:
                         None,
                         None,
                         None,
+                        timestamp,
+                        ring,
                     )
                 )
                 step += 1
@@ -180,12 +190,14 @@ class Recorder:
     def _described_rows(self, event: str, now_us: int, batches: Iterable[Batch], describe: Describe) -> None:
         node, mine, append, step = self.node, self.incarnation, self._append, self._step
         here = (self._seq, self._rep, self._kind, None)
-        for (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads, _ in batches:
+        for batch in batches:
+            (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads, time, net = batch
             word = _WORD.get(guarantee, guarantee)
+            rest = (None, *_NO_CHANGE, time or None, net or None)
             for payload in payloads:
                 place = (origin, life, number, config_seq, config_rep, seq, slot, word)
                 carried = describe(payload)
-                append((node, mine, step, now_us, event, *here, *place, *carried, None, *_NO_CHANGE))
+                append((node, mine, step, now_us, event, *here, *place, *carried, *rest))
                 step += 1
                 number += 1
                 slot += 1
@@ -195,12 +207,12 @@ class Recorder:
         node, mine, append, step = self.node, self.incarnation, self._append, self._step
         describe = self._describe
         here = (self._seq, self._rep, self._kind, None)
-        (config_seq, config_rep), _, _, origin, life, number, guarantee, payloads, _ = batch
+        (config_seq, config_rep), _, _, origin, life, number, guarantee, payloads, _, _ = batch
         word = _WORD.get(guarantee, guarantee)
         for payload in payloads:
             place = (origin, life, number, config_seq, config_rep, None, None, word)
             carried = (None, len(payload)) if describe is None else describe(payload)
-            append((node, mine, step, now_us, "originate", *here, *place, *carried, None, *_NO_CHANGE))
+            append((node, mine, step, now_us, "originate", *here, *place, *carried, None, *_NOTHING))
             step += 1
             number += 1
         self._step = step
@@ -257,7 +269,7 @@ class Recorder:
         step = self._step
         self._step = step + 1
         place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
-        self._append((*place, members, *_NO_MESSAGE, None, None, *ended))
+        self._append((*place, members, *_NO_MESSAGE, None, None, *ended, *_NO_BIRTH))
 
     # --- processes -----------------------------------------------------------------------------
 
@@ -279,7 +291,7 @@ class Recorder:
         step = self._step
         self._step = step + 1
         place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
-        self._append((*place, members, *message, group, size, words, *_NO_CHANGE))
+        self._append((*place, members, *message, group, size, words, *_NOTHING))
 
     # --- packets -------------------------------------------------------------------------------
 
@@ -290,4 +302,4 @@ class Recorder:
         step = self._step
         self._step = step + 1
         place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
-        self._append((*place, None, *_NO_MESSAGE, len(data), self._kind_of(data), *_NO_CHANGE))
+        self._append((*place, None, *_NO_MESSAGE, len(data), self._kind_of(data), *_NOTHING))

@@ -41,15 +41,21 @@ COLUMNS = {
     "ended_config_seq": "int64",
     "ended_config_rep": "int32",
     "ended_place": "int64",
+    "timestamp": "int64",
+    "ring": "int32",
 }
 """The columns, in order, and what each holds."""
 
-OPTIONAL = ("ended_config_seq", "ended_config_rep", "ended_place")
+OPTIONAL = ("ended_config_seq", "ended_config_rep", "ended_place", "timestamp", "ring")
 """Columns that came later: a trace without them is one, too, and reads as if they were null everywhere.
 
-On an `install` that follows another in the same life they name the configuration that it ends, and the
-``seq`` of the last message that was delivered before it in that one's order, 0 if there was none
-(`ordercast.core.identity.Ended`). They are null on every other row.
+``ended_config_seq`` to ``ended_place``: on an `install` that follows another in the same life they name the
+configuration that it ends, and the ``seq`` of the last message that was delivered before it in that one's
+order, 0 if there was none (`ordercast.core.identity.Ended`). They are null on every other row.
+
+``timestamp`` and ``ring``: where a protocol joins several rings, an ``originate``, ``deliver`` or ``stable``
+row has the message's Lamport timestamp, and the number of the network that its source ring is on (001). They
+are null on every other row, and in other protocols.
 """
 
 GROUP_EVENTS = ("group_join", "group_leave", "process_end", "group_view", "group_left", "group_deliver")
@@ -108,6 +114,8 @@ Row: TypeAlias = tuple[
     int | None,  # ended_config_seq
     int | None,  # ended_config_rep
     int | None,  # ended_place
+    int | None,  # timestamp
+    int | None,  # ring
 ]
 """One event in memory: the columns behind `run`, in order. The run is said once for all of them."""
 

@@ -2,7 +2,8 @@
 
 Arrow reads a row group's words as places in a dictionary, so that a word is looked at once and not once a
 row. A message's place (``seq``, ``slot``) is one number here, its *rank*, with `BITS` of it for the slot;
-rows whose places do not fit are *bad*, and their run is judged by the reference.
+rows whose places do not fit are *bad*, and their run is judged by the reference. So is its timestamp with its
+source ring, its *birth*, with `RING_BITS` for the ring.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 BITS = 20
 HIGHEST = 2**42
+RING_BITS = 10
+LATEST = 2**52
+"""Timestamps are below this."""
 NOTHING = -1
 """The rank before the first."""
 
@@ -38,6 +42,7 @@ _ALWAYS = ("node", "incarnation", "step", "event")
 _HERE = ("config_seq", "config_rep", "config_kind")
 _FACTS = ("origin", "origin_incarnation", "number", "origin_config_seq", "origin_config_rep")
 _PLACE = ("seq", "slot")
+_BIRTH = ("timestamp", "ring")
 _COLUMNS = (*_ALWAYS, *_HERE, *_FACTS, *_PLACE, "guarantee")
 _VIEWS_COLUMNS = (*_COLUMNS, "group", "size")
 
@@ -87,6 +92,8 @@ class Chunk:
     """A hash of what the message is, its place aside."""
     placed: Numbers
     """The same with its place."""
+    birth: Numbers
+    """The message's timestamp and ring as one number; `NULL` where it has none."""
 
 
 def read_chunk(
@@ -95,6 +102,7 @@ def read_chunk(
     """Read the rows of the runs that are wanted; of one that is alone in its trace the name is not read."""
     columns = [*(() if alone else ("run",)), *(_VIEWS_COLUMNS if views else _COLUMNS)]
     columns += ("time_us",) if timed else ()
+    columns += [name for name in _BIRTH if not views and name in file.schema_arrow.names]
     table = file.read_row_group(group, columns, use_threads=False)
     if alone:
         run, runs = np.zeros(table.num_rows, np.int32), list(wanted)
@@ -117,6 +125,9 @@ def read_chunk(
     content = _mixed(content, _hashed(guarantee)[kept])
     if views:
         content = _mixed(content, _values(table.column("size"))[kept], _hashed(table.column("group"))[kept])
+    birth, unborn = _births(table, kept)
+    if (birth != NULL).any():
+        content = np.where(birth == NULL, content, _mixed(content, birth))
     seq, slot = of["seq"], of["slot"]
     rank = np.where(seq == NULL, NULL, (seq << BITS) | np.where(slot == NULL, 0, slot))
     level = _translated(guarantee, {word: at for at, word in enumerate(Guarantee)}, -1)[kept]
@@ -126,11 +137,12 @@ def read_chunk(
         run=run[kept],
         delivery=delivery,
         rank=rank,
-        bad=_bad(of, delivery, level, views) | _is_null(guarantee)[kept],
+        bad=_bad(of, delivery, level, views) | _is_null(guarantee)[kept] | unborn,
         safe=delivery & (level == list(Guarantee).index(Guarantee.SAFE)),
         time=_values(table.column("time_us"))[kept] if timed else np.full(len(kept), NULL),
         content=content,
         placed=_mixed(content, seq, slot),
+        birth=birth,
         **{name: of[name] for name in (*_ALWAYS[:3], *_HERE[:2], "kind", *_FACTS)},
     )
 
@@ -156,6 +168,20 @@ def _bad(of: Mapping[str, Numbers], delivery: Numbers, level: Numbers, views: bo
         return bad
     bad |= misplaced | np.where(delivery, ~irregular & elsewhere, by_others | elsewhere | irregular)
     return bad
+
+
+def _births(table: pa.Table, kept: Numbers) -> tuple[Numbers, Numbers]:
+    """The births of some rows, and which of them have one that is none."""
+    births: Numbers = np.full(len(kept), NULL)
+    wrong: Numbers = np.zeros(len(kept), bool)
+    if not all(name in table.column_names for name in _BIRTH):
+        return births, wrong
+    if all(table.column(name).null_count == table.num_rows for name in _BIRTH):
+        return births, wrong
+    timestamp, ring = (_values(table.column(name))[kept] for name in _BIRTH)
+    known = (timestamp >= 0) & (timestamp < LATEST) & (ring >= 0) & (ring < 2**RING_BITS)
+    births[known] = (timestamp[known] << RING_BITS) | ring[known]
+    return births, ~known & ((timestamp != NULL) | (ring != NULL))
 
 
 def _lives(run: Numbers, node: Numbers, life: Numbers, table: pa.Table, event: Numbers) -> Lives:

@@ -213,7 +213,7 @@ def _beginnings(lives: Iterable[Piece]) -> list[Row]:
     for piece in lives:
         life = (piece.node, piece.incarnation)
         first[life] = min(first.get(life, piece.first_step), piece.first_step)
-    nothing = (None,) * 18
+    nothing = (None,) * 20
     return [(node, life, step, 0, _PASSED_OVER, *nothing) for (node, life), step in first.items()]
 
 

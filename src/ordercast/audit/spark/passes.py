@@ -136,6 +136,9 @@ class Piece(NamedTuple):
     """Rows that go back: see `_going_back`."""
     back_lowest: int
     back_against: int
+    birth_lowest: int
+    birth_highest: int
+    """The lowest and the highest timestamp, with its ring, of what was delivered."""
 
 
 LIFE = 9
@@ -174,7 +177,8 @@ def look_at_stays(chunk: Chunk) -> Columns:
         high = np.where(which, hashes >> _UPPER, 0).astype(np.int64)
         return reduced(np.add, low, starts), reduced(np.add, high, starts)
 
-    back, against = _going_back(delivery, rank, number, starts)
+    birth = chunk.birth[order]
+    back, against = _going_back(delivery, rank, number, birth, starts)
     step = chunk.step[order]
     placed, content = chunk.placed[order], chunk.content[order]
     low, high = halves(placed, delivery)
@@ -195,6 +199,7 @@ def look_at_stays(chunk: Chunk) -> Columns:
         *(own_low, own_high, own_content_low, own_content_high),
         *(lowest(number, own), highest(number, own)),
         *(count(chunk.bad[order]), count(back), lowest(rank, back), highest(against, back)),
+        *(lowest(birth, delivery & (birth != NULL)), highest(birth, delivery)),
     )
     lives = chunk.lives
     nothing = np.zeros(len(lives.node), np.int64)
@@ -226,13 +231,14 @@ def _by_step(chunk: Chunk, order: Numbers, starts: Numbers) -> Numbers:
 
 
 def _going_back(
-    delivery: Numbers, rank: Numbers, number: Numbers, starts: Numbers
+    delivery: Numbers, rank: Numbers, number: Numbers, birth: Numbers, starts: Numbers
 ) -> tuple[Numbers, Numbers]:
     """Which rows go back in the order of their stay, and the rank that they should not have come behind.
 
     A delivery's rank has to be higher than that of the delivery before it; so has an origination's, where it
     has one, and it has to be higher than that of the origination before it; numbers of originations have to
-    rise. By induction each is then higher than all before.
+    rise; and where deliveries have a birth, it must not be lower than that of the one before it that has one.
+    By induction each is then higher than all before.
     """
     size = len(rank)
     begin = np.repeat(starts, np.diff(np.append(starts, size)))
@@ -246,6 +252,10 @@ def _going_back(
     placed = rank != NULL
     back = placed & (((heard != NULL) & (rank <= heard)) | ((own_before != NULL) & (rank <= own_before)))
     back |= (own_number != NULL) & (number <= own_number)
+    born = delivery & (birth != NULL)
+    if born.any():
+        last_born = _before(np.where(born, at, -1))
+        back |= born & (last_born >= begin) & (birth < birth[last_born])
     return back, np.maximum(heard, own_before)
 
 

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from pyspark.sql import Window
 from pyspark.sql import functions as fn
 
-from ordercast.audit.spark.chunks import BITS, DELIVER, HIGHEST, ORIGINATE, REGULAR, TRANSITIONAL
+from ordercast.audit.spark.chunks import (
+    BITS,
+    DELIVER,
+    HIGHEST,
+    ORIGINATE,
+    REGULAR,
+    RING_BITS,
+    TRANSITIONAL,
+)
 from ordercast.core.identity import Guarantee
 
 if TYPE_CHECKING:
@@ -85,6 +93,8 @@ def _content(views: bool) -> Column:
             fn.expr("`group` IS NULL"),
             fn.coalesce("group", fn.lit("")),
         ]
+    else:
+        columns += [fn.coalesce("timestamp", fn.lit(-1)), fn.coalesce("ring", fn.lit(-1))]
     return fn.xxhash64(*columns)
 
 
@@ -124,8 +134,8 @@ def going_back(table: DataFrame, views: bool) -> list[Going]:
 
     In the order of steps a delivery's rank has to be higher than that of every delivery before it; so has an
     origination's, where it has one, and it has to be higher than that of every origination before it; numbers
-    of originations have to rise. Of rows that share a step those with the higher rank are taken first, so
-    that they never pass.
+    of originations have to rise, and births of deliveries must not fall. Of rows that share a step those with
+    the higher rank are taken first, so that they never pass.
     """
     coded = table.withColumns({"ev": _event(), "kind": _kind()}).where(fn.col("ev").isin(DELIVER, ORIGINATE))
     placed = f"ev = {DELIVER}" if views else "true"
@@ -137,6 +147,7 @@ def going_back(table: DataFrame, views: bool) -> list[Going]:
             f"CASE WHEN {placed} THEN shiftleft(shiftleft(seq, {BITS}) | slot, 1) | int(ev = {DELIVER}) END"
         ).alias("mark"),
         fn.expr(f"CASE WHEN ev = {ORIGINATE} THEN number END").alias("own"),
+        fn.expr(f"CASE WHEN ev = {DELIVER} THEN shiftleft(timestamp, {RING_BITS}) | ring END").alias("birth"),
     )
     of_stay = Window.partitionBy(*_STAY).orderBy("step", fn.desc("mark"))
     before = of_stay.rowsBetween(Window.unboundedPreceding, -1)
@@ -145,9 +156,13 @@ def going_back(table: DataFrame, views: bool) -> list[Going]:
             "delivered": fn.max(fn.expr("CASE WHEN mark & 1 = 1 THEN mark END")).over(before),
             "originated": fn.max(fn.expr("CASE WHEN mark & 1 = 0 THEN mark END")).over(before),
             "last_own": fn.max("own").over(before),
+            "last_birth": fn.max("birth").over(before),
         }
     )
-    wrong = seen.where("(mark | 1) <= delivered OR (mark & 1 = 0 AND mark <= originated) OR own <= last_own")
+    wrong = seen.where(
+        "(mark | 1) <= delivered OR (mark & 1 = 0 AND mark <= originated) OR own <= last_own"
+        " OR birth < last_birth"
+    )
     found = wrong.groupBy("run_key", "node", "config_seq", "config_rep").agg(
         fn.min(fn.expr("shiftright(mark, 1)")),
         fn.max(fn.expr("shiftright(greatest(delivered, originated), 1)")),

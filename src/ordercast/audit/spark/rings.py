@@ -15,7 +15,9 @@ Of a run the following is asked. All of it is read off the passes' few numbers:
    delivered there, and beyond the configuration's *cut*: the rank up to which everybody who went on from it
    had delivered;
 6. where anybody delivered a safe message, all members installed the configuration; and, where one clock told
-   all times, none of them later than the first safe message was delivered.
+   all times, none of them later than the first safe message was delivered;
+7. where messages have a timestamp and a source ring (their *birth*), deliveries do not fall in it within a
+   stay, nor from one stay of a life to the next; a message's birth is part of the fingerprints of 4.
 
 What lies beyond the cuts, the *tail*, is judged by the reference, together with all configurations. It is
 little: what was in flight when rings broke, and nothing where none did.
@@ -30,6 +32,9 @@ that: they fall at a node that lost its disk.)
 ``causal``: in a tidy stay the only way to break it is an origination of a lower rank than something its node
 had delivered or originated before; by 3 there is none. So what precedes a message has a lower rank, and a
 beginning of the order has it.
+
+``born-ordered``: 7 is its second half, in all stays; by 4 all regular stays say of a message what its
+origination says, and what transitional ones say is in the tail.
 
 What was delivered up to the cut changes nothing of what the reference finds in the tail. Whoever owes
 anything has gone on, so it has the whole of that part: it is the same in every set compared by
@@ -50,11 +55,12 @@ from ordercast.audit.order import global_order
 from ordercast.audit.spark.chunks import NOTHING
 from ordercast.audit.spark.membership_history import Run, added
 from ordercast.audit.spark.passes import Bucket, Place, Print, Witness
+from ordercast.audit.spark.plans import Going
 from ordercast.core.identity import ConfigurationId
 
 
 def look_at(run: Run) -> None:
-    """Conditions 1, 2, 5 and 6: whatever can be told without asking more of the trace."""
+    """Conditions 1, 2, 5, 6 and 7: whatever can be told without asking more of the trace."""
     for check in (config_unique, config_member, config_chain, config_consistent, global_order):
         for found in check(run.history):
             run.doubt(found.sentence, *found.configurations)
@@ -66,6 +72,23 @@ def look_at(run: Run) -> None:
     for stay in run.history.all_stays():
         if not stay.regular and run.deliveries(stay) is not None:
             _transitional(run, stay)
+    _births_rise(run)
+
+
+def _births_rise(run: Run) -> None:
+    """Condition 7, from one stay to the next: within stays, rows were compared one by one."""
+    for stays in run.history.stays.values():
+        last: Stay | None = None
+        highest = 0
+        for stay in stays:
+            summary = run.deliveries(stay)
+            if summary is None or summary.birth_lowest is None or summary.birth_highest is None:
+                continue
+            if last is not None and last.incarnation == stay.incarnation and summary.birth_lowest < highest:
+                for where, rank in ((last, run.last(last)), (stay, summary.lowest)):
+                    run.going.append(Going(run.key, stay.node, *where.id, rank, None))
+                run.doubt(f"node {stay.node} falls back in timestamps", last.id, stay.id)
+            last, highest = stay, summary.birth_highest
 
 
 def _members_came(run: Run, configuration: ConfigurationId, stays: Sequence[Stay]) -> None:

@@ -41,6 +41,9 @@ class StaySummary(NamedTuple):
     own_content: Print
     first_number: int | None
     last_number: int | None
+    birth_lowest: int | None
+    birth_highest: int | None
+    """The lowest and the highest timestamp, with its ring, of what was delivered."""
 
 
 def summaries_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[StaySummary], list[Going], bool]:
@@ -64,20 +67,21 @@ def summaries_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[StaySummary
         back = [piece for piece in its if piece.back]
         lowest = [piece.back_lowest for piece in back]
         against = [piece.back_against for piece in back]
-        delivered = own = number = NULL
+        delivered = own = number = birth = NULL
         for piece in () if overlapping else its:
             heard = max(delivered, own)
             behind = (
                 _falls(piece.lowest, delivered)
                 or _falls(piece.own_lowest, heard)
                 or _falls(piece.first_number, number)
+                or NULL != piece.birth_lowest < birth
             )
             if behind:
                 lowest += [piece.lowest, piece.own_lowest]
                 against.append(heard)
                 back.append(piece)
             delivered, own = max(delivered, piece.highest), max(own, piece.own_highest)
-            number = max(number, piece.last_number)
+            number, birth = max(number, piece.last_number), max(birth, piece.birth_highest)
         if back:
             head = its[0]
             ranks = [rank for rank in lowest if rank != NULL]
@@ -139,4 +143,6 @@ def _together(pieces: list[Piece]) -> StaySummary:
         Print(originated, total("own_content_low"), total("own_content_high")),
         lowest("first_number"),
         highest("last_number"),
+        lowest("birth_lowest"),
+        highest("birth_highest"),
     )
