@@ -59,7 +59,7 @@ class Worker:
 
 def await_calls(node: Node, *names: str) -> None:
     """Wait until the node's event loop has all of these calls of threads."""
-    loop = node._running._loop
+    loop = node._runner.loop._loop
     while not set(names) <= {task.get_coro().__qualname__ for task in asyncio.all_tasks(loop)}:  # type: ignore[union-attr]
         time.sleep(0.01)
 

@@ -10,7 +10,6 @@ The client runs on an event loop in a thread of its own. Every method may be cal
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, Unpack, overload
 
@@ -19,11 +18,7 @@ from ordercast.client.events import Acknowledged, Message
 from ordercast.client.settings import ClientSettings
 from ordercast.client.subscription import Subscription as AsyncSubscription
 from ordercast.errors import ClientClosed
-from ordercast.threads.loop import LoopThread, next_of
-
-
-def _closed() -> ClientClosed:
-    return ClientClosed("the client was closed: make a new Client to go on")
+from ordercast.threads.loop import LoopThread, Runner, next_of
 
 
 class Subscription:
@@ -72,26 +67,15 @@ class Client:
         self, servers: str | Sequence[str] = "127.0.0.1:4222", **given: Unpack[ClientSettings]
     ) -> None:
         self._client = api.Client(servers, **given)
-        self._loop: LoopThread | None = None
+        self._runner = Runner(self._client, "Client", ClientClosed)
 
     def start(self) -> None:
         """Connect to a node. Raises `NotConnected` or `AccessDenied`."""
-        if self._loop is not None:
-            raise ClientClosed("this client was started before: make a new Client")
-        self._loop = LoopThread(_closed)
-        try:
-            self._loop.do(self._client.start())
-        except BaseException:
-            self._loop.end()
-            self._loop = None
-            raise
+        self._runner.start()
 
     def stop(self) -> None:
         """Send what was accepted, and disconnect. Stopping again does nothing."""
-        if self._loop is not None:
-            with contextlib.suppress(ClientClosed):
-                self._loop.do(self._client.stop())
-            self._loop.end()
+        self._runner.stop()
 
     def __enter__(self) -> Self:
         self.start()
@@ -99,12 +83,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @property
-    def _running(self) -> LoopThread:
-        if self._loop is None:
-            raise ClientClosed("the client is not started: use `with Client(…) as client`")
-        return self._loop
 
     @overload
     def send(
@@ -143,15 +121,15 @@ class Client:
     ) -> Acknowledged | None:
         """Send a message to a group; ``safe``: wait until it is in the log, and tell where."""
         if safe:
-            return self._running.do(
+            return self._runner.loop.do(
                 self._client.send(group, payload, safe=True, headers=headers, number=number, timeout=timeout)
             )
-        self._running.do(self._client.send(group, payload, headers=headers, reply=reply, timeout=timeout))
+        self._runner.loop.do(self._client.send(group, payload, headers=headers, reply=reply, timeout=timeout))
         return None
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until the node has taken everything that was sent before."""
-        self._running.do(self._client.flush(timeout))
+        self._runner.loop.do(self._client.flush(timeout))
 
     def join(
         self,
@@ -163,7 +141,7 @@ class Client:
         timeout: float | None = None,
     ) -> Subscription:
         """Receive a group's messages from now on: iterate over what this returns."""
-        loop = self._running
+        loop = self._runner.loop
         joining = self._client.join(group, queue=queue, start=start, log=log, timeout=timeout)
         return Subscription(loop, loop.do(joining))
 
@@ -176,11 +154,11 @@ class Client:
         timeout: float | None = 10.0,
     ) -> Message:
         """Send a request to a group, and wait for the first answer."""
-        return self._running.do(self._client.request(group, payload, headers=headers, timeout=timeout))
+        return self._runner.loop.do(self._client.request(group, payload, headers=headers, timeout=timeout))
 
     def respond(self, request: Message, payload: bytes, *, headers: Mapping[str, str] | None = None) -> None:
         """Answer a request."""
-        self._running.do(self._client.respond(request, payload, headers=headers))
+        self._runner.loop.do(self._client.respond(request, payload, headers=headers))
 
     @property
     def address(self) -> str | None:

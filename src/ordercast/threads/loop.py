@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ordercast.errors import OrdercastError
 
@@ -56,6 +57,59 @@ class LoopThread:
             finally:
                 self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+
+
+class Startable(Protocol):
+    """A node or a client: it works between `start` and `stop`."""
+
+    async def start(self) -> None:
+        """Begin to work."""
+
+    async def stop(self) -> None:
+        """End the work; stopping again does nothing."""
+
+
+class Runner:
+    """Runs a node or a client, from `start` to `stop`, on an event loop in a thread of its own."""
+
+    def __init__(self, what: Startable, name: str, closed: type[OrdercastError]) -> None:
+        """`name`: ``"Node"`` or ``"Client"``; `closed`: what calls before `start` and after `stop` raise."""
+        self._what = what
+        self._name = name
+        self._closed = closed
+        self._loop: LoopThread | None = None
+
+    def start(self) -> None:
+        """Start the thread, and have it start what it runs."""
+        if self._loop is not None:
+            raise self._closed(f"this {self._name.lower()} was started before: make a new {self._name}")
+        self._loop = LoopThread(self._stopped)
+        try:
+            self._loop.do(self._what.start())
+        except BaseException:
+            self._loop.end()
+            self._loop = None
+            raise
+
+    def stop(self) -> None:
+        """Stop what it runs, then the thread. Stopping again does nothing."""
+        if self._loop is not None:
+            with contextlib.suppress(self._closed):
+                self._loop.do(self._what.stop())
+            self._loop.end()
+
+    @property
+    def loop(self) -> LoopThread:
+        """The event loop; raises `closed` before `start`."""
+        if self._loop is None:
+            name = self._name.lower()
+            raise self._closed(
+                f"the {name} is not started: use `with {self._name}(…) as {name}`, or {name}.start()"
+            )
+        return self._loop
+
+    def _stopped(self) -> OrdercastError:
+        return self._closed(f"the {self._name.lower()} has stopped: make a new {self._name} to go on")
 
 
 async def _cancel_the_rest() -> None:

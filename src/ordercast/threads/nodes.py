@@ -12,7 +12,6 @@ The node runs on an event loop in a thread of its own. Every method may be calle
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, Unpack, overload
 
@@ -22,11 +21,7 @@ from ordercast.groups import api
 from ordercast.groups.events import Change, Delivery, Event, Message
 from ordercast.groups.settings import NodeSettings
 from ordercast.process_groups.views import Member, Process
-from ordercast.threads.loop import LoopThread, next_of
-
-
-def _stopped() -> NodeClosed:
-    return NodeClosed("the node has stopped: make a new Node for another life")
+from ordercast.threads.loop import LoopThread, Runner, next_of
 
 
 class Receipt:
@@ -152,26 +147,15 @@ class Node:
 
     def __init__(self, **given: Unpack[NodeSettings]) -> None:
         self._node = api.Node(**given)
-        self._loop: LoopThread | None = None
+        self._runner = Runner(self._node, "Node", NodeClosed)
 
     def start(self) -> None:
         """Bind, find the others, and install the first configuration."""
-        if self._loop is not None:
-            raise NodeClosed("this node was started before: make a new Node for another life")
-        self._loop = LoopThread(_stopped)
-        try:
-            self._loop.do(self._node.start())
-        except BaseException:
-            self._loop.end()
-            self._loop = None
-            raise
+        self._runner.start()
 
     def stop(self) -> None:
         """Leave: what was accepted is sent first, and the others are told. Stopping again does nothing."""
-        if self._loop is not None:
-            with contextlib.suppress(NodeClosed):
-                self._loop.do(self._node.stop())
-            self._loop.end()
+        self._runner.stop()
 
     def __enter__(self) -> Self:
         self.start()
@@ -179,12 +163,6 @@ class Node:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    @property
-    def _running(self) -> LoopThread:
-        if self._loop is None:
-            raise NodeClosed("the node is not started: use `with Node(…) as node`, or node.start()")
-        return self._loop
 
     def join(
         self,
@@ -195,7 +173,7 @@ class Node:
         timeout: float | None = None,
     ) -> Group:
         """Be a member of a group, who says this of itself; or, with ``receive=False``, only send."""
-        loop = self._running
+        loop = self._runner.loop
         joining = self._node.join(group, properties=properties, receive=receive, timeout=timeout)
         return Group(loop, loop.do(joining))
 
@@ -209,7 +187,7 @@ class Node:
         timeout: float | None = None,
     ) -> Receipt:
         """Send a message to several groups, from outside: each member of any of them gets it once."""
-        loop = self._running
+        loop = self._runner.loop
         sending = self._node.send(
             groups, payload, safe=safe, resilience=resilience, timeout=timeout, receipt=True
         )
@@ -242,11 +220,11 @@ class Node:
 
     def wait_for(self, members: int | Collection[NodeId], timeout: float | None = None) -> Configuration:
         """Wait until so many members, or these, share a regular configuration with this node."""
-        return self._running.do(self._node.wait_for(members, timeout))
+        return self._runner.loop.do(self._node.wait_for(members, timeout))
 
     def status(self) -> dict[str, Any]:
         """How the node is doing, for people and programs."""
-        return self._running.do(self._status())
+        return self._runner.loop.do(self._status())
 
     async def _status(self) -> dict[str, Any]:
         return self._node.status()
