@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 import ordercast.threads
 from following import SOURCES, Following
-from ordercast import Node, keys
+from ordercast import Group, Node, keys
 from ordercast.groups.events import Message
 
 TEXT = (Path(__file__).parent.parent / "docs/ARCHITECTURE.md").read_text()
@@ -28,8 +30,9 @@ def listed(what: str) -> tuple[list[str], list[str]]:
     return followed, left_out
 
 
-async def follow_a_send() -> Following:
-    """Up to the socket, at a node whose only peer runs in another thread."""
+@asynccontextmanager
+async def two_nodes() -> AsyncIterator[tuple[Group, ordercast.threads.Node]]:
+    """A group that a node of this thread has joined, and the node's only peer, which is in another thread."""
     key = keys.written(keys.generate())
     async with Node(key=key, listen="127.0.0.1:0") as node:
         peer = ordercast.threads.Node(key=key, listen="127.0.0.1:0", seeds=[node.address])
@@ -37,14 +40,25 @@ async def follow_a_send() -> Following:
         try:
             group = await node.join("g")
             await node.wait_for(2)
-            following = Following(MESSAGE)
-            with following:
-                await group.send(MESSAGE)
-                async for event in group:
-                    if isinstance(event, Message):
-                        break
+            yield group, peer
         finally:
             await asyncio.to_thread(peer.stop)
+
+
+async def delivery(group: Group) -> None:
+    """Read until the message comes."""
+    async for event in group:
+        if isinstance(event, Message):
+            break
+
+
+async def follow_a_send() -> Following:
+    """Up to the socket."""
+    async with two_nodes() as (group, _):
+        following = Following(MESSAGE)
+        with following:
+            await group.send(MESSAGE)
+            await delivery(group)
     handling = following.handling
     sent = next(at for at, call in enumerate(handling) if call.function == "UdpSocket.send")
     following.calls = handling[: sent + 1]
@@ -52,27 +66,17 @@ async def follow_a_send() -> Following:
 
 
 async def follow_a_delivery() -> Following:
-    """From the socket, at a node whose only peer runs in another thread."""
-    key = keys.written(keys.generate())
-    async with Node(key=key, listen="127.0.0.1:0") as node:
-        peer = ordercast.threads.Node(key=key, listen="127.0.0.1:0", seeds=[node.address])
-        await asyncio.to_thread(peer.start)
-        try:
-            group = await node.join("g")
-            await node.wait_for(2)
-            other = await asyncio.to_thread(peer.join, "g", receive=False)
-            following = Following(MESSAGE)
-            with following:
-                sending = asyncio.ensure_future(asyncio.to_thread(other.send, MESSAGE))
-                async for event in group:
-                    if isinstance(event, Message):
-                        break
-                await sending
-        finally:
-            await asyncio.to_thread(peer.stop)
+    """From the socket."""
+    async with two_nodes() as (group, peer):
+        other = await asyncio.to_thread(peer.join, "g", receive=False)
+        following = Following(MESSAGE)
+        with following:
+            sending = asyncio.ensure_future(asyncio.to_thread(other.send, MESSAGE))
+            await delivery(group)
+            await sending
     handling = following.handling
     read = following.calls[: following.calls.index(handling[0])]
-    # a socket reads into a buffer that it keeps: the last one that did has what is handled next
+    # a socket is read into a buffer that its reader keeps: the last one that was has what is handled next
     received = next(call for call in reversed(read) if call.function == "SocketReader.receive")
     following.calls = [received, *handling]
     return following

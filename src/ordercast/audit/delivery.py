@@ -5,30 +5,20 @@ from __future__ import annotations
 from operator import eq
 
 from ordercast.audit.explain import Violation, a_configuration, a_message, some, violation, with_position
-from ordercast.audit.history import History, Odd, Stay
+from ordercast.audit.history import History, Odd
 from ordercast.core.identity import ConfigurationId, NodeId
 
 
 def deliver_once(history: History) -> list[Violation]:
     """000 §4.2, "Reliable Delivery": a node delivers a message once only, over all its lives."""
     found = []
-    for node, stays in history.stays.items():
-        if node in history.ascending:
-            continue
-        first: dict[int, Stay] = {}
-        for stay in stays:
-            for number in stay.delivered:
-                if number not in first:
-                    first[number] = stay
-                    continue
-                message = history.message(number)
-                sentence = (
-                    f"node {node} delivered {with_position(message)} in {a_configuration(first[number])} "
-                    f"and again in {a_configuration(stay)}."
-                )
-                found.append(
-                    violation("deliver-once", sentence, [node], [message], first[number].id, stay.id)
-                )
+    for first, again, number in history.delivered_again():
+        message = history.message(number)
+        sentence = (
+            f"node {again.node} delivered {with_position(message)} in {a_configuration(first)} and again in "
+            f"{a_configuration(again)}."
+        )
+        found.append(violation("deliver-once", sentence, [again.node], [message], first.id, again.id))
     return found
 
 

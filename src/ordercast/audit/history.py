@@ -281,6 +281,20 @@ class History:
         """Nodes whose deliveries, over all their lives, come in the order of the messages' numbers."""
         return frozenset(node for node, stays in self.stays.items() if _ascends(stays))
 
+    def delivered_again(self) -> Iterator[tuple[Stay, Stay, int]]:
+        """Messages that a node delivered more than once, over all its lives: the stay in which it first did,
+        the one in which it did again, which may be the same, and the message's number."""
+        for node, stays in self.stays.items():
+            if node in self.ascending:
+                continue
+            first: dict[int, Stay] = {}
+            for stay in stays:
+                for number in stay.delivered:
+                    if number in first:
+                        yield first[number], stay, number
+                    else:
+                        first[number] = stay
+
     # --- rows to stays --------------------------------------------------------------------------
 
     def _follow(self, node: NodeId, rows: list[Row]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from ordercast.audit.explain import NAMED, Violation, some
@@ -172,55 +172,52 @@ def _differing(
 def group_one_view(history: History) -> list[Violation]:
     """Of a group's regular views, a message is received in one; else in transitional ones."""
     found = []
-    here: defaultdict[Process, dict[str, ViewKey]] = defaultdict(dict)
     where: dict[tuple[MessageId, str], tuple[Process, ViewKey]] = {}
-    for event in history.processes.all_events():
-        match event:
-            case ViewEvent(process, key):
-                here[process][key.group] = key
-            case GoneEvent(process, str(group)):
-                here[process].pop(group, None)
-            case ReceivedEvent(message, groups, to, queue):
-                for process in to:
-                    for group, key_here in here[process].items():
-                        if key_here.part is not None or not _gets(group, groups, queue):
-                            continue
-                        other, known = where.setdefault((message, group), (process, key_here))
-                        if known != key_here:
-                            sentence = (
-                                f"{_a_message(message)} was received by {_a_process(other)} in view {known} "
-                                f"and by {_a_process(process)} in view {key_here}."
-                            )
-                            found.append(
-                                _violation("group-one-view", sentence, (other, process), (message,), key_here)
-                            )
+    for received, process, views in _receivers(history):
+        message = received.message
+        for group, here in views.items():
+            if here.part is not None or not _gets(group, received.groups, received.queue):
+                continue
+            other, known = where.setdefault((message, group), (process, here))
+            if known != here:
+                sentence = (
+                    f"{_a_message(message)} was received by {_a_process(other)} in view {known} "
+                    f"and by {_a_process(process)} in view {here}."
+                )
+                found.append(_violation("group-one-view", sentence, (other, process), (message,), here))
     return found
 
 
 def group_queue(history: History) -> list[Violation]:
     """Of the members of a queue one receives a message, in the view that they have of the queue."""
     found = []
-    here: defaultdict[Process, dict[str, ViewKey]] = defaultdict(dict)
     first: dict[tuple[MessageId, ViewKey], Process] = {}
+    for received, process, views in _receivers(history):
+        if received.queue is None or received.queue not in views:
+            continue
+        message, view = received.message, views[received.queue]
+        other = first.setdefault((message, view), process)
+        if other != process:
+            sentence = (
+                f"{_a_process(other)} and {_a_process(process)} both received {_a_message(message)} over one "
+                f"queue, in view {view}."
+            )
+            found.append(_violation("group-queue", sentence, (other, process), (message,), view))
+    return found
+
+
+def _receivers(history: History) -> Iterator[tuple[ReceivedEvent, Process, Mapping[str, ViewKey]]]:
+    """Every message that was received, each process that received it, and the views of its groups there."""
+    here: defaultdict[Process, dict[str, ViewKey]] = defaultdict(dict)
     for event in history.processes.all_events():
         match event:
             case ViewEvent(process, key):
                 here[process][key.group] = key
             case GoneEvent(process, str(group)):
                 here[process].pop(group, None)
-            case ReceivedEvent(message, _, to, str(queue)):
-                for process in to:
-                    view = here[process].get(queue)
-                    if view is None:
-                        continue
-                    other = first.setdefault((message, view), process)
-                    if other != process:
-                        sentence = (
-                            f"{_a_process(other)} and {_a_process(process)} both received "
-                            f"{_a_message(message)} over one queue, in view {view}."
-                        )
-                        found.append(_violation("group-queue", sentence, (other, process), (message,), view))
-    return found
+            case ReceivedEvent():
+                for process in event.to:
+                    yield event, process, here[process]
 
 
 # --- what must have come about once faults stop --------------------------------------------------------

@@ -115,21 +115,13 @@ def uniform_integrity(views: Views) -> list[Violation]:
 
 def _again(views: Views) -> list[Violation]:
     found = []
-    for node, stays in views.stays.items():
-        if node in views.ascending:
-            continue
-        first: dict[int, Stay] = {}
-        for stay in stays:
-            for number in stay.delivered:
-                if number not in first:
-                    first[number] = stay
-                    continue
-                message, before = views.message(number), first[number]
-                sentence = (
-                    f"{a_life(before)} delivered {with_position(message)} in {a_view(before)}, and "
-                    f"{a_life(stay)} again in {a_view(stay)}."
-                )
-                found.append(violation("uniform-integrity", sentence, [node], [message], before.id, stay.id))
+    for first, again, number in views.delivered_again():
+        message = views.message(number)
+        sentence = (
+            f"{a_life(first)} delivered {with_position(message)} in {a_view(first)}, and "
+            f"{a_life(again)} again in {a_view(again)}."
+        )
+        found.append(violation("uniform-integrity", sentence, [again.node], [message], first.id, again.id))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from ordercast.core.contract import Accept, Drop, Effect, Halt, Install
-from ordercast.core.declared import DropReason, PacketKind, Statistic, zeros
+from ordercast.core.declared import zeros
 from ordercast.core.identity import Configuration, ConfigurationId, Ended, Guarantee, Kind, NodeId
 from ordercast.core.wire import Malformed
 from ordercast.sequencers.order import Order
@@ -15,6 +15,7 @@ from ordercast.sequencers.sending import Sending, Sends
 from ordercast.sequencers.settling import settle, unsettled
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import Settled, Unsettled, View
+from ordercast.viewsync.protocol import Described
 
 Decode: TypeAlias = Callable[[bytes], AnyPacket]
 """Takes a packet apart, or raises `Malformed`."""
@@ -67,28 +68,8 @@ class Reads(Protocol):
         """What is in a packet, or `Malformed`; mostly what `decode` makes of it."""
 
 
-class RulesClass(Protocol):
+class RulesClass(Described, Protocol):
     """A class of rules: what a protocol is called and has, and how its rules are made for a member."""
-
-    @property
-    def NAME(self) -> str:  # noqa: N802
-        """What the protocol is called."""
-
-    @property
-    def SUMMARY(self) -> str:  # noqa: N802
-        """What it does, in a sentence."""
-
-    @property
-    def KINDS(self) -> Mapping[int, PacketKind]:  # noqa: N802
-        """Its kinds of packets."""
-
-    @property
-    def DROPS(self) -> tuple[DropReason, ...]:  # noqa: N802
-        """Why it drops packets."""
-
-    @property
-    def STATISTICS(self) -> tuple[Statistic, ...]:  # noqa: N802
-        """What it counts."""
 
     @property
     def MESSAGE_KIND(self) -> int:  # noqa: N802

@@ -58,8 +58,8 @@ PROFILES: dict[str, dict[str, object]] = {
 }
 
 
-class OrdererClass(Shape):
-    """What makes a protocol of the family: an orderer, and what it is called."""
+class Described(Shape):
+    """What an orderer, or the rules of one, says of its protocol."""
 
     @property
     def NAME(self) -> str:  # noqa: N802
@@ -71,7 +71,7 @@ class OrdererClass(Shape):
 
     @property
     def KINDS(self) -> Mapping[int, PacketKind]:  # noqa: N802
-        """The orderer's kinds of packets."""
+        """Its kinds of packets."""
 
     @property
     def DROPS(self) -> tuple[DropReason, ...]:  # noqa: N802
@@ -79,7 +79,11 @@ class OrdererClass(Shape):
 
     @property
     def STATISTICS(self) -> tuple[Statistic, ...]:  # noqa: N802
-        """What the orderer counts."""
+        """What it counts."""
+
+
+class OrdererClass(Described, Shape):
+    """What makes a protocol of the family: an orderer, and what it is called."""
 
     def __call__(self, me: NodeId, config: GroupConfig) -> Orderer:
         """The orderer of one member."""
