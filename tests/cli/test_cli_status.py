@@ -112,6 +112,34 @@ def test_a_node_in_a_view_has_a_role_and_one_that_is_in_none_says_so() -> None:
             assert "gather," in text, "a settled state needs no reason"
 
 
+def test_rings_and_gateways_are_shown() -> None:
+    ring = {"seq": 8, "rep": 1, "gateways": [3], "waiting": 0, "waiting_safe": 0, "to_be_broadcast": 70}
+    topology = {
+        "rings": [
+            {**ring, "network": 1, "members": [1, 2, 3], "attached": True},
+            {**ring, "network": 2, "members": [3, 4], "attached": False, "waiting": 12, "waiting_safe": 3},
+        ],
+        "paths": [{"gateway": 3, "from": 1, "to": 2}, {"gateway": 3, "from": 2, "to": 1}],
+        "lagging": 2,
+        "paused_by": [4],
+    }
+    peers = [{"node": 2, "network": 7, "address": "[::1]:4803", "linked": True, "silent_s": 0.1}]
+    console = Console(width=140, highlight=False)
+    with console.capture() as capture:
+        console.print(shown({**TROUBLED, "topology": topology, "networks": [], "peers": peers}))
+    text = " ".join(capture.get().split())
+    for sentence in (
+        "ring 1 1, 2, 3 (gateway), 70 bytes to be broadcast ",
+        "ring 2 3 (gateway), 4; 12 bundles of messages wait for it, 3 safe ones wait for all its members",
+        "paths 1 to 2 by node 3, 2 to 1 by node 3",
+        "lagging ring 2",
+        "paused by node 4",
+        "node ring address",
+        "2 7 [::1]:4803",
+    ):
+        assert sentence in text, text
+
+
 def test_watching_as_json_is_a_line_at_a_time(one: Running) -> None:
     with started("status", "--data", one.data, "--watch", "--every", 0.1, "--json") as watching:
         assert watching.stdout is not None

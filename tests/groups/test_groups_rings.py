@@ -14,6 +14,7 @@ from group_nodes import run as run_live
 from ordercast import Delivery, Group, Node, OtherProtocol, RingSettings
 from ordercast.core.identity import NodeId
 from ordercast.keys import add, create
+from ordercast.runtime.metrics import families
 from ordercast.testing import Cluster, run
 from ordercast.transport import udp
 
@@ -89,6 +90,50 @@ def test_three_rings_are_one_group_whatever_becomes_of_a_gateway() -> None:
             await readers.join([cluster.nodes[2]])
             await cluster.together()
             await readers.send("back", *everybody)
+
+    run(main())
+
+
+def test_the_status_tells_the_topology_and_which_ring_is_waited_for() -> None:
+    async def main() -> None:
+        async with Cluster(7, seed=3, protocol="rings", rings=LINE) as cluster:
+            readers = Readers()
+            await readers.join(cluster.nodes)
+            await readers.send("together", *range(1, 8))
+            first, gateway = (cluster.nodes[at].status()["topology"] for at in (0, 2))
+            assert [(ring["network"], ring["members"]) for ring in first["rings"]] == [
+                (number, list(nodes)) for number, nodes in LINE.items()
+            ]
+            assert [ring["gateways"] for ring in first["rings"]] == [[3], [3, 5], [5]]
+            assert [ring["attached"] for ring in gateway["rings"]] == [True, True, False]
+            assert {(path["from"], path["to"]): path["gateway"] for path in first["paths"]} == {
+                (1, 2): 3,
+                (2, 1): 3,
+                (2, 3): 5,
+                (3, 2): 5,
+            }
+            assert (first["lagging"], first["paused_by"]) == (None, [])
+
+            cluster.networks[3].partition({5}, {6}, {7})
+            for _ in range(10):
+                await readers.groups[1].send(b"one", safe=True)
+                await asyncio.sleep(0.005)  # ring 3 is not given up yet
+            status = cluster.nodes[0].status()
+            *others, ring = status["topology"]["rings"]
+            assert [other["waiting"] for other in others] == [0, 0]
+            assert 10 >= ring["waiting_safe"] >= ring["waiting"] > 0
+            assert status["topology"]["lagging"] == 3
+            metrics = {
+                (sample.name, *sample.labels.values()): sample.value
+                for family in families(status, ())
+                for sample in family.samples
+            }
+            assert (
+                metrics["ordercast_ring_waiting", "3", f"{ring['seq']}.{ring['rep']}", "agreed"]
+                == ring["waiting"]
+            )
+            assert metrics["ordercast_paths", "3"] == 2
+            assert metrics["ordercast_peer_linked", "3", "1"] == 1
 
     run(main())
 

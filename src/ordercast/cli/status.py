@@ -160,6 +160,7 @@ def shown(status: Status) -> Group:
     rows = {
         "protocol": f"{status['protocol']}{role}",
         **_configuration(status),
+        **_topology(status),
         **_figures(status),
         **_connections(status),
         **_log(status),
@@ -182,6 +183,39 @@ def _configuration(status: Status) -> dict[str, str]:
     return {
         "configuration": f"{found['seq']}.{found['rep']}, {found['kind']}",
         "members": f"{len(found['members'])}: {members}",
+    }
+
+
+def _topology(status: Status) -> dict[str, str]:
+    """Rings and gateways, where there are such."""
+    topology = status.get("topology")
+    if not topology or not topology["rings"]:
+        return {}
+    rows = {}
+    for ring in topology["rings"]:
+        members = ", ".join(
+            f"{node} (gateway)" if node in ring["gateways"] else str(node) for node in ring["members"]
+        )
+        waits = [
+            f"{count:,} {what}"
+            for count, what in (
+                (ring["waiting"], "bundles of messages wait for it"),
+                (ring["waiting_safe"], "safe ones wait for all its members"),
+            )
+            if count
+        ]
+        own = f", {ring['to_be_broadcast']:,} bytes to be broadcast" if ring["attached"] else ""
+        told = f"; [yellow]{', '.join(waits)}[/]" if waits else ""
+        rows[f"ring {ring['network']}"] = f"{members}{own}{told}"
+    paths = ", ".join(
+        f"{path['from']} to {path['to']} by node {path['gateway']}" for path in topology["paths"]
+    )
+    pausing = ", ".join(map(str, topology["paused_by"]))
+    return {
+        **rows,
+        "paths": paths or "none",
+        **({"lagging": f"[yellow]ring {topology['lagging']}[/]"} if topology["lagging"] else {}),
+        **({"paused by": f"[yellow]node {pausing}[/]"} if pausing else {}),
     }
 
 
@@ -275,13 +309,15 @@ def _slow_readers(groups: dict[str, list[int]]) -> str:
 
 def _peers(status: Status) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bright_black")
-    for name in ("node", "address", "link", "heard", "token waits"):
-        table.add_column(name, justify="right" if name in ("node", "heard", "token waits") else "left")
+    several = "networks" in status
+    for name in ("node", *(("ring",) if several else ()), "address", "link", "heard", "token waits"):
+        table.add_column(name, justify="left" if name in ("address", "link") else "right")
     waits = status["waits_us"]
     for peer in _present(status):
         wait = waits.get(str(peer["node"]))
         table.add_row(
             str(peer["node"]),
+            *((str(peer["network"]),) if several else ()),
             escape(peer["address"]),
             "linked" if peer["linked"] else "[red]silent[/]",
             f"{_time(peer['silent_s'])} ago",

@@ -58,6 +58,11 @@ def no_fit(config: msgspec.Struct, buffers: Buffers) -> Mapping[str, object]:
     return {}
 
 
+def no_report(machine: Any) -> dict[str, Any]:
+    """The report of a protocol of which `status` tells nothing that it does not tell of all."""
+    return {}
+
+
 class Protocol(NamedTuple):
     """A protocol by name."""
 
@@ -96,6 +101,8 @@ class Protocol(NamedTuple):
     """Whether messages may be sent at levels of resilience."""
     follows_distance: bool = False
     """Whether its machine's timeouts follow the round trips that are measured (`Distance`)."""
+    report: Callable[[Any], dict[str, Any]] = no_report
+    """What else `ordercast status` tells of a machine, by name; everything can be written as JSON."""
 
     def configure(
         self, settings: Mapping[str, object], profile: str, buffers: Buffers | None = None

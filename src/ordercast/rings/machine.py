@@ -71,7 +71,7 @@ from ordercast.rings.pausing import Pausing
 from ordercast.rings.sending import Sending, is_bundle
 from ordercast.rings.states import State
 from ordercast.rings.storage import recall, store
-from ordercast.rings.topology import Topology
+from ordercast.rings.topology import Edge, Topology
 from ordercast.rings.vectors import due
 from ordercast.totem.packets import Data, decode_data
 
@@ -103,6 +103,8 @@ class RingsMachine:
         self._sending = Sending(config)
         self._pausing = Pausing(config.forwarding)
         self._counts = zeros(STATISTICS)
+        self.paths: Sequence[Edge] = ()
+        """Which gateway forwards between which rings of the configuration that was installed last."""
 
     # --- the contract ---------------------------------------------------------------------------
 
@@ -181,6 +183,11 @@ class RingsMachine:
         """A node that keeps others from sending: it asked for a pause, or lags behind on one of the rings."""
         lagging = (ring.machine.laggard for ring in self.rings)
         return min(self._pausing.by, default=None) or next((node for node in lagging if node), None)
+
+    @property
+    def paused_by(self) -> frozenset[NodeId]:
+        """Who wants nobody to send anything new."""
+        return self._pausing.by
 
     @property
     def final(self) -> tuple[ConfigurationId, int] | None:
@@ -448,7 +455,7 @@ class RingsMachine:
             by_index[index] = ring
             ring.enter(index, len(topology.rings))
             ring.put(write_note(Enter()))
-        edges = topology.edges()
+        self.paths = edges = topology.edges()
         for edge in edges:
             if edge.gateway == self.me:
                 route = (by_index[edge.target], topology.behind(edge, edges))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
@@ -87,6 +88,16 @@ class Order:
     def at(self, place: Place) -> Entry:
         """The bundle at a place."""
         return self.loose[place] if place in self.loose else self.entries[place]
+
+    def waiting_for(self) -> list[tuple[int, int]]:
+        """By ring: how many bundles wait for a word from it, and how many safe ones for its members to have
+        them."""
+        agreed = sorted(place.timestamp for place in self._waiting)
+        safe = sorted(place.timestamp for place in self._waiting if is_safe(self.entries[place].raw))
+        return [
+            (len(agreed) - bisect_right(agreed, here), len(safe) - bisect_right(safe, acknowledged))
+            for here, acknowledged in zip(self.horizon, self.acknowledged, strict=True)
+        ]
 
     def deliver(self, effects: list[Effect]) -> None:
         """Deliver what is next: agreed when everything before is here, safe when all have it (001)."""

@@ -8,6 +8,7 @@ from ordercast.core.protocol import About, Protocol
 from ordercast.rings.config import RingsConfig
 from ordercast.rings.declared import DROPS, STATISTICS
 from ordercast.rings.machine import RingsMachine
+from ordercast.rings.report import report
 from ordercast.rings.states import State
 from ordercast.totem.packets import KINDS
 from ordercast.totem.protocol import PROFILES, TOTEM
@@ -40,4 +41,5 @@ RINGS = Protocol(
     fit=TOTEM.fit,
     survives_amnesia=True,
     follows_distance=True,
+    report=report,
 )

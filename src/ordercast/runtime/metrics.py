@@ -166,6 +166,7 @@ def families(status: Status, statistics: Sequence[Statistic]) -> Iterator[Metric
     yield drops
     yield from _of_machine(status, statistics)
     yield from _group(status)
+    yield from _topology(status)
     yield from _connections(status)
     yield from _log(status)
     yield from _clients(status)
@@ -217,6 +218,30 @@ def _group(status: Status) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "ordercast_configuration_seq", "Number of the configuration.", configuration["seq"]
         )
+
+
+def _topology(status: Status) -> Iterator[Metric]:
+    """Rings that gateways join, where there are such."""
+    topology = status.get("topology")
+    if not topology:
+        return
+    labels = ["network", "ring"]
+    members = GaugeMetricFamily("ordercast_ring_members", "Nodes on a ring.", labels=labels)
+    about = "Bundles of messages that wait for a word from a ring."
+    waiting = GaugeMetricFamily("ordercast_ring_waiting", about, labels=[*labels, "guarantee"])
+    queued = GaugeMetricFamily("ordercast_ring_queued_bytes", "To be broadcast on a ring.", labels=labels)
+    for ring in topology["rings"]:
+        names = [str(ring["network"]), f"{ring['seq']}.{ring['rep']}"]
+        members.add_metric(names, len(ring["members"]))
+        waiting.add_metric([*names, "agreed"], ring["waiting"])
+        waiting.add_metric([*names, "safe"], ring["waiting_safe"])
+        if ring["attached"]:
+            queued.add_metric(names, ring["to_be_broadcast"])
+    about = "Paths on which a gateway forwards from one ring to another."
+    paths = GaugeMetricFamily("ordercast_paths", about, labels=["gateway"])
+    for gateway, count in Counter(path["gateway"] for path in topology["paths"]).items():
+        paths.add_metric([str(gateway)], count)
+    yield from (members, waiting, queued, paths)
 
 
 def _connections(status: Status) -> Iterator[Metric]:

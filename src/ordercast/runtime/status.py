@@ -142,6 +142,7 @@ def status(node: StatusSource) -> dict[str, Any]:
         "trace_problem": node.trace_problem,
         "queued_bytes": node.queued,
         "unread_bytes": node.readers.unread,
+        **node.protocol.report(machine),
     }
 
 
