@@ -142,7 +142,9 @@ class Worker:
             options |= {"trace": job.trace, "trace_files": 10_000}
         if job.key is not None:
             options["config"] = NodeConfig(key=Path(job.key))
-        node = Node(id=job.node, listen=job.listen, seeds=job.seeds, data=job.data, insecure=True, **options)
+        if "ring" not in options:  # else each ring has addresses of its own
+            options |= {"listen": job.listen, "seeds": job.seeds}
+        node = Node(id=job.node, data=job.data, insecure=True, **options)
         try:
             await node.start()
         except OrdercastError as error:
