@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from itertools import chain
 from operator import itemgetter
@@ -124,16 +125,30 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Where branches are counted, other tests than those of the parts in question run at full speed."""
-    if _is_in(item.path, TRACED) and not any(map(item.get_closest_marker, UNTRACED)):
-        return (yield)
+@contextmanager
+def _untraced() -> Iterator[None]:
+    """Where branches are counted, this runs at full speed, and what it takes is not counted."""
     here, in_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
     threading.settrace(None)
     try:
-        return (yield)
+        yield
     finally:
         sys.settrace(here)
         threading.settrace(in_threads)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """To load modules takes no branch that counts."""
+    with _untraced():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Only tests of the parts whose branches are counted are traced."""
+    if _is_in(item.path, TRACED) and not any(map(item.get_closest_marker, UNTRACED)):
+        return (yield)
+    with _untraced():
+        return (yield)

@@ -30,8 +30,9 @@ BUSY_US = 100
 """For so long after a token there is still something to do: what it brought to be delivered."""
 STAYED_AWAY_US = 4_000
 """After so long without a token, data is looked after by the event loop again."""
-CROWDED_US = 500
-"""If to yield the processor takes longer than this, other processes have work of their own to do,"""
+CROWDED_US = 2_000
+"""If to yield the processor takes longer than this, other processes compute (members of the ring give it back
+sooner),"""
 CROWDED_REST_US = 100_000
 """and for so long the node sleeps between two tokens."""
 
