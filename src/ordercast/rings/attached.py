@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ordercast.core.identity import NodeId
 from ordercast.core.lamport import LamportClock
 from ordercast.rings.config import RingsConfig
-from ordercast.rings.messages import Control, Message, Pause, Recovered, Ring, Vector
+from ordercast.rings.messages import Control, Done, Message, Pause, Recovered, Ring, Vector
 from ordercast.rings.outbox import RingOutbox
 from ordercast.totem.machine import TotemMachine
 from ordercast.totem.packets import Data
@@ -45,6 +45,7 @@ class AttachedRing:
         decode_data: Callable[[bytes], Data],
     ) -> None:
         self.network = network
+        self._me = me
         totem = config.of_a_ring
         self.outbox = RingOutbox(totem)
         self.machine = TotemMachine(me, totem, decode_data, self.outbox, clock)
@@ -89,6 +90,8 @@ class AttachedRing:
         """By ring: the horizon and what is acknowledged that this node told last on this ring."""
         self.telling = False
         """A vector of this node is on its way on this ring."""
+        self._opening = False
+        """A configuration was installed, and its traffic is not let out yet."""
 
     def begin(self, ring: Ring) -> None:
         """The ring's machine has installed another ring."""
@@ -106,7 +109,13 @@ class AttachedRing:
         self.horizon = [0] * rings
         self.horizon[index] = self.timestamp
         self.acknowledged = [0] * rings
-        self.outbox.open = True
+        self._opening = True
+
+    def give_up(self) -> None:
+        """The configuration is not in force any more: broadcast and forward nothing more in it."""
+        self._opening = False
+        self.outbox.close()
+        self.edges = []
 
     def tell(self, message: Control | Pause, payload: bytes) -> None:
         """Broadcast a control message, instead of an earlier one of its kind and node that waits still."""
@@ -115,14 +124,20 @@ class AttachedRing:
         self._control[key] = payload
 
     def due(self) -> list[bytes] | None:
-        """The control messages that are broadcast now; None if there is nothing to be broadcast at all."""
+        """The control messages that are broadcast now; None if there is nothing to be broadcast at all.
+
+        Traffic waits until this node's `Done` was among them: from that on, others take it for traffic of
+        the configuration.
+        """
         room = self._at_once - self.outbox.control_bytes
         payloads: list[bytes] = []
         while self._control and room > 0:
             payload = self._control.pop(next(iter(self._control)))
             room -= len(payload)
             payloads.append(payload)
-        if not payloads and not self.traffic:
+        if self._opening and (Done, self._me) not in self._control:
+            self._opening, self.outbox.open = False, True
+        elif not payloads and not self.traffic:
             return None
         self.traffic = False
         return payloads

@@ -438,8 +438,7 @@ class RingsMachine:
         if self.state is State.OPERATIONAL:
             self._learn()
             for ring in self.rings:
-                ring.outbox.close()
-                ring.edges = []
+                ring.give_up()
             self._sending.take_back()
             self._agreement.give_up(because)
 

@@ -311,11 +311,13 @@ def _drive(world: World, case: Case, primary: bool) -> _End:
         return _End(converged=False)
     _advance(world, world.now + AFTERMATH_US)
     world.applications.close()
-    left, since_us = _unfinished(world), world.now
+    left, rows, since_us = _unfinished(world), len(world.rows), world.now
     while left and world.now - since_us <= BOUND_US:  # a slow ring may take long, but it has to get on
         _advance(world, world.now + SLICE_US)
-        if (now_left := _unfinished(world)) < left:
-            left, since_us = now_left, world.now
+        now_left = _unfinished(world)
+        if now_left < left or any(row[EVENT] == "deliver" for row in world.rows[rows:]):
+            since_us = world.now
+        left, rows = now_left, len(world.rows)
     settled = len(world.rows)
     _advance(world, world.now + AFTERMATH_US)
     if _most_installed(world, settled) > INSTALLED_AT_REST:
