@@ -151,7 +151,8 @@ def test_who_yields_to_others_for_long_sleeps_for_a_while(
         scene.came(1)
         scene.now += BUSY_US + 1
         await turns()
-        assert scene.policy._awake is awake
+        assert not scene.policy._awake  # the token is late by now, whoever took the processor
+        scene.came(1)
         scene.came(1)
         assert scene.policy._awake is awake
         for _ in range(CROWDED_REST_US // 1_000):
