@@ -115,7 +115,7 @@ async def subscribe(url: str, count: int) -> dict[str, float]:
 JOBS = {"one_by_one": one_by_one, "many": many, "publish": publish, "subscribe": subscribe}
 
 
-class Crew:
+class ClientProcesses:
     """Processes of clients, each with a job."""
 
     def __init__(self) -> None:
@@ -145,25 +145,25 @@ class Crew:
 def measure(servers: Servers, processes: Sequence[int], share: float) -> dict[str, float]:
     """All figures of one kind of server, once."""
     found: dict[str, float] = {}
-    crew = Crew()
-    crew.begin("one_by_one", servers.urls[0], round(ONE_BY_ONE * share))
-    (alone,) = crew.figures()
+    clients = ClientProcesses()
+    clients.begin("one_by_one", servers.urls[0], round(ONE_BY_ONE * share))
+    (alone,) = clients.figures()
     found["one at a time p50 µs"], found["one at a time p99 µs"] = alone["p50_us"], alone["p99_us"]
     for number in processes:
-        crew, cpu, begun = Crew(), servers.cpu_s(), time.perf_counter()
+        clients, cpu, begun = ClientProcesses(), servers.cpu_s(), time.perf_counter()
         for which in range(number):
-            crew.begin("many", servers.urls[which % 3], round(MANY * share / number))
-        rates = crew.figures()
+            clients.begin("many", servers.urls[which % 3], round(MANY * share / number))
+        rates = clients.figures()
         took = time.perf_counter() - begun
         found[f"{IN_FLIGHT} in flight, {number} processes, /s"] = sum(each["per_s"] for each in rates)
         found[f"  processors of clients, {number}"] = sum(each["cpu"] for each in rates)
         found[f"  processors of servers, {number}"] = (servers.cpu_s() - cpu) / took
-    crew, cpu, begun = Crew(), servers.cpu_s(), time.perf_counter()
-    reader = crew.begin("subscribe", servers.urls[0], round(PLAIN * share))
+    clients, cpu, begun = ClientProcesses(), servers.cpu_s(), time.perf_counter()
+    reader = clients.begin("subscribe", servers.urls[0], round(PLAIN * share))
     assert reader.stdout is not None
     assert reader.stdout.readline() == "ready\n"
-    crew.begin("publish", servers.urls[0], round(PLAIN * share))
-    received, sent = crew.figures()
+    clients.begin("publish", servers.urls[0], round(PLAIN * share))
+    received, sent = clients.figures()
     found["plain, received/s"], found["plain, sent/s"] = received["per_s"], sent["per_s"]
     found["  processors of clients, plain"] = received["cpu"] + sent["cpu"]
     found["  processors of servers, plain"] = (servers.cpu_s() - cpu) / (time.perf_counter() - begun)

@@ -36,7 +36,7 @@ from ordercast.process_groups.notes import address
 from ordercast.spark.session import spark_session
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "streaming"))
-from live_nodes import Crew, Heard
+from live_nodes import Heard, LiveNodes
 
 GROUP = "bench"
 
@@ -69,14 +69,14 @@ def backlog(spark: SparkSession, directory: Path, rows: int = 8_000_000) -> dict
     """Rows a second of a table and of a stream that drop them."""
     fill(directory / "log-1", 1, rows)
     rates = []
-    with Crew(directory, 1) as crew:
-        table = spark.read.format("ordercast").options(nodes=crew.nodes, group=GROUP).load()
+    with LiveNodes(directory, 1) as live:
+        table = spark.read.format("ordercast").options(nodes=live.nodes, group=GROUP).load()
         for _ in range(4):
             begun = time.monotonic()
             table.write.format("noop").mode("overwrite").save()
             rates.append(rows / (time.monotonic() - begun))
         begun = time.monotonic()
-        query = stream(spark, crew.nodes, group=GROUP).writeStream.format("noop").trigger(availableNow=True)
+        query = stream(spark, live.nodes, group=GROUP).writeStream.format("noop").trigger(availableNow=True)
         query.start().awaitTermination()
         streamed = rows / (time.monotonic() - begun)
     return {
@@ -92,8 +92,8 @@ def backlog(spark: SparkSession, directory: Path, rows: int = 8_000_000) -> dict
 
 def latency(spark: SparkSession, directory: Path, messages: int = 100) -> dict[str, Any]:
     """Milliseconds from a member's delivery to Spark's driver having the row."""
-    with Crew(directory, 3) as crew:
-        group = crew.member.join(GROUP)
+    with LiveNodes(directory, 3) as live:
+        group = live.member.join(GROUP)
         delivered: dict[str, float] = {}
         seen: dict[str, float] = {}
 
@@ -108,7 +108,7 @@ def latency(spark: SparkSession, directory: Path, messages: int = 100) -> dict[s
             seen.update((row.payload, now) for row in rows)
 
         threading.Thread(target=listen, daemon=True).start()
-        frame = stream(spark, crew.nodes, group=GROUP, startingPosition="latest")
+        frame = stream(spark, live.nodes, group=GROUP, startingPosition="latest")
         frame = frame.where("kind = 'message'").selectExpr("cast(payload as string) payload")
         query = frame.writeStream.foreachBatch(look).start()
         while len(seen) < 5:  # warming up: what is sent before the query has begun is not for it
@@ -138,8 +138,8 @@ def latency(spark: SparkSession, directory: Path, messages: int = 100) -> dict[s
 def failover(spark: SparkSession, directory: Path, kills: int = 20) -> dict[str, Any]:
     """The replica being read is killed, and comes back; the output is the group's order."""
     killed: list[int] = []
-    with Crew(directory, 3) as crew:
-        group = crew.member.join(GROUP)
+    with LiveNodes(directory, 3) as live:
+        group = live.member.join(GROUP)
         heard = Heard(group)
         over = threading.Event()
 
@@ -150,7 +150,7 @@ def failover(spark: SparkSession, directory: Path, kills: int = 20) -> dict[str,
                 number += 200
                 time.sleep(0.05)
 
-        frame = stream(spark, crew.nodes, group=GROUP).where("kind = 'message'")
+        frame = stream(spark, live.nodes, group=GROUP).where("kind = 'message'")
         query = (
             frame.selectExpr("position", "payload")
             .writeStream.format("parquet")
@@ -166,21 +166,21 @@ def failover(spark: SparkSession, directory: Path, kills: int = 20) -> dict[str,
                 time.sleep(chance.uniform(0.5, 1.5))
                 assert query.exception() is None, query.exception()
                 before = len(query.recentProgress)
-                while not (read := crew.being_read()):
+                while not (read := live.being_read()):
                     assert query.exception() is None, query.exception()
                     time.sleep(0.01)
-                crew.kill(read[0])
+                live.kill(read[0])
                 killed.append(read[0])
                 until = time.monotonic() + 60
                 while len(query.recentProgress) < before + 2 and before < 90 and time.monotonic() < until:
                     assert query.exception() is None, query.exception()
                     time.sleep(0.05)
-                crew.start(read[0])
-                crew.wait_for(*crew.ports)
+                live.start(read[0])
+                live.wait_for(*live.ports)
         finally:
             over.set()
             sending.join()
-        crew.member.join(GROUP, receive=False).send(b"last")
+        live.member.join(GROUP, receive=False).send(b"last")
         while not heard.messages or heard.messages[-1].payload != b"last":
             time.sleep(0.05)
         until = time.monotonic() + 60
@@ -233,8 +233,8 @@ def sink(spark: SparkSession, directory: Path, files: int = 12, rows: int = 2000
         text = "\n".join(str(file * rows + row) for row in range(rows))
         (source / f"{file:03}.txt").write_text(text)
     restarts = -1
-    with Crew(directory, 3) as crew:
-        heard = Heard(crew.member.join(GROUP))
+    with LiveNodes(directory, 3) as live:
+        heard = Heard(live.member.join(GROUP))
         lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(source))
         long_ones = lines.selectExpr("concat(value, ' ', repeat('x', 1000)) as payload")  # flow at once
         frame = long_ones.mapInArrow(failing(str(failures)), "payload string")
@@ -244,7 +244,7 @@ def sink(spark: SparkSession, directory: Path, files: int = 12, rows: int = 2000
             restarts += 1
             query = (
                 frame.writeStream.format("ordercast")
-                .options(nodes=crew.nodes, group=GROUP)
+                .options(nodes=live.nodes, group=GROUP)
                 .option("checkpointLocation", str(directory / "checkpoint"))
                 .start()
             )

@@ -18,7 +18,7 @@ from cli_parts import ordercast, process
 from nats_servers import Login, Server, Starting
 
 from free_ports import free_address
-from ordercast.cli.quick_send import Wish, understood
+from ordercast.cli.quick_send import SendRequest, understood
 
 
 def fed(text: str, *words: object) -> Any:
@@ -180,18 +180,18 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "wish"),
+    ("words", "expected"),
     [
-        ("g x", Wish("127.0.0.1:4222", "g", [b"x"])),
-        ("g x y --client h-1.x:99", Wish("h-1.x:99", "g", [b"x", b"y"])),
-        ("--client 10.0.0.1:1 g x", Wish("10.0.0.1:1", "g", [b"x"])),
+        ("g x", SendRequest("127.0.0.1:4222", "g", [b"x"])),
+        ("g x y --client h-1.x:99", SendRequest("h-1.x:99", "g", [b"x", b"y"])),
+        ("--client 10.0.0.1:1 g x", SendRequest("10.0.0.1:1", "g", [b"x"])),
         ("g", None),
         ("g x --safe", None),
         ("g x --client", None),
         ("g x --client h:1 --client i:1", None),
         ("g x --client h", None),
         ("g x --client unix:/x", None),
-        ("g x --client nats://h:1", Wish("h:1", "g", [b"x"])),
+        ("g x --client nats://h:1", SendRequest("h:1", "g", [b"x"])),
         ("g x --client tls://h:1", None),
         ("g x --client u:p@h:1", None),
         ("g x --client h:70000", None),
@@ -199,8 +199,8 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
         ("g.* x", None),
     ],
 )
-def test_a_plain_send_is_understood_without_loading_much(words: str, wish: Wish | None) -> None:
-    assert understood(words.split()) == wish
+def test_a_plain_send_is_understood_without_loading_much(words: str, expected: SendRequest | None) -> None:
+    assert understood(words.split()) == expected
 
 
 def test_a_plain_send_with_a_login_is_for_the_command_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_nodes import Crew, Heard
+from live_nodes import Heard, LiveNodes
 from standalone import PATIENCE_S, Standalone, standalone
 
 from ordercast.keys import create
@@ -76,9 +76,9 @@ with spark_session("log", master) as spark:
 
 def test_executors_write_to_a_sealed_group_and_read_its_log(cluster: Standalone, tmp_path: Path) -> None:
     create(tmp_path / "group.key")
-    with Crew(tmp_path, 2, tmp_path / "group.key") as crew:
-        heard = Heard(crew.member.join("rows"))
-        told = (cluster.master, "2000", crew.nodes, "rows", str(crew.key))
+    with LiveNodes(tmp_path, 2, tmp_path / "group.key") as live:
+        heard = Heard(live.member.join("rows"))
+        told = (cluster.master, "2000", live.nodes, "rows", str(live.key))
         said = subprocess.run(
             [sys.executable, "-c", WRITE_AND_READ, *told],
             env={**os.environ, "PYSPARK_SUBMIT_ARGS": SMALL},

@@ -30,7 +30,7 @@ class Served:
     def __init__(self, member: Member, metrics: int) -> None:
         self.member = member
         self.metrics = ("127.0.0.1", metrics)
-        self.door = parse_address(member.address)
+        self.listens = parse_address(member.address)
 
     @property
     def log(self) -> tuple[str, int]:
@@ -41,7 +41,7 @@ class Served:
         return str(self.member.report()["status"]["log"]["address"])
 
     def ports(self) -> list[tuple[str, int]]:
-        return [self.log, self.metrics, self.door]
+        return [self.log, self.metrics, self.listens]
 
     def read_log(self, key: Path | None) -> int:
         """Entries that a client with the key counts in the log, read over TCP."""

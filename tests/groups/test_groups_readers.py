@@ -31,7 +31,7 @@ from ordercast.core.identity import Batch, Guarantee
 from ordercast.groups import reader as reader_module
 from ordercast.groups.reader import ENTRY_OVERHEAD, MOST_FULL
 from ordercast.process_groups.notes import LONGEST_NAME, address, address_of, check_name, describe
-from ordercast.process_groups.views import Cause, Member
+from ordercast.process_groups.views import Cause, Member, View, ViewId
 from ordercast.runtime.driver import Outgoing
 
 
@@ -225,6 +225,37 @@ def test_what_nobody_joined_is_not_kept() -> None:
         readers.deliver(batch([to("a", bytes(1000))]))
         assert readers.unread == 0
         assert told == []
+
+    run(main)
+
+
+def test_sends_of_a_reader_that_wait_for_a_slow_group_look_again_when_its_own_inbox_gets_full() -> None:
+    async def main() -> None:
+        readers, _ = some_readers(SIZE)
+        inbox = readers.reader("a")
+        waiting, given_up = (asyncio.get_running_loop().create_future() for _ in range(2))
+        given_up.cancel()
+        inbox.watchers.update({waiting: None, given_up: None})
+        readers.deliver(one("a"))
+        assert not waiting.done()
+        readers.deliver(one("a"))
+        assert waiting.done()
+
+    run(main)
+
+
+def test_a_reader_that_is_put_out_of_its_group_is_told_and_comes_back_without_a_configuration() -> None:
+    async def main() -> None:
+        readers, _ = some_readers()
+        reader = readers.open("a")
+        me = Member(reader.me, {})
+        reader.inbox.clear()
+        for _ in range(2):
+            reader.left("a", Cause.LOST)
+        assert reader.members == ()
+        reader.installed(View("a", ViewId(RING, 2), (me,), Cause.MERGED))
+        entries = [entry for entry, _ in reader.inbox.entries]
+        assert entries == [Left("a", me, Cause.LOST, ()), Joined("a", me, Cause.MERGED, (me,))]
 
     run(main)
 

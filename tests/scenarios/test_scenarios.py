@@ -34,8 +34,8 @@ def test_it_goes_as_the_paper_says(file: Path) -> None:
     report = run(scenario, {**LAB_PROTOCOLS, **OVER_NETWORKS})
     assert report.ok, f"{file.name}\n{report}"
     if any(isinstance(fault.do, Lose) for fault in scenario.faults):
-        doomed = [packet for links in report.world.networks.links() for packet in links.doomed]
-        assert not doomed, f"{file.name}: a packet that was to be lost never came"
+        left = [packet for links in report.world.networks.links() for packet in links.planned_losses]
+        assert not left, f"{file.name}: a packet that was to be lost never came"
 
 
 def test_there_are_scenarios_and_each_is_audited_and_cites_its_source() -> None:

@@ -219,7 +219,8 @@ def test_one_packet_of_a_kind_is_lost_in_one_direction() -> None:
     delivered = Counter(row[0] for row in group.rows if row[4] == "deliver")
     assert delivered == {1: 5, 2: 5, 3: 4}, "the asking of 2 got lost, and 3 was not told of the last"
     assert group.drops["lose"] == 2
-    assert [doomed.link for doomed in group.network.links.doomed] == [(1, 2)], "there was no such packet"
+    left = [each.link for each in group.network.links.planned_losses]
+    assert left == [(1, 2)], "there was no such packet"
 
 
 def test_when_all_packets_that_were_to_be_lost_are_lost_nothing_stands_in_the_way() -> None:

@@ -174,7 +174,7 @@ def test_a_packet_is_lost_and_another_is_waited_for() -> None:
     """
     report = run(parse(text), {"toy": toy()})
     assert report.ok, str(report)
-    assert not report.world.network.links.doomed
+    assert not report.world.network.links.planned_losses
 
 
 def test_load_runs_beside_named_messages() -> None:

@@ -19,7 +19,7 @@ from ordercast.threads import Group, Node
 PATIENCE_S = 60.0
 
 
-class Crew:
+class LiveNodes:
     """A group on loopback: processes that keep logs, and one member in this process that keeps none."""
 
     def __init__(self, directory: Path, count: int, key: Path | None = None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from live_nodes import Crew, Heard
+from live_nodes import Heard, LiveNodes
 
 from ordercast.keys import create
 from ordercast.threads import Group
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
-    with Crew(tmp_path_factory.mktemp("crew"), 3) as crew:
-        yield crew
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveNodes]:
+    with LiveNodes(tmp_path_factory.mktemp("live"), 3) as live:
+        yield live
 
 
 def send(group: Group, begin: int, count: int) -> None:
@@ -59,10 +59,10 @@ def numbered_files(spark: SparkSession, directory: Path, count: int, rows: int) 
     return spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(directory))
 
 
-def written(frame: DataFrame, crew: Crew, group: str, checkpoint: Path) -> StreamingQuery:
+def written(frame: DataFrame, live: LiveNodes, group: str, checkpoint: Path) -> StreamingQuery:
     return (
         frame.writeStream.format("ordercast")
-        .option("nodes", crew.nodes)
+        .option("nodes", live.nodes)
         .option("group", group)
         .option("checkpointLocation", str(checkpoint))
         .start()
@@ -70,17 +70,17 @@ def written(frame: DataFrame, crew: Crew, group: str, checkpoint: Path) -> Strea
 
 
 def test_tasks_that_fail_and_queries_that_are_started_again_write_each_row_once(
-    spark: SparkSession, crew: Crew, tmp_path: Path
+    spark: SparkSession, live: LiveNodes, tmp_path: Path
 ) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 50)
     try:
-        heard = Heard(crew.member.join("sink"))
+        heard = Heard(live.member.join("sink"))
         (tmp_path / "in").mkdir()
         lines = numbered_files(spark, tmp_path / "in", count=3, rows=500)
         long_ones = lines.selectExpr("concat(value, ' ', repeat('x', 2000)) as payload")  # flow at once
         rows = long_ones.mapInArrow(failing_at_first(), "payload string")
         for wanted in (1, 600, 1500):
-            query = written(rows, crew, "sink", tmp_path / "checkpoint")
+            query = written(rows, live, "sink", tmp_path / "checkpoint")
             until = time.monotonic() + 60
             while len(heard.messages) < wanted and time.monotonic() < until:
                 assert query.exception() is None, query.exception()
@@ -93,30 +93,30 @@ def test_tasks_that_fail_and_queries_that_are_started_again_write_each_row_once(
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 
 
-def test_a_table_is_written_once(spark: SparkSession, crew: Crew) -> None:
-    heard = Heard(crew.member.join("table"))
+def test_a_table_is_written_once(spark: SparkSession, live: LiveNodes) -> None:
+    heard = Heard(live.member.join("table"))
     frame = spark.range(0, 1000, 1, 3).selectExpr("cast(id as string) payload")
-    frame.write.format("ordercast").mode("append").options(nodes=crew.nodes, group="table").save()
+    frame.write.format("ordercast").mode("append").options(nodes=live.nodes, group="table").save()
     heard.wait_for(1000)
     assert sorted(map(int, heard.payloads)) == list(range(1000))
 
 
-def test_other_columns_than_a_payload_are_refused(spark: SparkSession, crew: Crew) -> None:
+def test_other_columns_than_a_payload_are_refused(spark: SparkSession, live: LiveNodes) -> None:
     with pytest.raises(Exception, match="one column, payload, binary or string; this has id bigint"):
-        spark.range(3).write.format("ordercast").mode("append").options(nodes=crew.nodes, group="g").save()
+        spark.range(3).write.format("ordercast").mode("append").options(nodes=live.nodes, group="g").save()
 
 
 # --- the source ---------------------------------------------------------------------------------
 
 
 def test_the_replica_that_is_read_is_killed_and_the_output_is_the_groups_order(
-    spark: SparkSession, crew: Crew, tmp_path: Path
+    spark: SparkSession, live: LiveNodes, tmp_path: Path
 ) -> None:
-    group = crew.member.join("ledger")
+    group = live.member.join("ledger")
     heard = Heard(group)
     query = (
         spark.readStream.format("ordercast")
-        .options(nodes=crew.nodes, group="ledger", startingPosition="latest", maxRowsPerTrigger=3000)
+        .options(nodes=live.nodes, group="ledger", startingPosition="latest", maxRowsPerTrigger=3000)
         .load()
         .where("kind = 'message'")
         .selectExpr("position", "cast(payload as string) payload")
@@ -132,8 +132,8 @@ def test_the_replica_that_is_read_is_killed_and_the_output_is_the_groups_order(
     while not any(progress["numInputRows"] for progress in query.recentProgress):
         assert query.exception() is None, query.exception()
         time.sleep(0.02)
-    read, *_ = crew.being_read()
-    crew.kill(read)
+    read, *_ = live.being_read()
+    live.kill(read)
     send(group, 20_000, 5_000)
     heard.wait_for(25_000)
     until = time.monotonic() + 60
@@ -155,9 +155,9 @@ def test_what_is_written_to_a_sealed_group_is_read_from_it_with_the_key_alone(
     keys = [tmp_path / name for name in ("group.key", "other.key")]
     for key in keys:
         create(key)
-    with Crew(tmp_path, 2, keys[0]) as crew:
-        heard = Heard(crew.member.join("sealed"))
-        told = {"nodes": crew.nodes, "group": "sealed"}
+    with LiveNodes(tmp_path, 2, keys[0]) as live:
+        heard = Heard(live.member.join("sealed"))
+        told = {"nodes": live.nodes, "group": "sealed"}
         frame = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) payload")
         frame.write.format("ordercast").mode("append").options(**told, keyFile=str(keys[0])).save()
         heard.wait_for(300)

@@ -410,9 +410,9 @@ class Attempt:
             for node in members
         )
         commit = Commit(ConfigurationId(40, members[0]), members, 2 * len(members), entries)
-        self.duties = {node: Obligations() for node in members}
+        self.owed = {node: Obligations() for node in members}
         self.exchanges = {
-            node: Exchange(Ring(commit.ring, members, node, CONFIG), olds[node], commit, self.duties[node])
+            node: Exchange(Ring(commit.ring, members, node, CONFIG), olds[node], commit, self.owed[node])
             for node in members
         }
         self.token = token(ring=commit.ring)
@@ -488,7 +488,7 @@ def test_members_of_the_same_old_ring_deliver_the_same_messages(
         together = set().union(*(holdings[node] for node in group))
         stories = []
         for node in group:
-            obligations, old = attempt.duties[node], olds[node]
+            obligations, old = attempt.owed[node], olds[node]
             assert obligations.received_flg
             assert obligations.deliver_memb == frozenset(group)
             assert {seq for seq, _ in old.window.after(0)} == together

@@ -1,4 +1,4 @@
-"""LivenessProbes: a process that has ended is found out by its door, one that is there is left in peace."""
+"""LivenessProbes: a process that has ended is noticed at its liveness port, and none that still runs."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ async def found(probes: LivenessProbes, addresses: list[Address]) -> list[Addres
 
 
 @FAMILIES
-def test_a_door_that_is_closed_is_found_and_an_open_one_is_not(any_port: Address) -> None:
+def test_a_liveness_port_that_is_closed_is_found_and_an_open_one_is_not(any_port: Address) -> None:
     async def main() -> None:
         here, gone = free(any_port), free(any_port)
-        door = LivenessPort(here)
-        door.open()
+        port = LivenessPort(here)
+        port.open()
         probes = LivenessProbes()
         assert await found(probes, [here, gone]) == [gone]
         for _ in range(50):
             assert probes.look([here]) == []
             await turns(3)
-        door.close()
+        port.close()
         assert await found(probes, [here]) == [here]
         probes.clear()
 
@@ -62,13 +62,13 @@ def test_who_does_not_get_round_to_open_is_there_all_the_same(any_port: Address)
 
     async def main() -> None:
         here = free(any_port)
-        door = LivenessPort(here)
+        port = LivenessPort(here)
         probes = LivenessProbes()
         for _ in range(300):
             assert probes.look([here]) == []
             await asyncio.sleep(0)
         probes.clear()
-        door.close()
+        port.close()
 
     run(main)
 
@@ -107,8 +107,8 @@ def test_an_address_without_a_route_says_nothing() -> None:
 def test_no_socket_is_left_behind() -> None:
     async def main() -> None:
         here = free(("127.0.0.1", 0))
-        door = LivenessPort(here)
-        door.open()
+        port = LivenessPort(here)
+        port.open()
         before = len(os.listdir("/proc/self/fd"))
         probes = LivenessProbes()
         for _ in range(200):
@@ -117,12 +117,12 @@ def test_no_socket_is_left_behind() -> None:
         probes.clear()
         await turns()
         assert len(os.listdir("/proc/self/fd")) <= before
-        door.close()
+        port.close()
 
     run(main)
 
 
-def test_a_door_that_is_somebody_elses_is_a_problem_with_the_address() -> None:
+def test_a_liveness_port_that_is_somebody_elses_is_a_problem_with_the_address() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -25,7 +25,7 @@ BROKEN = 3
 """The exit code where what was sent may be lost."""
 
 
-class Wish(NamedTuple):
+class SendRequest(NamedTuple):
     """What is to be sent, and to which node."""
 
     server: str
@@ -35,27 +35,27 @@ class Wish(NamedTuple):
 
 def send(words: Sequence[str]) -> bool:
     """Do what these words ask for; False if the command itself has to: then nothing was sent."""
-    wish = understood(words)
-    if wish is None or sys.stdout is None or sys.stdout.encoding.lower() != "utf-8":
+    request = understood(words)
+    if request is None or sys.stdout is None or sys.stdout.encoding.lower() != "utf-8":
         return False
-    host, _, port = wish.server.rpartition(":")
+    host, _, port = request.server.rpartition(":")
     try:
         line = socket.create_connection((host, int(port)), TIMEOUT_S)
     except OSError:
         return False
     with line:
-        talk = Talk(line)
-        if not talk.lets_in(wish):
+        connection = NodeConnection(line)
+        if not connection.lets_in(request):
             return False
-        refusal = talk.hand_over(wish)
+        refusal = connection.hand_over(request)
     if refusal:
-        print(f"error: {wish.server}: {refusal}: see to it, and send it again", file=sys.stderr)
+        print(f"error: {request.server}: {refusal}: see to it, and send it again", file=sys.stderr)
         raise SystemExit(BROKEN)
-    _say(wish)
+    _say(request)
     return True
 
 
-def understood(words: Sequence[str]) -> Wish | None:
+def understood(words: Sequence[str]) -> SendRequest | None:
     """What words ask for, as far as that is done here; None if it is more."""
     servers, rest = [], []
     following = iter(words)
@@ -76,10 +76,10 @@ def understood(words: Sequence[str]) -> Wish | None:
         group = wire.check_group(rest[0])
     except ValueError:
         return None
-    return Wish(server, group, [os.fsencode(word) for word in rest[1:]])
+    return SendRequest(server, group, [os.fsencode(word) for word in rest[1:]])
 
 
-class Talk:
+class NodeConnection:
     """A connection to a node."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -95,7 +95,7 @@ class Talk:
             raise EOFError("it has closed the connection")
         return self._parser.feed(data)
 
-    def lets_in(self, wish: Wish) -> bool:
+    def lets_in(self, request: SendRequest) -> bool:
         """Whether the node takes messages of that size from who says nothing of itself."""
         try:
             while not (events := self._events()):
@@ -106,12 +106,12 @@ class Talk:
             return False
         told = events[0].fields
         most = told.get("max_payload")
-        fits = isinstance(most, int) and max(map(len, wish.messages)) <= most
+        fits = isinstance(most, int) and max(map(len, request.messages)) <= most
         return fits and not (told.get("auth_required") or told.get("tls_required"))
 
-    def hand_over(self, wish: Wish) -> str:
+    def hand_over(self, request: SendRequest) -> str:
         """Send messages; why they may be lost, empty if the node has taken them."""
-        lines = [wire.publish(wish.group, message) for message in wish.messages]
+        lines = [wire.publish(request.group, message) for message in request.messages]
         refusal = ""
         try:
             self._line.sendall(b"".join((CONNECT, *lines, b"PING\r\n")))
@@ -128,12 +128,12 @@ class Talk:
             return refusal or str(error)
 
 
-def _say(wish: Wish) -> None:
-    count = len(wish.messages)
+def _say(request: SendRequest) -> None:
+    count = len(request.messages)
     what = "1 message" if count == 1 else f"{count:,} messages"
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     mark = "\033[1;32m✓\033[0m" if coloured else "✓"
     try:
-        print(f"{mark} {what} to {wish.group}", flush=True)
+        print(f"{mark} {what} to {request.group}", flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads any more

@@ -270,7 +270,7 @@ class Link:
         return self._last_sid
 
     def unsubscribe(self, sid: int) -> None:
-        """No more of it."""
+        """End a subscription: its handler is not called any more."""
         if self._wanted.pop(sid, None) is not None and self._connection is not None:
             self._connection.write(wire.unsubscribe(sid))
 

@@ -39,19 +39,19 @@ class Delivered(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """It wants to know whether the client is there."""
+    """The server wants to know whether the client is there."""
 
 
 class Pong(NamedTuple):
-    """It has handled everything up to a PING."""
+    """The server has handled everything up to a PING of the client."""
 
 
 class Ok(NamedTuple):
-    """It took what was said, in verbose mode."""
+    """The server took what the client said; it says so in verbose mode."""
 
 
 class Refusal(NamedTuple):
-    """Something went wrong; most often it closes the connection after it."""
+    """The server tells of an error; most often it closes the connection then."""
 
     reason: str
 

@@ -31,7 +31,7 @@ class Server(NamedTuple):
 
     @property
     def address(self) -> str:
-        """As it is written."""
+        """As a user writes it: ``HOST:PORT`` or ``unix:PATH``."""
         return f"unix:{self.path}" if self.path else format_address(self.host, self.port)
 
 

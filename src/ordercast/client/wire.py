@@ -29,7 +29,7 @@ def check_group(group: str, *, pattern: bool = False) -> str:
 
 
 def publish(subject: str, payload: bytes, reply: str = "", headers: bytes = b"") -> bytes:
-    """A message, to be sent."""
+    """A message, as the client sends it (PUB or HPUB)."""
     word = b"HPUB" if headers else b"PUB"
     middle = f" {subject} {reply} " if reply else f" {subject} "
     sizes = f"{len(headers)} {len(headers) + len(payload)}" if headers else f"{len(payload)}"
@@ -37,12 +37,12 @@ def publish(subject: str, payload: bytes, reply: str = "", headers: bytes = b"")
 
 
 def subscribe(sid: int, subject: str, queue: str = "") -> bytes:
-    """Wants messages to the subject, as subscription `sid`."""
+    """Asks for messages to the subject, as subscription `sid`."""
     return f"SUB {subject} {queue + ' ' if queue else ''}{sid}\r\n".encode()
 
 
 def unsubscribe(sid: int) -> bytes:
-    """Wants no more of them."""
+    """Ends the subscription `sid`."""
     return f"UNSUB {sid}\r\n".encode()
 
 

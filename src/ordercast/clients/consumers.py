@@ -61,7 +61,7 @@ class _Given(NamedTuple):
 
 
 class Consumer:
-    """One of a client's."""
+    """A consumer of the stream (JetStream): gives its messages to a client, one after the other."""
 
     def __init__(
         self, name: str, config: ConsumerConfig, stream: Stream, client: ClientConnection, start: int
@@ -342,7 +342,7 @@ class Consumer:
             self._take_off(asked)
 
     def end(self) -> None:
-        """It is there no longer."""
+        """The consumer is deleted: requests for its messages get no answer any more."""
         self.ended = True
         if self._beat is not None:
             self._beat.cancel()

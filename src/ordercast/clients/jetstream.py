@@ -465,7 +465,8 @@ class JetStream:
                 consumer.forget(client)
 
     def look(self) -> None:
-        """Once a second."""
+        """Called once a second: ends consumers that nobody uses, and gives messages again that were not
+        acknowledged in time."""
         for consumer in list(self.consumers.values()):
             if consumer.inactive:
                 self.end(consumer)

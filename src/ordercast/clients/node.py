@@ -14,7 +14,7 @@ class Change(Protocol):
 
     @property
     def id(self) -> ConfigurationId:
-        """Which one it is."""
+        """Identifies the configuration."""
 
     @property
     def kind(self) -> Kind:

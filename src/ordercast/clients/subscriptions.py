@@ -14,7 +14,7 @@ ANY = "_"
 
 
 class Subscription:
-    """One of a client's."""
+    """A subscription of a client (SUB)."""
 
     __slots__ = ("delivered", "group", "most", "pattern", "place", "queue", "sid")
 
@@ -78,7 +78,7 @@ class Subscriptions:
         return self._groups[one.group] == 1
 
     def get(self, sid: bytes) -> Subscription | None:
-        """The one of that name."""
+        """The subscription that the client calls so, if there is one."""
         return self._by_sid.get(sid)
 
     def remove(self, one: Subscription) -> bool:
@@ -110,7 +110,7 @@ class Subscriptions:
         return sorted((*found, *(literal or ()), *more), key=_place)
 
     def of_queue(self, group: str) -> Subscription | None:
-        """Of those in one queue's group the one whose turn it is."""
+        """The subscription whose turn it is, of those in the group of one queue."""
         found = self._queues.get(group)
         if not found:
             return None

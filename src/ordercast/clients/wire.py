@@ -62,13 +62,13 @@ class Head(NamedTuple):
 
 
 def write_head(reply: str | None, headers: bytes) -> bytes:
-    """As it goes to other nodes."""
+    """What a client says beside its message, as bytes for other nodes."""
     name = (reply or "").encode()
     return _REPLY.pack(len(name)) + name + headers
 
 
 def read_head(words: bytes) -> Head:
-    """As other nodes sent it; nothing if it is none: anybody may have multicast it."""
+    """The head in bytes that a node sent; empty if they are none, as anybody may multicast anything."""
     if len(words) < _REPLY.size:
         return Head(b"", b"")
     end = _REPLY.size + _REPLY.unpack_from(words)[0]

@@ -61,24 +61,24 @@ class Process:
     # --- to it ----------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """As the kernel does when memory runs out."""
+        """End the process at once (SIGKILL), as the kernel does when memory runs out."""
         self._process.send_signal(signal.SIGKILL)
         self.state = State.KILLED
 
     def stop(self) -> None:
-        """As a suspended laptop does."""
+        """Stop the process (SIGSTOP), as on a laptop that is suspended."""
         self._process.send_signal(signal.SIGSTOP)
         self.state = State.STOPPED
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let the process go on (SIGCONT)."""
         self._process.send_signal(signal.SIGCONT)
         self.state = State.RUNNING
 
     # --- from it --------------------------------------------------------------------------------
 
     def note(self, report: Report | None) -> None:
-        """What was heard of it."""
+        """Take a report of the process; None: it has ended."""
         if report is None:
             if self.state is State.LEAVING and self._process.wait() == 0:
                 self.state = State.GONE
@@ -137,6 +137,6 @@ class Processes:
         return found
 
     def end(self) -> None:
-        """No process is left."""
+        """End all processes."""
         for process in self._lives:
             process.end()

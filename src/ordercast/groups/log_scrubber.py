@@ -19,7 +19,7 @@ from ordercast.core.wire import UNREADABLE
 from ordercast.errors import OrdercastError
 from ordercast.keys import Keyring
 from ordercast.log.disk import read_head
-from ordercast.log.repair import Mended, mend
+from ordercast.log.repair import SegmentRepair, mend
 from ordercast.log.store import Store
 from ordercast.log.view import spelled
 
@@ -87,7 +87,7 @@ class LogScrubber:
         """Ranges that could not be repaired yet, in words."""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Check and repair the log again and again, until cancelled."""
         clock = asyncio.get_running_loop().time
         check_at = mark_at = clock()
         again_s, met = AGAIN_S, 0
@@ -155,7 +155,7 @@ class LogScrubber:
         self.damaged = damaged
         return not damaged
 
-    def _mend(self, segment: int) -> Mended | None:
+    def _mend(self, segment: int) -> SegmentRepair | None:
         keyring = self._keyring()
         key = None if keyring is None else keyring.keys[0]
         return mend(self._store, segment, [(where, key) for where in self._others()])

@@ -38,7 +38,7 @@ class PerLife(Protocol):
         """Another life begins, before its machine does."""
 
     def life_begun(self) -> None:
-        """Its machine has begun."""
+        """The machine of that life has begun."""
 
 
 class NextLife:
@@ -67,7 +67,7 @@ class NextLife:
         """A life of this node that others know, and that the next one has to be later than."""
 
     def born(self) -> None:
-        """A life begins now."""
+        """Note the time: a life begins now."""
         self._born = asyncio.get_running_loop().time()
 
     async def wait(self) -> None:

@@ -58,7 +58,7 @@ class Listener(Protocol):
     """Is told what one local process gets: all calls in the one order, on the event loop."""
 
     def received(self, received: Received) -> None:
-        """Messages."""
+        """Messages for the process."""
 
     def unheard(self, unheard: Unheard) -> None:
         """Messages with heads that the process has sent reach nobody at all."""
@@ -83,13 +83,13 @@ class Watcher(Protocol):
         """A group has a new view: one that a local process is in, or any, where they are watched."""
 
     def numbered(self, numbered: Numbered) -> None:
-        """Messages of the order, whoever gets them; told where `numbers` was asked for,"""
+        """Messages of the order, whoever gets them, by number; only where `numbers` was asked for."""
 
     def recounted(self, recounted: Recounted) -> None:
-        """as is from where on they are counted anew,"""
+        """Messages are counted from another number on; only where `numbers` was asked for."""
 
     def reached(self, number: int) -> None:
-        """and the number of the last message that was delivered, be it held or handed on."""
+        """The number of the last message that was delivered, be it held or handed on; likewise."""
 
     def life_over(self) -> None:
         """The node's life is over, and another follows."""
@@ -179,7 +179,7 @@ class Processes:
         self.configuration: ConfigurationChange | None = None
         """The one installed last; that of the life before, until the new one has its first."""
         self.placed = False
-        """This life has installed one."""
+        """This life has installed a configuration."""
         self.settled = False
         """The members of this configuration have told each other of their processes: messages are taken."""
         self.outside = LocalProcess(self, 0)

@@ -161,10 +161,10 @@ class Producing:
             )
         self.gate.submit(payloads, sum(map(len, payloads)), GUARANTEE)
 
-    async def serve(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
+    async def serve(self, channel: ClientChannel, request: dict[str, Any]) -> None:
         """Serve a task until it goes."""
         try:
-            asked = msgspec.convert(wish, Produce, strict=False)
+            asked = msgspec.convert(request, Produce, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigProblem(
                 f"this producer is refused ({error}): names of producers have 1 to {LONGEST_NAME} bytes, "
@@ -173,10 +173,10 @@ class Producing:
         check_group(asked.group)
         await _Serving(self, channel, asked).run()
 
-    async def commit(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
+    async def commit(self, channel: ClientChannel, request: dict[str, Any]) -> None:
         """Tell all members that a batch is done, and the job when they know and the log has it."""
         try:
-            done = msgspec.convert(wish, Done, strict=False)
+            done = msgspec.convert(request, Done, strict=False)
         except msgspec.ValidationError as error:
             told = f"this commit is refused ({error}): use the same version on both sides"
             raise ConfigProblem(told) from error

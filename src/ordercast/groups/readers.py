@@ -39,7 +39,7 @@ class Readers:
 
     @property
     def placed(self) -> bool:
-        """This life has installed one."""
+        """This life has installed a configuration."""
         return self.processes.placed
 
     @property

@@ -166,7 +166,7 @@ class SendGate:
         self.slow_groups.refuse(why.with_traceback(None))
 
     def accept(self) -> None:
-        """It is regained."""
+        """The primary partition is regained."""
         self._refusal = None
         self._senders.next()
 
@@ -176,7 +176,7 @@ class SendGate:
             raise self._refusal.with_traceback(None)
 
     def release(self) -> None:
-        """They do: whoever waits longest is first."""
+        """The members know of each other's processes: messages are taken, of who waits longest first."""
         self._held = False
         self._senders.next()
 

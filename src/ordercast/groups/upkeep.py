@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from ordercast.groups.lifetime import Lifetime
 
-Duty = Callable[[float], Awaitable[None] | None]
+Chore = Callable[[float], Awaitable[None] | None]
 """Something that is due once a second; is told how many seconds the node could read since the last time."""
 
 INTERVAL_S = 1.0
@@ -16,18 +16,18 @@ INTERVAL_S = 1.0
 class Upkeep:
     """Does what is due once a second, in order."""
 
-    def __init__(self, lifetime: Lifetime, *duties: Duty) -> None:
-        """Until the end of `lifetime`."""
+    def __init__(self, lifetime: Lifetime, *chores: Chore) -> None:
+        """`chores` are done in this order, until the end of `lifetime`."""
         self._lifetime = lifetime
-        self._duties = duties
+        self._chores = chores
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """From now on."""
+        """Do the chores once a second from now on."""
         self._task = asyncio.create_task(self._run(), name="ordercast")
 
     def close(self) -> None:
-        """No longer."""
+        """Do them no longer."""
         if self._task is not None:
             self._task.cancel()
 
@@ -38,7 +38,7 @@ class Upkeep:
             await asyncio.sleep(INTERVAL_S)
             # a process that was stopped, or whose event loop was busy, could not read meanwhile
             elapsed_s = min(loop.time() - before, 2 * INTERVAL_S)
-            for duty in self._duties:
-                under_way = duty(elapsed_s)
+            for chore in self._chores:
+                under_way = chore(elapsed_s)
                 if under_way is not None:
                     await under_way

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 MOST_RUNS = 100_000
 """Runs that a file may ask for: more are most likely a mistake."""
 QUICK = 4
-"""A quick look has only the first and the last value of each axis, and so many times fewer messages."""
+"""A quick layout has only the first and the last value of each axis, and so many times fewer messages."""
 
 _TITLES = {
     "stability_us": "stability time [ms]",
@@ -61,7 +61,7 @@ _TITLES = {
 """Figures that are drawn, and what is written beside their axis."""
 
 
-class Look(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class ReportLayout(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What the report of a declared experiment shows."""
 
     x: str = "nodes"
@@ -77,7 +77,7 @@ class Declared(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     title: str = ""
     about: str = ""
     settings: dict[str, dict[str, Any]] = {}
-    report: Look = msgspec.field(default_factory=Look)
+    report: ReportLayout = msgspec.field(default_factory=ReportLayout)
 
 
 def declared(name: str, text: str) -> Experiment:
@@ -94,7 +94,7 @@ def declared(name: str, text: str) -> Experiment:
             f"{name}: [settings.{unknown[0]}]: there is no such protocol, only {_list(LAB_PROTOCOLS)}"
         )
     runs = _runs(name, file, quick=False)
-    _check_look(name, file.report, runs)
+    _check_layout(name, file.report, runs)
     return Experiment(
         name=name,
         title=file.title or name,
@@ -193,60 +193,60 @@ def _list(names: Any) -> str:
 # --- the report ---------------------------------------------------------------------------------
 
 
-def _check_look(name: str, look: Look, runs: Sequence[Run]) -> None:
+def _check_layout(name: str, layout: ReportLayout, runs: Sequence[Run]) -> None:
     columns = {*Run.__struct_fields__, *(label for run in runs for label in run.labels)}
-    for key in (look.x, look.by, look.panel):
+    for key in (layout.x, layout.by, layout.panel):
         if key is not None and key not in columns:
             raise GridError(
                 f"{name}: [report]: {key!r} is nothing that runs differ in: choose one of the axes"
             )
-    for figure in look.figures:
+    for figure in layout.figures:
         if figure not in _TITLES:
             raise GridError(f"{name}: [report]: no figure {figure!r}; there are {_list(_TITLES)}")
 
 
-def _figures(frames: Frames, look: Look) -> list[Figure]:
-    by = _columns(look)
-    mean = frames.mean(by, look.figures)
+def _figures(frames: Frames, layout: ReportLayout) -> list[Figure]:
+    by = _columns(layout)
+    mean = frames.mean(by, layout.figures)
     return [
         Figure(
             name=figure,
             title=_TITLES[figure],
-            caption=f"Mean over the runs of each point; one line for each {look.by}.",
+            caption=f"Mean over the runs of each point; one line for each {layout.by}.",
             drawing=lines(
                 mean,
-                x=look.x,
+                x=layout.x,
                 y=figure,
-                by=look.by,
-                panel=look.panel,
-                x_label=look.x.replace("_", " "),
+                by=layout.by,
+                panel=layout.panel,
+                x_label=layout.x.replace("_", " "),
                 y_label=_TITLES[figure],
                 scale=1e-3 if figure.endswith("_us") else 1.0,
-                panel_title=lambda value: f"{look.panel} = {value}",
+                panel_title=lambda value: f"{layout.panel} = {value}",
             ),
         )
-        for figure in look.figures
+        for figure in layout.figures
         if mean[figure].notna().any()
     ]
 
 
-def _tables(frames: Frames, look: Look) -> list[Table]:
-    by = _columns(look)
-    mean = frames.mean(by, look.figures)
+def _tables(frames: Frames, layout: ReportLayout) -> list[Table]:
+    by = _columns(layout)
+    mean = frames.mean(by, layout.figures)
     rows = [
         (
             *(row[key] for key in by),
-            *(_shown(row[figure], figure) for figure in look.figures),
+            *(_shown(row[figure], figure) for figure in layout.figures),
             int(row["runs"]),
         )
         for row in mean.to_dict(orient="records")
     ]
-    titles = [_TITLES[figure] for figure in look.figures]
+    titles = [_TITLES[figure] for figure in layout.figures]
     return [Table(title="Means of all points", columns=(*by, *titles, "runs"), rows=rows)]
 
 
-def _columns(look: Look) -> list[str]:
-    return [*([look.panel] if look.panel else []), look.x, look.by]
+def _columns(layout: ReportLayout) -> list[str]:
+    return [*([layout.panel] if layout.panel else []), layout.x, layout.by]
 
 
 def _shown(value: Any, figure: str) -> str:

@@ -216,7 +216,7 @@ class Messages:
         return no_heads(len(self.payloads)) if self.heads is None else self.heads
 
     def encoded(self) -> bytes:
-        """As it is stored."""
+        """The block as it is stored."""
         rows = len(self.payloads)
         buffers = [
             *(_exactly(self.runs[name], kind) for name, kind in _RUN_COLUMNS),

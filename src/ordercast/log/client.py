@@ -138,7 +138,7 @@ class Connection:
             return self._frames.taken(self._exactly(length))
 
     def ask(self, header: dict[str, Any]) -> tuple[dict[str, Any], memoryview]:
-        """The answer to a wish; raises what stands against it."""
+        """The answer to a request; raises what stands against it."""
         self.send(header)
         return self.answer()
 
@@ -184,17 +184,17 @@ class Remote:
         if connection is not None:
             connection.close()
 
-    def _asked(self, wish: dict[str, Any]) -> tuple[dict[str, Any], memoryview]:
-        """The first answer to a wish. A line that broke since the last wish is no reason to give up."""
+    def _asked(self, request: dict[str, Any]) -> tuple[dict[str, Any], memoryview]:
+        """The first answer to a request. A line that broke since the last request is no reason to give up."""
         fresh = self._connection is None
         try:
-            return self._connected().ask(wish)
+            return self._connected().ask(request)
         except Unreachable:
             self.close()
             if fresh:
                 raise
         try:
-            return self._connected().ask(wish)
+            return self._connected().ask(request)
         except Unreachable:
             self.close()
             raise
@@ -238,7 +238,7 @@ class Remote:
         group: str | None,
         heads: bool,
     ) -> Iterator[pa.RecordBatch]:
-        """Has the connection for itself; where it is read to its end, the next wish can have it."""
+        """Has the connection for itself; where it is read to its end, the next request can have it."""
         whole = False
         try:
             header, body = answer

@@ -23,7 +23,7 @@ from ordercast.log.store import Store
 from ordercast.log.view import View, spelled
 
 
-class Mended(NamedTuple):
+class SegmentRepair(NamedTuple):
     """What became of a damaged segment."""
 
     segment: int
@@ -47,7 +47,9 @@ class Mended(NamedTuple):
         )
 
 
-def mend(store: Store, segment: int, replicas: Sequence[tuple[str, bytes | str | None]]) -> Mended | None:
+def mend(
+    store: Store, segment: int, replicas: Sequence[tuple[str, bytes | str | None]]
+) -> SegmentRepair | None:
     """Check a segment, and repair it from the first of the replicas that can; None if it is whole.
 
     `replicas`: addresses or directories, each with the group key, if there is one.
@@ -57,7 +59,7 @@ def mend(store: Store, segment: int, replicas: Sequence[tuple[str, bytes | str |
         if not store.is_spoilt(segment):
             return None
         store.repair(segment, _nothing)
-        return Mended(segment, [], "what is left of it")
+        return SegmentRepair(segment, [], "what is left of it")
     reasons = []
     for where, key in replicas:
         try:
@@ -66,9 +68,9 @@ def mend(store: Store, segment: int, replicas: Sequence[tuple[str, bytes | str |
         except OrdercastError as error:
             reason = str(error)
         if reason is None:
-            return Mended(segment, missing, where)
+            return SegmentRepair(segment, missing, where)
         reasons.append(f"{where}: {reason}")
-    return Mended(segment, missing, None, tuple(reasons))
+    return SegmentRepair(segment, missing, None, tuple(reasons))
 
 
 def check_log(path: Path) -> tuple[list[str], list[str]]:
@@ -81,7 +83,7 @@ def check_log(path: Path) -> tuple[list[str], list[str]]:
         view.close()
 
 
-def repair_log(path: Path, source: str, key: str | None) -> list[Mended]:
+def repair_log(path: Path, source: str, key: str | None) -> list[SegmentRepair]:
     """Repair the log of a node that is stopped from `source`: what became of each damaged segment."""
     with Replica(str(path)) as replica:
         node = replica.bounds().node

@@ -37,7 +37,7 @@ FRAME_S = 60.0
 MOST_FIRST = 4096
 """Bytes of a client's first frame: only who has the key, where there is one, can say more."""
 LONGEST_NAME = 100
-"""Characters of a wish's name that are repeated to who wished for what there is not."""
+"""Characters of a request's name that are repeated to who asked for what there is not."""
 BLOCK_MEMORY = 3 * FULL_BYTES
 """Bytes that a block takes on its way to a client: as it is stored, sealed, and in the transport's buffer."""
 SMALL = 16 * 1024
@@ -109,7 +109,7 @@ class Busy(Exception):
 
 
 Handler: TypeAlias = Callable[[ClientChannel, dict[str, Any]], Awaitable[None]]
-"""Serves what a client wishes, and may go on listening to it."""
+"""Serves what a client asks for, and may go on listening to it."""
 
 
 Rows: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
@@ -117,21 +117,21 @@ Rows: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=2**62)]
 
 
 class After(msgspec.Struct, forbid_unknown_fields=True):
-    """A wish for the end of a range."""
+    """A request for the end of a range."""
 
     rows: Rows
     start: Position | None = None
 
 
 class Before(msgspec.Struct, forbid_unknown_fields=True):
-    """A wish for the begin of a range."""
+    """A request for the begin of a range."""
 
     rows: Rows
     end: Position
 
 
 class Read(msgspec.Struct, forbid_unknown_fields=True):
-    """A wish for the entries of a range."""
+    """A request for the entries of a range."""
 
     end: Position
     start: Position | None = None
@@ -148,7 +148,7 @@ class Service:
         handlers: Mapping[str, Handler] | None = None,
         connections: Connections | None = None,
     ) -> None:
-        """`keyring` is asked for each connection; `handlers`: what else can be wished for, by name;
+        """`keyring` is asked for each connection; `handlers`: what else can be asked for, by name;
         `connections`: where they are counted, with those of the node's other services."""
         self._path = path
         self._keyring = keyring
@@ -251,8 +251,8 @@ class Service:
         frames = Frames.sealed(key, client, own, serving=True)
         return ClientChannel(reader, writer, frames, self._connections, connection)
 
-    async def _answer(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
-        name = wish.pop("op", None)
+    async def _answer(self, channel: ClientChannel, request: dict[str, Any]) -> None:
+        name = request.pop("op", None)
         if not isinstance(name, str):
             raise Malformed("malformed wish")
         handler = self._handlers.get(name)
@@ -260,36 +260,36 @@ class Service:
             if handler is None:
                 called = name if len(name) < LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
                 raise LogError(f"a log service does not know {called!r}: use the same version on both sides")
-            await handler(channel, wish)
+            await handler(channel, request)
         except msgspec.ValidationError as error:
             raise Malformed("malformed wish") from error
         except OrdercastError as error:
             await channel.send({"error": type(error).__name__, "message": str(error)})
 
-    # --- what can be wished for -----------------------------------------------------------------
+    # --- what can be asked for ------------------------------------------------------------------
 
     async def _opened(self) -> View:
         if self._view is None:
             self._view = await asyncio.to_thread(View, self._path)
         return self._view
 
-    async def _bounds(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
+    async def _bounds(self, channel: ClientChannel, request: dict[str, Any]) -> None:
         view = await self._opened()
         await channel.send({"bounds": await asyncio.to_thread(view.bounds)})
 
-    async def _after(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
-        asked = msgspec.convert(wish, After)
+    async def _after(self, channel: ClientChannel, request: dict[str, Any]) -> None:
+        asked = msgspec.convert(request, After)
         view = await self._opened()
         await channel.send({"end": await asyncio.to_thread(view.after, asked.start, asked.rows)})
 
-    async def _before(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
-        asked = msgspec.convert(wish, Before)
+    async def _before(self, channel: ClientChannel, request: dict[str, Any]) -> None:
+        asked = msgspec.convert(request, Before)
         view = await self._opened()
         await channel.send({"start": await asyncio.to_thread(view.before, asked.end, asked.rows)})
 
-    async def _read(self, channel: ClientChannel, wish: dict[str, Any]) -> None:
+    async def _read(self, channel: ClientChannel, request: dict[str, Any]) -> None:
         """Send one block after the other, and then a frame that says that this was all."""
-        asked = msgspec.convert(wish, Read)
+        asked = msgspec.convert(request, Read)
         view = await self._opened()
         pieces = await asyncio.to_thread(view.pieces, asked.start, asked.end, asked.group)
         next_frame = partial(asyncio.to_thread, _next_frame, channel.frames, pieces)

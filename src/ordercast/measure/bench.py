@@ -259,7 +259,7 @@ class Processes:
         return list(self._workers)
 
     def end(self) -> None:
-        """No process is left."""
+        """End all processes."""
         for worker in self._workers:
             worker.end()
 

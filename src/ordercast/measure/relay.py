@@ -110,7 +110,7 @@ class Relay:
         self._count = 0
 
     def run(self) -> None:
-        """Until it is killed."""
+        """Relay frames until the process is killed."""
         poll = select.epoll()
         for port in self._ports:
             poll.register(port.fileno(), select.EPOLLIN)

@@ -29,8 +29,8 @@ AGREE = "agree"
 """The timer of an agreement that stands still: something was lost with a ring, so all begin again."""
 ROUNDS = 4
 """Nothing new may be heard for as long as so many rings may take to form."""
-MOST_PATIENCE = 5
-"""How often that is doubled."""
+MOST_DOUBLINGS = 5
+"""How often that time is doubled, where agreement failed again and again."""
 KEPT_DIGESTS = 8
 """Attempts of which shared bundles are kept before this node has begun them."""
 NO_DIGEST = b""
@@ -69,7 +69,7 @@ class Agreement:
         self._shared: dict[bytes, dict[tuple[ConfigurationId, int, int, Place | None], Recovered]] = {}
         """By digest of the attempt: what nodes share in it."""
         self._attempt: Attempt | None = None
-        self._patience = 0
+        self._doublings = 0
 
     def start(self, incarnation: int, number: int | None, random: RandomStream) -> None:
         """A life begins, with a configuration of this node alone; `number` was on stable storage."""
@@ -95,7 +95,7 @@ class Agreement:
     def give_up(self, because: str) -> None:
         """Order nothing more in the configuration that is installed."""
         self._shift(State.FORMING, because)
-        self._patience = 0
+        self._doublings = 0
         self._outdated = self.news = True
 
     def ring_changed(self, ring: AttachedRing) -> None:
@@ -110,7 +110,7 @@ class Agreement:
         """Nothing new was heard for too long; whether the agreement begins again."""
         if self.state is State.OPERATIONAL:
             return False
-        self._patience = min(self._patience + 1, MOST_PATIENCE)
+        self._doublings = min(self._doublings + 1, MOST_DOUBLINGS)
         self._abandon()
         self._outdated = self.news = True
         return True
@@ -248,7 +248,7 @@ class Agreement:
 
     def _wait(self) -> None:
         """If nothing new is heard for a while, all begin again."""
-        wait_us = ROUNDS * self._forming_us << self._patience
+        wait_us = ROUNDS * self._forming_us << self._doublings
         self._out.append(SetTimer(AGREE, self._random.spread(wait_us)))
 
     def _tell_state(self, digest: bytes) -> None:

@@ -76,7 +76,7 @@ class Served(asyncio.Protocol):
             self.handler.held_up(True)
 
     def resume_writing(self) -> None:
-        """Most of that has gone."""
+        """Most of what was on its way to the client has gone."""
         if self.handler is not None:
             self.handler.held_up(False)
 

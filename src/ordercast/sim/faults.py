@@ -364,7 +364,7 @@ class At(msgspec.Struct, frozen=True, tag=True):
     do: Actions
 
     def text(self, name: Names = _plain_name) -> str:
-        """As in a scenario file."""
+        """The line of a scenario file that says this."""
         return f"at {time_text(self.at_us)} {action_text(self.do, name)}"
 
     def __str__(self) -> str:
@@ -386,7 +386,7 @@ class When(msgspec.Struct, frozen=True, tag=True):
     event: Literal["enters", "sends"] = "enters"
 
     def text(self, name: Names = _plain_name) -> str:
-        """As in a scenario file."""
+        """The line of a scenario file that says this."""
         who = "any" if self.node is None else name(self.node)
         delay = "" if not self.delay_us else f" +{time_text(self.delay_us)}"
         before = "" if self.before_us is None else f" before {time_text(self.before_us)}"

@@ -58,7 +58,7 @@ class Held(NamedTuple):
     unicast: bool
 
 
-class Doomed:
+class PlannedLoss:
     """A packet that is going to be lost: the n-th in one direction that is of a certain sort."""
 
     __slots__ = ("left", "link", "meant")
@@ -68,8 +68,8 @@ class Doomed:
         self.left = left
         self.meant = meant
 
-    def is_it(self, link: Link, data: bytes) -> bool:
-        """Whether this is the packet. Counts those before it."""
+    def hits(self, link: Link, data: bytes) -> bool:
+        """Whether this packet is the one to be lost. Counts those before it."""
         if self.link != link or not self.meant(data):
             return False
         self.left -= 1
@@ -90,7 +90,7 @@ class Links:
         self._clogged: dict[Link, int | None] = {}
         self._held: dict[Link, deque[Held]] = {}
         self._bursts: list[float] = []
-        self.doomed: list[Doomed] = []
+        self.planned_losses: list[PlannedLoss] = []
         """Packets that are to be lost and have not come yet."""
         self._chance = chance.random
 
@@ -138,7 +138,7 @@ class Links:
 
     def lose(self, source: NodeId, to: NodeId, nth: int, meant: Callable[[bytes], bool]) -> None:
         """Of the packets that `source` sends to `to` from now on and that are `meant`, the n-th is lost."""
-        self.doomed.append(Doomed((source, to), nth, meant))
+        self.planned_losses.append(PlannedLoss((source, to), nth, meant))
         self._settle()
 
     def begin_burst(self, loss: float) -> None:
@@ -152,7 +152,7 @@ class Links:
         self._settle()
 
     def _settle(self) -> None:
-        self.calm = not (self._side or self._cut or self._clogged or self._bursts or self.doomed)
+        self.calm = not (self._side or self._cut or self._clogged or self._bursts or self.planned_losses)
 
     # --- asking --------------------------------------------------------------------------------
 
@@ -176,9 +176,9 @@ class Links:
 
     def _obstacle(self, link: Link, data: bytes) -> str | None:
         """Why a packet sent now is lost; None if it is not. Draws from the stream of bursts."""
-        hit = [each for each in self.doomed if each.is_it(link, data)] if self.doomed else ()
+        hit = [each for each in self.planned_losses if each.hits(link, data)] if self.planned_losses else ()
         for each in hit:
-            self.doomed.remove(each)
+            self.planned_losses.remove(each)
         if hit:
             self._settle()
             return "lose"

@@ -53,7 +53,7 @@ class Mutator:
         self._values: dict[tuple[str, type], deque[Any]] = {}
 
     def saw(self, packet: Packet) -> None:
-        """A real packet."""
+        """Remember a real packet."""
         if len(packet.data) < PREFIX_SIZE:
             return
         kind = packet.data[PREFIX_SIZE - 1]

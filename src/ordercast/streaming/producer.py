@@ -57,7 +57,7 @@ class Task(NamedTuple):
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Said(msgspec.Struct):
+class NodeReply(msgspec.Struct):
     """What a node says to a task or a job."""
 
     outcome: str = ""
@@ -72,7 +72,7 @@ class Said(msgspec.Struct):
     message: str = "it said something that is not understood"
 
 
-class Taken(msgspec.Struct):
+class TaskStart(msgspec.Struct):
     """The rest of what it says where it takes a task: how far that task is, and who may go on with it."""
 
     rows: Count
@@ -80,7 +80,7 @@ class Taken(msgspec.Struct):
     fence: Count
 
 
-_Form = TypeVar("_Form", Said, Taken)
+_Form = TypeVar("_Form", NodeReply, TaskStart)
 
 
 def _read(said: dict[str, Any], form: type[_Form]) -> _Form:
@@ -176,7 +176,7 @@ class Producer:
             self._nodes.append(self._nodes.pop(0))
 
     def _hear(self, header: dict[str, Any]) -> None:
-        said = _read(header, Said)
+        said = _read(header, NodeReply)
         if said.kept is not None:
             self._rows.keep(said.kept)
             return
@@ -184,7 +184,7 @@ class Producer:
             case "":
                 raise (Refused if said.error in _LASTING else Unreachable)(said.message)
             case "taken":
-                taken = _read(header, Taken)
+                taken = _read(header, TaskStart)
                 self._fence, self._next = taken.fence, taken.rows
                 self._rows.resume(taken.rows, taken.checksum)
             case "before":
@@ -261,16 +261,16 @@ def commit(
         time.sleep(AGAIN_S)
 
 
-def _told(connect: Callable[[str], Connection], where: str, wish: dict[str, Any]) -> Said:
+def _told(connect: Callable[[str], Connection], where: str, request: dict[str, Any]) -> NodeReply:
     connection = connect(where)
     try:
-        connection.send(wish)
+        connection.send(request)
         said = connection.receive(SILENCE_S)
     finally:
         connection.close()
     if said is None:
         raise Unreachable(f"it did not answer for {SILENCE_S:g} s")
-    return _read(said, Said)
+    return _read(said, NodeReply)
 
 
 def _unknown(task: Task, batches: int) -> str:

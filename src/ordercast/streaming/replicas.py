@@ -71,7 +71,7 @@ class Place(NamedTuple):
 
     @property
     def offset(self) -> dict[str, str]:
-        """As a checkpoint keeps it."""
+        """The place as a checkpoint of Spark keeps it."""
         return {"from" if self.included else "after": str(self.position or "")}
 
     def is_behind(self, position: Position) -> bool:
