@@ -16,6 +16,7 @@ from ordercast.measure.netns import NoNamespaces
 from ordercast.measure.relay import Impairments
 from ordercast.protocols import protocol as protocol_called
 from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.ring_settings import RINGS
 
 
 def bench(
@@ -32,7 +33,11 @@ def bench(
     ] = False,
     log: Annotated[bool, typer.Option("--log", help="Each node keeps its ordered log.")] = False,
     kill_one: Annotated[
-        bool, typer.Option("--kill-one", help="Kill the last node halfway (-9); look at longest_gap_ms.")
+        bool,
+        typer.Option(
+            "--kill-one",
+            help="Kill the last node halfway (-9), or the first gateway; look at longest_gap_ms.",
+        ),
     ] = False,
     stop_one: Annotated[
         bool, typer.Option("--stop-one", help="Stop the last node halfway (SIGSTOP); look at longest_gap_ms.")
@@ -51,6 +56,12 @@ def bench(
     path_mtu: Annotated[
         int, typer.Option(help="Larger IP packets are lost without a word; 0: none are.")
     ] = 0,
+    rings: Annotated[
+        int,
+        typer.Option(
+            min=1, help="On how many rings, in a line, with a gateway between neighbours: protocol rings."
+        ),
+    ] = 1,
     uvloop: Annotated[
         bool | None,
         typer.Option("--uvloop/--no-uvloop", help="The event loop. Not given: uvloop if installed."),
@@ -66,6 +77,8 @@ def bench(
     the processor's share, node by node; and whether all delivered the same messages in the same order.
     Exit code 1 if they did not.
     """
+    if rings > 1:
+        protocol = RINGS
     with blaming("--protocol"):
         chosen = protocol_called(protocol)
     with blaming("--profile"):
@@ -103,6 +116,7 @@ def bench(
             protocol=protocol,
             profile=config.profile,
             settings=values,
+            rings=rings,
         )
     except ValueError as error:
         refuse(str(error))

@@ -24,7 +24,9 @@ from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, Worke
 from ordercast.measure.netns import Namespaces
 from ordercast.measure.processes import JsonProcess
 from ordercast.measure.relay import Impairments
+from ordercast.measure.rings import free_address, gateways, in_a_line, places, port_of
 from ordercast.runtime.config_values import DEFAULT_PORT
+from ordercast.runtime.ring_settings import RINGS
 
 MOST_NODES = 64
 STARTING_S = 60.0
@@ -58,9 +60,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     log: bool = False
     """Each node keeps its ordered log, as durably as it does by default."""
     kill_one: bool = False
-    """Kill the process of the last node halfway, with -9."""
+    """Kill the process of the `victim` halfway, with -9."""
     stop_one: bool = False
-    """Stop the process of the last node halfway (SIGSTOP), and let it go on at the end."""
+    """Stop the process of the `victim` halfway (SIGSTOP), and let it go on at the end."""
     netns: bool = False
     """Each node in its own network namespace; else all on loopback."""
     impairments: Impairments = Impairments()
@@ -72,8 +74,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """As in `NodeConfig`."""
     settings: dict[str, object] = {}
     """Settings of the protocol."""
+    rings: int = 1
+    """How many rings the nodes are on, in a line, with a gateway between neighbours: protocol ``rings``."""
+
+    @property
+    def victim(self) -> int:
+        """Who is killed or stopped: the last node; of several rings, the first gateway."""
+        return self.nodes if self.rings == 1 else gateways(in_a_line(self.nodes, self.rings))[0]
 
     def __post_init__(self) -> None:
+        if self.rings != 1:
+            in_a_line(self.nodes, self.rings)
+            if self.protocol != RINGS:
+                raise ValueError(f"{self.rings} rings: protocol {self.protocol} has one, take {RINGS}")
         if not 1 <= self.nodes <= MOST_NODES:
             raise ValueError(f"{self.nodes} nodes: between 1 and {MOST_NODES} can be measured")
         if self.kill_one and self.nodes < 2:
@@ -179,7 +192,7 @@ def _conduct(plan: Plan, processes: Processes, tell: Tell) -> Result:
     killed = None
     if plan.kill_one or plan.stop_one:
         time.sleep(max(0.0, (begin_ns - time.monotonic_ns()) / 1e9 + plan.seconds / 2))
-        killed = workers.pop()
+        killed = workers.pop(plan.victim - 1)
         killed.process.send_signal(signal.SIGKILL if plan.kill_one else signal.SIGSTOP)
         tell(f"{'killed' if plan.kill_one else 'stopped'} node {killed.node}")
     sent = {worker.node: worker.hear(Sent, plan.seconds + ENDING_S).messages for worker in workers}
@@ -231,6 +244,7 @@ class Processes:
         numbers = range(1, plan.nodes + 1)
         self._workers = [Worker(node, self._work / f"stderr{node}", network) for node in numbers]
         seeds: tuple[str, ...] = ()
+        rings = {} if plan.rings == 1 else places(in_a_line(plan.nodes, plan.rings), self._address)
         for worker in self._workers:
             host = "127.0.0.1:0" if network is None else f"{network.address(worker.node)}:{DEFAULT_PORT}"
             worker.say(
@@ -239,6 +253,7 @@ class Processes:
                     nodes=plan.nodes,
                     listen=host,
                     seeds=seeds,
+                    rings=rings.get(worker.node, ()),
                     data=str(self._work / f"data{worker.node}"),
                     log=str(self._work / f"log{worker.node}") if plan.log else None,
                     key=None if key is None else str(key),
@@ -252,11 +267,17 @@ class Processes:
                     settings=plan.settings,
                 )
             )
-            if not seeds:
+            if not seeds and not rings:
                 seeds = (worker.hear(Ready, STARTING_S).address,)
-        for worker in self._workers[1:]:
+        for worker in self._workers[0 if rings else 1 :]:
             worker.hear(Ready, STARTING_S)
         return list(self._workers)
+
+    def _address(self, node: int, network: int) -> str:
+        """Where a node receives on one of several rings."""
+        if self._network is None:
+            return free_address(node, network)
+        return f"{self._network.address(node)}:{port_of(network)}"
 
     def end(self) -> None:
         """End all processes."""

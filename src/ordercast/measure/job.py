@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from ordercast.measure.order import Block, End
+from ordercast.measure.rings import RingPlace
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -16,6 +17,8 @@ class Job(msgspec.Struct, kw_only=True):
     nodes: int
     listen: str
     seeds: tuple[str, ...]
+    rings: tuple[RingPlace, ...]
+    """Its rings, instead of these two, where there are several."""
     data: str
     log: str | None
     """Directory of the ordered log, if there is to be one."""

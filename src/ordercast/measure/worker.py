@@ -67,13 +67,15 @@ class Worker:
     async def run(self) -> None:
         """Start the node, put load on the group, and tell what was measured."""
         job = self.job
+        key = None if job.key is None else Path(job.key)
         node = Node(
             id=job.node,
-            listen=job.listen,
-            seeds=job.seeds,
+            listen=None if job.rings else job.listen,
+            seeds=() if job.rings else job.seeds,
+            ring=tuple(place.settings(key) for place in job.rings),
             data=job.data,
             log=job.log,
-            key=None if job.key is None else Path(job.key),
+            key=None if job.rings else key,
             insecure=job.key is None,
             protocol=job.protocol,
             profile=job.profile,
