@@ -138,6 +138,32 @@ def test_the_status_tells_the_topology_and_which_ring_is_waited_for() -> None:
     run(main())
 
 
+async def latencies(senders: Sequence[NodeId]) -> list[float]:
+    """Seconds from sending at node 1 to delivery at each node, where these nodes send."""
+    now = asyncio.get_running_loop().time
+    async with Cluster(7, seed=5, protocol="rings", rings=LINE) as cluster:
+        readers = Readers()
+        await readers.join(cluster.nodes)
+        took: list[float] = []
+        for _ in range(15):
+            await asyncio.sleep(0.05)
+            sent = now()
+            seen = {node: len(payloads) + len(senders) for node, payloads in readers.seen.items()}
+            for node in senders:
+                await readers.groups[node].send(b"from %d" % node)
+            while any(len(readers.seen[node]) < count for node, count in seen.items()):
+                await asyncio.sleep(0.0002)
+            took.append(now() - sent)
+    return took
+
+
+def test_rings_that_nobody_sends_on_keep_nobody_waiting() -> None:
+    """Their word comes one rotation of a token later, at most, than if they had something to send."""
+    rotation = max(map(len, LINE.values())) * 250e-6
+    idle, busy = (max(run(latencies(senders))) for senders in ((1,), (1, 4, 7)))
+    assert idle <= busy + rotation
+
+
 async def a_run(seed: int) -> str:
     """Two rings that lose packets; the checksum of their trace."""
     cluster = Cluster(5, seed=seed, protocol="rings", rings={1: (1, 2, 3), 7: (3, 4, 5)}, loss=0.01)

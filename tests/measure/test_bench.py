@@ -75,6 +75,14 @@ def test_a_group_in_namespaces() -> None:
     checked(measure(Plan(nodes=2, size=2000, seconds=0.5, netns=True, uvloop=False)), 2)
 
 
+def test_rings_deliver_one_order() -> None:
+    result = checked(measure(Plan(nodes=4, seconds=0.5, rate=100, protocol="rings", rings=2)), 4)
+    assert result.agreement.messages == 200
+    topology = result.statuses[1]["topology"]
+    assert isinstance(topology, dict)
+    assert [ring["members"] for ring in topology["rings"]] == [[1, 2], [2, 3, 4]]
+
+
 def test_a_process_that_fails_is_reported_with_what_it_said() -> None:
     with pytest.raises(WorkerFailed, match=r"(?s)the process of node 1 ended before its time.*nonsense"):
         measure(Plan(nodes=1, seconds=0.1, settings={"nonsense": 1}))

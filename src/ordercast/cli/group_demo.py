@@ -35,12 +35,15 @@ from ordercast.draw.words import nodes as listed
 from ordercast.errors import OrdercastError
 from ordercast.extras import need
 from ordercast.measure.agreement import CommonDigests, ConfigurationOrder, MemberOrder
+from ordercast.measure.rings import in_a_line
 from ordercast.protocols import protocol as protocol_called
+from ordercast.runtime.ring_settings import RINGS
 
 MOST_NODES = 9
 """A laptop has no more to give: each node is a process, and has to be scheduled in time."""
 MOST_MESSAGES = 200_000
 """More would take the audit at the end too long."""
+RINGS_SHOWN = 3
 REDRAW_S = 0.12
 SHOWN = 8
 """Characters of a digest that are shown."""
@@ -60,11 +63,17 @@ NEXT = """\
 
 
 def demo(
-    nodes: Annotated[int, typer.Option(min=2, max=MOST_NODES, help="How many nodes, a process each.")] = 5,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=2, max=MOST_NODES, help="How many nodes, a process each. [default: 5]"),
+    ] = None,
     seconds: Annotated[
         float, typer.Option(min=0.5, max=3600, help="How long messages flow, beside what the changes take.")
     ] = 12.0,
-    rate: Annotated[float, typer.Option(min=1, max=10_000, help="Messages/s that each node sends.")] = 200.0,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=1, max=10_000, help="Messages/s that each node sends. [default: 200]"),
+    ] = None,
     directory: Annotated[
         Path | None,
         typer.Option(
@@ -72,6 +81,13 @@ def demo(
         ),
     ] = None,
     protocol: ProtocolName = "totem",
+    rings: Annotated[
+        bool,
+        typer.Option(
+            "--rings",
+            help="Three rings joined by gateways, one of which is killed. --nodes is 9, --rate 50 then.",
+        ),
+    ] = False,
     engine: Annotated[
         Engine, typer.Option(help="Which auditor: the reference starts at once, Spark in some seconds.")
     ] = Engine.REFERENCE,
@@ -83,6 +99,12 @@ def demo(
     nodes wrote is audited. Takes half a minute and needs no rights. Exit code 1 if an order differs or the
     audit finds something.
     """
+    if rings:
+        protocol = RINGS
+    nodes = nodes or (9 if rings else 5)
+    rate = rate or (50.0 if rings else 200.0)  # what is sent on one ring goes to all of them
+    with blaming("--nodes"):
+        in_a_line(nodes, RINGS_SHOWN if rings else 1)
     if nodes * rate * seconds > MOST_MESSAGES:
         refuse(
             f"{nodes * rate * seconds:,.0f} messages are too many to be audited at the end: choose --seconds "
@@ -97,7 +119,8 @@ def demo(
         )
     place = _place(directory)
     view = LiveView(ASIDE if json else SAY, nodes, protocol)
-    run = DemoRun(Plan(nodes=nodes, seconds=seconds, rate=rate, protocol=protocol), place, view)
+    plan = Plan(nodes=nodes, seconds=seconds, rate=rate, protocol=protocol, rings=RINGS_SHOWN if rings else 1)
+    run = DemoRun(plan, place, view)
     try:
         with _interruptible():
             with view:

@@ -6,6 +6,7 @@ import msgspec
 
 from ordercast.core.identity import ConfigurationId
 from ordercast.measure.order import Block, End, Place
+from ordercast.measure.rings import RingPlace
 
 SAFE_EVERY = 10
 """One message of so many is safe."""
@@ -16,8 +17,10 @@ class Job(msgspec.Struct, kw_only=True):
 
     data: str
     seeds: tuple[str, ...]
+    rings: tuple[RingPlace, ...]
+    """Its rings, instead of `seeds`, where there are several."""
     key: str
-    """File of the group key."""
+    """File of the group key, or of that of each ring."""
     trace: str
     protocol: str
     rate: float

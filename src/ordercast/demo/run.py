@@ -20,6 +20,7 @@ from ordercast.demo.messages import SAFE_EVERY, Close, Job, Leave, Report, Start
 from ordercast.demo.processes import DemoFailed, Process, Processes, State
 from ordercast.keys import create
 from ordercast.measure.agreement import CommonDigests, ConfigurationOrder, Life, OrderComparison
+from ordercast.measure.rings import free_address, gateways, in_a_line, places, without
 from ordercast.runtime.storage import DataDirectory
 
 SCENE_TIMEOUT_S = 90.0
@@ -39,11 +40,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 200.0
     """Messages/s that each node sends."""
     protocol: str = "totem"
+    rings: int = 1
+    """How many rings the nodes are on, in a line, with a gateway between neighbours."""
+
+    @property
+    def on_rings(self) -> dict[int, tuple[NodeId, ...]]:
+        """The nodes of each ring."""
+        return in_a_line(self.nodes, self.rings)
 
     @property
     def killed(self) -> NodeId:
-        """The node that is killed: the last one."""
-        return self.nodes
+        """The node that is killed: the last one; of several rings, the first gateway."""
+        return self.nodes if self.rings == 1 else gateways(self.on_rings)[0]
 
     @property
     def stopped(self) -> NodeId:
@@ -123,6 +131,7 @@ class Result(msgspec.Struct, kw_only=True):
             "order_equal": self.order_equal,
             "audit": self.audit.as_dict(),
             "protocol": self.plan.protocol,
+            "rings": self.plan.rings,
             "rate": self.plan.rate,
             "seconds": self.plan.seconds,
             "took_s": round(self.took_s, 1),
@@ -144,6 +153,7 @@ class DemoRun:
         self._begun = time.monotonic()
         self._steady: tuple[NodeId, ...] = ()
         self._addresses: dict[NodeId, str] = {}
+        self._places = places(plan.on_rings, free_address) if plan.rings > 1 else {}
 
     def perform(self) -> None:
         """Perform all steps. No process is left when this returns, or raises."""
@@ -195,13 +205,17 @@ class DemoRun:
 
     def _kill(self) -> None:
         victim = self.plan.killed
-        step = self._begin("kill", f"Node {victim} is killed with -9, in the middle of it", spared=victim)
+        what = f"Node {victim}" if self.plan.rings == 1 else f"Node {victim}, a gateway,"
+        step = self._begin("kill", f"{what} is killed with -9, in the middle of it", spared=victim)
         blow = time.monotonic()
         self.processes.by_node[victim].kill()
-        self._together(self._but(victim))
+        parts = without(self.plan.on_rings, victim)
+        for part in parts:
+            self._together(part)
         step.took_s = self._since(blow, self._but(victim))
         self._dwell(step)
-        self._end(step, f"the others go on without it after {written(step.took_s)}")
+        whole = "the others go on" if len(parts) == 1 else f"{counted(len(parts)).lower()} parts go on"
+        self._end(step, f"{whole} without it after {written(step.took_s)}")
 
     def _restart(self) -> None:
         victim = self.plan.killed
@@ -285,6 +299,7 @@ class DemoRun:
             Job(
                 data=str(self._data(node)),
                 seeds=tuple(address for other, address in self._addresses.items() if other != node),
+                rings=self._places.get(node, ()),
                 key=str(self.directory / "group.key"),
                 trace=str(self.trace),
                 protocol=self.plan.protocol,

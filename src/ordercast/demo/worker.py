@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -60,10 +61,11 @@ class Worker:
         """A life, until it is told to leave."""
         job = self._job
         node = Node(
-            listen="127.0.0.1:0",
-            seeds=job.seeds,
+            listen=None if job.rings else "127.0.0.1:0",
+            seeds=() if job.rings else job.seeds,
+            ring=tuple(place.settings(Path(job.key)) for place in job.rings),
             data=job.data,
-            key=job.key,
+            key=None if job.rings else job.key,
             trace=job.trace,
             protocol=job.protocol,
         )

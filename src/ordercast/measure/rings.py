@@ -11,7 +11,6 @@ import msgspec
 from ordercast.core.identity import NodeId
 from ordercast.runtime.config_values import DEFAULT_PORT
 from ordercast.runtime.ring_settings import RingSettings
-from ordercast.transport.address import format_address
 
 PORTS_APART = 10
 """From a gateway's port on one ring to that on the next, where it has one address."""
@@ -87,5 +86,5 @@ def free_address(node: NodeId, network: int) -> str:
                 second.bind(("127.0.0.1", port + 1))
             except (OSError, OverflowError):
                 continue
-            return format_address("127.0.0.1", port)
+            return f"127.0.0.1:{port}"
     raise OSError(f"no two ports in a row are free for node {node}: stop what uses so many")
