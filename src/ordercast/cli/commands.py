@@ -62,7 +62,7 @@ class _Real(Commands):
 
 class _Simulated(Commands):
     modules: ClassVar = {
-        name: name for name in ("demo", "run", "fuzz", "inject", "replay", "scenario", "mutants")
+        name: name for name in ("demo", "run", "fuzz", "inject", "replay", "scenario", "topology", "mutants")
     }
 
 

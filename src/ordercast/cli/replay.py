@@ -67,7 +67,8 @@ def replay(
     if svg is not None:
         with blaming("--svg"):
             svg.parent.mkdir(parents=True, exist_ok=True)
-            drawing = svg_drawing.draw(timeline_of(world.rows), told, title=f"{protocol}, seed {seed}")
+            timeline = timeline_of(world.rows, attached(case.settings, case.nodes))
+            drawing = svg_drawing.draw(timeline, told, title=f"{protocol}, seed {seed}")
             svg.write_text(drawing, encoding="utf-8")
     if trace is not None:
         from ordercast.trace.writer import TraceWriter  # loads Arrow, of an extra
@@ -131,7 +132,7 @@ def _show(drawn: Case, case: Case, cuts: Cuts | None, result: Result, world: Wor
     SAY.print()
     _show_faults(drawn, cuts)
     SAY.print()
-    SAY.print(Drawing(timeline_of(world.rows), told))
+    SAY.print(Drawing(timeline_of(world.rows, attached(case.settings, case.nodes)), told))
     SAY.print()
     for sentence in result.sentences:
         SAY.print(f"[red]•[/] {escape(sentence)}")

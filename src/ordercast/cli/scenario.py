@@ -77,9 +77,8 @@ def _drawing(file: Path, story: Scenario, report: Report, span: tuple[int, int] 
     title = file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip() or file.stem
     rows = report.world.rows
     if span is None:
-        return svg_drawing.draw(
-            timeline_of(rows), notes(story.faults, report.world.changes, rows), title=title
-        )
+        told = timeline_of(rows, story.networks)
+        return svg_drawing.draw(told, notes(story.faults, report.world.changes, rows), title=title)
     names = Names(story.nodes, report.world.applications.names, story.protocol in ("pinwheel", "dtp"))
     lanes = [ladder.Lane(node, name) for name, node in story.nodes.items()]
     return ladder.draw(flights(rows, names), marks(rows, names), lanes, span, title)
@@ -121,7 +120,8 @@ def _show(file: Path, story: Scenario, report: Report, draw: bool) -> None:
         SAY.print(f"[bright_black]{who}[/]")
         SAY.print(
             Drawing(
-                timeline_of(report.world.rows), notes(story.faults, report.world.changes, report.world.rows)
+                timeline_of(report.world.rows, story.networks),
+                notes(story.faults, report.world.changes, report.world.rows),
             )
         )
         SAY.print()

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, NodeId
+from ordercast.draw.networks import Attached, Line, in_a_row, lines
 from ordercast.trace.columns import (
     CONFIG_KIND,
     CONFIG_REP,
@@ -98,9 +99,11 @@ class Timeline:
     """What happened at every node of a run, over its time."""
 
     lanes: tuple[Lane, ...]
-    """By ascending node."""
+    """By ascending node; where nodes are attached to several networks, network by network."""
     start_us: int
     end_us: int
+    networks: tuple[Line, ...] = ()
+    """The networks, with the places of their nodes among the lanes; none where there is only one."""
 
     def configurations(self) -> dict[Configuration, Configuration | None]:
         """Every configuration, in order of its first install.
@@ -124,8 +127,11 @@ class Timeline:
         return order
 
 
-def timeline_of(rows: Iterable[Row]) -> Timeline:
-    """Put a run's rows together into its timeline. Rows may come in any order; one pass over them."""
+def timeline_of(rows: Iterable[Row], networks: Attached | None = None) -> Timeline:
+    """Put a run's rows together into its timeline. Rows may come in any order; one pass over them.
+
+    `networks` says which nodes are attached to which, where there are several.
+    """
     changes: dict[NodeId, list[Row]] = defaultdict(list)
     counts: Counter[tuple[object, ...]] = Counter()
     last_us: dict[tuple[NodeId, int], int] = {}
@@ -152,12 +158,14 @@ def timeline_of(rows: Iterable[Row]) -> Timeline:
     for (*place, guarantee), count in sorted(counts.items(), key=lambda item: str(item[0][-1])):
         delivered[tuple(place)][str(guarantee or "agreed")] = count
     lanes = []
-    for node in sorted(changes):
+    row_of_nodes = in_a_row({node: (networks or {}).get(node, (0,)) for node in changes})
+    for node in row_of_nodes:
         lane = _LaneBuilder(node, delivered, last_us)
         for row in sorted(changes[node], key=lambda row: row[STEP]):
             lane.add(row)
         lanes.append(lane.finish(end_us))
-    return Timeline(tuple(lanes), min(start_us, end_us), end_us)
+    joined = tuple(lines(networks or {}, row_of_nodes))
+    return Timeline(tuple(lanes), min(start_us, end_us), end_us, joined)
 
 
 @dataclass(slots=True)

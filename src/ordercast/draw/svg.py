@@ -12,6 +12,7 @@ from html import escape
 
 from ordercast.core.identity import Configuration, Kind, NodeId
 from ordercast.draw import words
+from ordercast.draw.networks import Line
 from ordercast.draw.palette import INK, LIGHT, colours
 from ordercast.draw.scale import Scale
 from ordercast.draw.sheet import sheet
@@ -21,6 +22,8 @@ NARROWEST, WIDEST = 1040.0, 6000.0
 """The least and the greatest width of the time axis, in pixels."""
 GUTTER = 64.0
 """Left of the axis, for the nodes' names."""
+NETWORK = 16.0
+"""More of it for each network, where there are several."""
 MARGIN = 24.0
 LETTER = 6.1
 """Width of a letter of the small text, near enough to say whether a label fits."""
@@ -33,6 +36,7 @@ ROW = 15.0
 MOST_LISTED = 60
 """Configurations in the legend, and notes below the drawing; the rest is counted."""
 
+NETWORKS = "#475569"
 TEXT, FAINT, RULE, FAULT, GONE, BACK = "#1b1f24", "#5b6470", "#e3e6ea", "#9a3412", "#c1121f", "#15803d"
 
 STYLE = f"""
@@ -44,6 +48,8 @@ text{{font:11px ui-sans-serif,system-ui,"Helvetica Neue",Arial,sans-serif;fill:{
 .fault{{stroke:{FAULT};stroke-width:1;stroke-dasharray:5 3;opacity:.75}}
 .note{{fill:{FAULT};font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:3px}}
 .gone{{stroke:{GONE};stroke-width:2.4;stroke-linecap:round;fill:none}}.halt{{fill:{GONE}}}
+.band{{fill:#f3f6fa}}.network{{stroke:{NETWORKS};stroke-width:2}}.on{{fill:{NETWORKS}}}
+.number{{fill:{NETWORKS};text-anchor:middle;font-size:10px;font-weight:600;paint-order:stroke;stroke:#fff;stroke-width:3px}}
 .back{{stroke:{BACK};stroke-width:1.9;stroke-linecap:round;fill:none}}
 """.strip()
 
@@ -60,7 +66,8 @@ class _Sheet:
         self.timeline, self.notes, self.title = timeline, notes, title or "What happened"
         self.zero = words.zero(timeline.start_us)
         self.colours = colours(timeline)
-        self.x = Scale(self._times(), MARGIN + GUTTER, NARROWEST, WIDEST)
+        self.left = MARGIN + GUTTER + NETWORK * len(timeline.networks)
+        self.x = Scale(self._times(), self.left, NARROWEST, WIDEST)
         self.width = self.x.right + MARGIN + 12
         few = len(timeline.lanes)
         self.pitch = 30.0 if few <= 12 else 22.0 if few <= 30 else 18.0
@@ -109,7 +116,15 @@ class _Sheet:
 
     def lines(self) -> Iterator[str]:
         """The file's lines; the height is known once everything is placed."""
-        body = [*self._head(), *self._ticks(), *self._lanes(), *self._notes(), *self._axis()]
+        body = [
+            *self._head(),
+            *self._bands(),
+            *self._ticks(),
+            *self._networks(),
+            *self._lanes(),
+            *self._notes(),
+            *self._axis(),
+        ]
         self.below = self.bottom + (30 if self._long() else 14)
         body += [*self._signs(), *self._listed_notes(), *self._legend()]
         return sheet(self.width, self.below + MARGIN, self.title, STYLE, body)
@@ -137,17 +152,46 @@ class _Sheet:
 
     def _axis(self) -> Iterator[str]:
         """Drawn last, so that no line crosses a label."""
-        yield _line("axis", MARGIN + GUTTER, self.axis + 4, self.x.right, self.axis + 4)
+        yield _line("axis", self.left, self.axis + 4, self.x.right, self.axis + 4)
         for x, time_us in self.x.ticks(62, self.zero):
             yield self._text(x, self.axis, _tick(time_us), "tick")
             if self._long():
                 yield self._text(x, self.bottom + 14, _tick(time_us), "tick")
 
+    def _middle(self, place: int) -> float:
+        """The middle of the lane at a place."""
+        return self.top + self.pitch * (place + 0.5)
+
+    def _bands(self) -> Iterator[str]:
+        """A ground for the lanes of each network; those of gateways, which are on several, have none."""
+        for line in self.timeline.networks:
+            for first, last in _stretches(self._alone_on(line)):
+                top, bottom = self._middle(first) - self.pitch / 2, self._middle(last) + self.pitch / 2
+                yield (
+                    f'<rect class="band" x="{MARGIN:.1f}" y="{top + 1:.1f}" '
+                    f'width="{self.x.right - MARGIN:.1f}" height="{bottom - top - 2:.1f}" rx="4"/>'
+                )
+
+    def _alone_on(self, line: Line) -> list[int]:
+        """Places of nodes that are attached to no other network."""
+        others = {place for other in self.timeline.networks if other != line for place in other.places}
+        return [place for place in line.places if place not in others]
+
+    def _networks(self) -> Iterator[str]:
+        """A line down the lanes for each network, with a dot at each node that is attached to it."""
+        for at, line in enumerate(self.timeline.networks):
+            x = MARGIN + NETWORK * (at + 0.5)
+            yield f"<g><title>network {line.number}</title>"
+            yield _line("network", x, self._middle(line.places[0]), x, self._middle(line.places[-1]))
+            for place in line.places:
+                yield f'<circle class="on" cx="{x:.1f}" cy="{self._middle(place):.1f}" r="4"/>'
+            yield self._text(x, self._middle(line.places[0]) - 9, str(line.number), "number") + "</g>"
+
     def _lanes(self) -> Iterator[str]:
         above: Lane | None = None
         for place, lane in enumerate(self.timeline.lanes):
-            middle = self.top + self.pitch * (place + 0.5)
-            yield self._text(MARGIN + GUTTER - 10, middle + 4, str(lane.node), "node")
+            middle = self._middle(place)
+            yield self._text(self.left - 10, middle + 4, str(lane.node), "node")
             gone: float | None = None
             for life in lane.lives:
                 if gone is not None:
@@ -248,7 +292,7 @@ class _Sheet:
 
     def _signs(self) -> Iterator[str]:
         self.below += 22
-        x, y = MARGIN + GUTTER, self.below
+        x, y = self.left, self.below
         for shape, meaning in (
             (f'fill="{LIGHT[1]}" stroke="{INK[1]}"', "regular configuration"),
             (f'fill="#ffffff" stroke="{INK[1]}" stroke-width="1.4" stroke-dasharray="3 2"', "transitional"),
@@ -261,6 +305,11 @@ class _Sheet:
             yield _glyph(sign, x + 6, y - 4, sign)
             yield self._text(x + 18, y, sign)
             x += 38 + LETTER * len(sign)
+        if self.timeline.networks:
+            yield _line("network", x, y - 4, x + 22, y - 4)
+            yield "".join(f'<circle class="on" cx="{x + dx:.1f}" cy="{y - 4:.1f}" r="4"/>' for dx in (0, 22))
+            yield self._text(x + 32, y, "network, and who is attached")
+            x += 52 + LETTER * len("network, and who is attached")
         yield self._text(x, y, "figures in the bars: messages delivered", "faint")
 
     def _listed_notes(self) -> Iterator[str]:
@@ -299,24 +348,35 @@ class _Sheet:
     def _more(self, count: int) -> Iterator[str]:
         if count > MOST_LISTED:
             self.below += ROW
-            yield self._text(MARGIN + GUTTER, self.below, f"and {count - MOST_LISTED} more", "faint")
+            yield self._text(self.left, self.below, f"and {count - MOST_LISTED} more", "faint")
 
     def _columns(self, entries: Sequence[str], longest: int) -> list[tuple[float, float, str]]:
         """Places for the first entries, in columns read downwards; moves on to below them."""
         shown = entries[:MOST_LISTED]
         wide = LETTER * longest + 24
-        across = max(1, int((self.width - 2 * MARGIN - GUTTER) / wide))
+        across = max(1, int((self.width - MARGIN - self.left) / wide))
         down = -(-len(shown) // across)
         top = self.below + ROW
         self.below += ROW * down
         return [
-            (MARGIN + GUTTER + wide * (place // down), top + ROW * (place % down), entry)
+            (self.left + wide * (place // down), top + ROW * (place % down), entry)
             for place, entry in enumerate(shown)
         ]
 
     def _text(self, x: float, y: float, text: str, style: str = "") -> str:
         styled = f' class="{style}"' if style else ""
         return f'<text x="{x:.1f}" y="{y:.1f}"{styled}>{escape(text)}</text>'
+
+
+def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Places that follow each other: the first and the last of each stretch."""
+    start = None
+    for place in places:
+        if start is None:
+            start = place
+        if place + 1 not in places:
+            yield start, place
+            start = None
 
 
 def _line(style: str, x1: float, y1: float, x2: float, y2: float) -> str:

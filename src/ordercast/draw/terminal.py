@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ordercast.core.identity import Configuration, Kind, NodeId
 from ordercast.draw import words
+from ordercast.draw.networks import joined
 from ordercast.draw.palette import INK, colours
 from ordercast.draw.spacetime import NEAR_US, Moment, Note, Segment, Timeline, What, moments
 
@@ -32,6 +33,7 @@ WORTH_SAYING_US = 3000
 MOST_ROWS = 1000
 """Moments drawn; the rest of a longer timeline is counted, not drawn."""
 
+NETWORK = "●"
 REGULAR, DASHED, DOWN, WAITING = "┃", "╏", "·", "╷"
 GLYPHS = {What.RESTART: "↻", What.CRASH: "✗", What.HALT: "■", What.SILENCE: "✗"}
 STYLES = {What.RESTART: "bold green", What.CRASH: "bold red", What.HALT: "bold red", What.SILENCE: "bold red"}
@@ -130,7 +132,21 @@ class _Page:
         yield from self._row(self.drawing.timeline.end_us, {}, "end of the trace", FAINT)
         yield from self._legend()
 
+    def _networks(self) -> Iterator[Text]:
+        """A line for each network that joins its nodes."""
+        for line in self.drawing.timeline.networks:
+            label = f"network {line.number}"
+            text = Text(
+                f"{label[-self.clock_width + 2 :]:>{self.clock_width - 2}}  ", style=FAINT, no_wrap=True
+            )
+            for place in range(len(self.nodes)):
+                on = "─" if joined(line, place) else " "
+                text.append(NETWORK if place in line.places else on).append(on * (self.cell - 1))
+            text.rstrip()
+            yield text
+
     def _heading(self) -> Iterator[Text]:
+        yield from self._networks()
         names = [str(node) for node in self.nodes]
         longest = max(map(len, names), default=1)
         if longest < self.cell or longest == 1:
