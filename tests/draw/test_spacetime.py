@@ -8,7 +8,7 @@ from told_run import Pen, told_run
 
 from ordercast.core.identity import Configuration, ConfigurationId, Kind
 from ordercast.draw.palette import GREY, LIGHT, colours
-from ordercast.draw.spacetime import Ending, Life, Moment, Timeline, What, moments, timeline_of
+from ordercast.draw.spacetime import Ending, Life, Moment, MomentKind, Timeline, moments, timeline_of
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +78,10 @@ def test_a_restart_without_a_crash_row_ends_the_life_in_silence() -> None:
     assert (first.ending, first.end_us) == (Ending.SILENCE, 700)
     assert second.start_us == 9_000
     assert [moment.what for moment in moments(timeline_of(pen.rows))] == [
-        What.INSTALL,
-        What.SILENCE,
-        What.RESTART,
-        What.INSTALL,
+        MomentKind.INSTALL,
+        MomentKind.SILENCE,
+        MomentKind.RESTART,
+        MomentKind.INSTALL,
     ]
 
 

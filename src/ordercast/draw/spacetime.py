@@ -244,7 +244,7 @@ def _ended(row: Row) -> Ended | None:
 # --- moments: what several nodes do together ---------------------------------------------------
 
 
-class What(StrEnum):
+class MomentKind(StrEnum):
     """What can happen at a moment."""
 
     RESTART = "restart"
@@ -258,7 +258,7 @@ class What(StrEnum):
 class Moment:
     """One thing, done by one node or by several at nearly the same time."""
 
-    what: What
+    what: MomentKind
     start_us: int
     end_us: int
     segments: dict[NodeId, Segment | None]
@@ -290,7 +290,7 @@ class Moment:
 class _Happening(NamedTuple):
     time_us: int
     node: NodeId
-    what: What
+    what: MomentKind
     segment: Segment | None
 
 
@@ -342,9 +342,9 @@ def _happenings(lane: Lane) -> list[_Happening]:
     told = []
     for life in lane.lives:
         if life.incarnation > 0:
-            told.append(_Happening(life.start_us, lane.node, What.RESTART, None))
+            told.append(_Happening(life.start_us, lane.node, MomentKind.RESTART, None))
         for segment in life.segments:
-            told.append(_Happening(segment.start_us, lane.node, What.INSTALL, segment))
+            told.append(_Happening(segment.start_us, lane.node, MomentKind.INSTALL, segment))
         if life.ending:
-            told.append(_Happening(life.end_us, lane.node, What(life.ending.value), None))
+            told.append(_Happening(life.end_us, lane.node, MomentKind(life.ending.value), None))
     return told

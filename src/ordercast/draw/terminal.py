@@ -17,7 +17,7 @@ from ordercast.core.identity import Configuration, Kind, NodeId
 from ordercast.draw import words
 from ordercast.draw.networks import joined
 from ordercast.draw.palette import INK, colours
-from ordercast.draw.spacetime import NEAR_US, Moment, Note, Segment, Timeline, What, moments
+from ordercast.draw.spacetime import NEAR_US, Moment, MomentKind, Note, Segment, Timeline, moments
 
 CELLS = (7, 6, 5, 4, 3, 2, 1)
 """Widths a lane may have, best first; from `COUNTED` on it has room for a count."""
@@ -35,18 +35,23 @@ MOST_ROWS = 1000
 
 NETWORK = "●"
 REGULAR, DASHED, DOWN, WAITING = "┃", "╏", "·", "╷"
-GLYPHS = {What.RESTART: "↻", What.CRASH: "✗", What.HALT: "■", What.SILENCE: "✗"}
-STYLES = {What.RESTART: "bold green", What.CRASH: "bold red", What.HALT: "bold red", What.SILENCE: "bold red"}
+GLYPHS = {MomentKind.RESTART: "↻", MomentKind.CRASH: "✗", MomentKind.HALT: "■", MomentKind.SILENCE: "✗"}
+STYLES = {
+    MomentKind.RESTART: "bold green",
+    MomentKind.CRASH: "bold red",
+    MomentKind.HALT: "bold red",
+    MomentKind.SILENCE: "bold red",
+}
 INSTALLS = {Kind.REGULAR: "●", Kind.TRANSITIONAL: "◌"}
 NOTE_STYLE = "bold yellow"
 FAINT = "bright_black"
 
 VERBS = {
-    What.RESTART: ("restarts", "restart"),
-    What.INSTALL: ("installs", "install"),
-    What.CRASH: ("crashes", "crash"),
-    What.HALT: ("halts", "halt"),
-    What.SILENCE: ("falls silent", "fall silent"),
+    MomentKind.RESTART: ("restarts", "restart"),
+    MomentKind.INSTALL: ("installs", "install"),
+    MomentKind.CRASH: ("crashes", "crash"),
+    MomentKind.HALT: ("halts", "halt"),
+    MomentKind.SILENCE: ("falls silent", "fall silent"),
 }
 
 
@@ -163,14 +168,14 @@ class _Page:
     def _moment(self, moment: Moment) -> Iterator[Text]:
         everyone = moment.nodes
         drawn = [node for node in everyone if node in self.current]
-        if moment.what != What.RESTART:
+        if moment.what != MomentKind.RESTART:
             yield from self._delivered(drawn)
         marks = {}
         style = STYLES.get(moment.what, "")
         for node in drawn:
             segment = moment.segments[node]
             self.current[node] = segment
-            self.down[node] = WAITING if moment.what == What.RESTART else DOWN
+            self.down[node] = WAITING if moment.what == MomentKind.RESTART else DOWN
             if segment is None:
                 marks[node] = (GLYPHS[moment.what], style)
             else:
@@ -208,7 +213,10 @@ class _Page:
         signs = [
             (f"{INSTALLS[Kind.REGULAR]} {REGULAR}", "regular configuration", "bold"),
             (f"{INSTALLS[Kind.TRANSITIONAL]} {DASHED}", "transitional", "bold"),
-            *((GLYPHS[what], what.value, STYLES[what]) for what in (What.CRASH, What.RESTART, What.HALT)),
+            *(
+                (GLYPHS[what], what.value, STYLES[what])
+                for what in (MomentKind.CRASH, MomentKind.RESTART, MomentKind.HALT)
+            ),
         ]
         legend = Text()
         for sign, meaning, style in signs:

@@ -159,8 +159,8 @@ class _Audit:
         scattered = [key for key, run in runs.items() if run.scattered]
         if scattered:
             of_them = of_runs(self._spark, table, scattered)
-            for going in plans.going_back(of_them, source.views):
-                runs[going.run].goes_back(going)
+            for each in plans.going_back(of_them, source.views):
+                runs[each.run].goes_back(each)
         for run in runs.values():
             if source.views:
                 primary.look_at(run)

@@ -18,8 +18,8 @@ from ordercast.audit.history import Stay
 from ordercast.audit.membership import ends_misnamed
 from ordercast.audit.properties import Promises
 from ordercast.audit.spark.chunks import BITS, NOTHING, REGULAR, TRANSITIONAL
-from ordercast.audit.spark.passes import LIFE, Piece, Place, Print
-from ordercast.audit.spark.plans import Going, Ring, RunKey
+from ordercast.audit.spark.passes import LIFE, Fingerprint, Piece, Place
+from ordercast.audit.spark.plans import OrderBreak, Ring, RunKey
 from ordercast.audit.spark.stay_summaries import StaySummary, summaries_of
 from ordercast.core.identity import ConfigurationId
 from ordercast.trace.columns import CONFIG_KIND, CONFIG_REP, CONFIG_SEQ, EVENT, INCARNATION, NODE, STEP
@@ -67,7 +67,7 @@ class Run:
     delivered: dict[At, StaySummary] = field(default_factory=dict)
     """What was delivered in each stay in which something was."""
     originated: dict[At, StaySummary] = field(default_factory=dict)
-    going: list[Going] = field(default_factory=list)
+    order_breaks: list[OrderBreak] = field(default_factory=list)
     """Stays in which something goes back."""
     tail: int = 0
     """Rows beyond the certified part, at which the reference looked."""
@@ -83,10 +83,10 @@ class Run:
                 "event: audit it with --engine reference, which names the file."
             )
         stays = [piece for piece in self.pieces if piece.kind != LIFE]
-        self.summaries, going, self.scattered = summaries_of(self.key, stays)
+        self.summaries, breaks, self.scattered = summaries_of(self.key, stays)
         self.history = self.promises.history([*self.control, *_beginnings(lives)], whole=self.whole)
         self._lay_over()
-        for each in going:
+        for each in breaks:
             self.goes_back(each)
 
     def doubt(self, why: str, *configurations: ConfigurationId | None) -> None:
@@ -94,12 +94,12 @@ class Run:
         known = frozenset(each for each in configurations if each is not None)
         self.doubts.append(Doubt(why, known if len(known) == len(configurations) else frozenset()))
 
-    def goes_back(self, going: Going) -> None:
+    def goes_back(self, found: OrderBreak) -> None:
         """Take note of a stay in which something does."""
-        self.going.append(going)
-        known = going.config_seq is not None and going.config_rep is not None
-        here = ConfigurationId(going.config_seq or 0, going.config_rep or 0) if known else None
-        self.doubt(f"node {going.node} goes back in its order", here)
+        self.order_breaks.append(found)
+        known = found.config_seq is not None and found.config_rep is not None
+        here = ConfigurationId(found.config_seq or 0, found.config_rep or 0) if known else None
+        self.doubt(f"node {found.node} goes back in its order", here)
 
     def look_at_ends(self) -> None:
         """What changes say of the configurations that they end (`config-ends`)."""
@@ -193,9 +193,9 @@ def at(stay: Stay) -> At:
     return (stay.node, stay.incarnation, stay.id.seq, stay.id.rep, REGULAR if stay.regular else TRANSITIONAL)
 
 
-def added(prints: Iterable[Print]) -> Print:
+def added(prints: Iterable[Fingerprint]) -> Fingerprint:
     """The fingerprint of several sets together."""
-    total = Print()
+    total = Fingerprint()
     for each in prints:
         total = total + each
     return total

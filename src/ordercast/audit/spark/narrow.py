@@ -96,10 +96,10 @@ def _suspects(
     )
     pieces = _differing(run, prints.collect(), views)
     pieces |= {
-        (going.config_seq, going.config_rep, rank // width)
-        for going in run.going
-        if going.config_seq is not None and going.config_rep is not None
-        for rank in (going.lowest, going.against)
+        (each.config_seq, each.config_rep, rank // width)
+        for each in run.order_breaks
+        if each.config_seq is not None and each.config_rep is not None
+        for rank in (each.lowest, each.against)
         if rank is not None
     }
     small = spark.createDataFrame(

@@ -270,16 +270,16 @@ def _before(places: Numbers) -> Numbers:
 # --- orders, up to some ranks ------------------------------------------------------------------
 
 
-class Print(NamedTuple):
+class Fingerprint(NamedTuple):
     """The fingerprint of a set of messages."""
 
     messages: int = 0
     low: int = 0
     high: int = 0
 
-    def __add__(self, other: object) -> Print:
-        assert isinstance(other, Print)
-        return Print(self.messages + other.messages, self.low + other.low, self.high + other.high)
+    def __add__(self, other: object) -> Fingerprint:
+        assert isinstance(other, Fingerprint)
+        return Fingerprint(self.messages + other.messages, self.low + other.low, self.high + other.high)
 
 
 Place: TypeAlias = tuple[str, int, int]
@@ -300,8 +300,8 @@ class Bucket(NamedTuple):
     """How many of the boundaries lie below them."""
     origin: int
     incarnation: int
-    placed: Print
-    content: Print
+    placed: Fingerprint
+    content: Fingerprint
     last_number: int
 
 
@@ -324,7 +324,15 @@ def buckets(
         by_run.setdefault(place[0], []).append((place, witness, boundaries))
     rows = over_row_groups(spark, source, partial(cut_at, by_run), _BUCKET)
     return [
-        Bucket((run, seq, rep), at, origin, life, Print(size, low, high), Print(size, clow, chigh), last)
+        Bucket(
+            (run, seq, rep),
+            at,
+            origin,
+            life,
+            Fingerprint(size, low, high),
+            Fingerprint(size, clow, chigh),
+            last,
+        )
         for run, seq, rep, at, origin, life, size, low, high, clow, chigh, last in rows
     ]
 
@@ -346,18 +354,20 @@ def cut_at(wanted: Mapping[str, Sequence[tuple[Place, Witness, Sequence[int]]]],
     return _prints(chunk, np.flatnonzero(which), keys)
 
 
-def originated(spark: SparkSession, source: Source, limits: Mapping[Sender, int]) -> dict[Sender, Print]:
+def originated(
+    spark: SparkSession, source: Source, limits: Mapping[Sender, int]
+) -> dict[Sender, Fingerprint]:
     """One pass over some views: what each sender originated there, up to a number."""
     if not limits:
         return {}
     by_run: dict[str, list[tuple[Sender, int]]] = {}
     for sender, last in limits.items():
         by_run.setdefault(sender[0][0], []).append((sender, last))
-    found: dict[Sender, Print] = {}
+    found: dict[Sender, Fingerprint] = {}
     for row in over_row_groups(spark, source, partial(up_to, by_run), _BUCKET):
         run, seq, rep, _, origin, life, size, _, _, low, high, _ = row
         sender = ((run, seq, rep), origin, life)
-        found[sender] = found.get(sender, Print()) + Print(size, low, high)
+        found[sender] = found.get(sender, Fingerprint()) + Fingerprint(size, low, high)
     return found
 
 

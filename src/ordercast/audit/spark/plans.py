@@ -113,8 +113,8 @@ def control_rows(table: DataFrame) -> DataFrame:
     return table.where(fn.col("event").isin(*CONTROL_EVENTS))
 
 
-class Going(NamedTuple):
-    """A stay in which something goes back."""
+class OrderBreak(NamedTuple):
+    """A stay in which deliveries go back in the order: a lower rank comes behind a higher one."""
 
     run: RunKey
     node: int
@@ -129,7 +129,7 @@ class Going(NamedTuple):
 _STAY = ("run_key", "node", "incarnation", "config_seq", "config_rep", "kind")
 
 
-def going_back(table: DataFrame, views: bool) -> list[Going]:
+def going_back(table: DataFrame, views: bool) -> list[OrderBreak]:
     """One window, for traces whose rows do not lie as they happened: the stays in which something goes back.
 
     In the order of steps a delivery's rank has to be higher than that of every delivery before it; so has an
@@ -167,7 +167,7 @@ def going_back(table: DataFrame, views: bool) -> list[Going]:
         fn.min(fn.expr("shiftright(mark, 1)")),
         fn.max(fn.expr("shiftright(greatest(delivered, originated), 1)")),
     )
-    return [Going._make(row) for row in found.collect()]
+    return [OrderBreak._make(row) for row in found.collect()]
 
 
 _RING = ("run_key", "config_seq", "config_rep")

@@ -37,7 +37,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ordercast.audit.history import Stay
 from ordercast.audit.spark.chunks import NOTHING
 from ordercast.audit.spark.membership_history import Run, added
-from ordercast.audit.spark.passes import Bucket, Place, Print, Sender, Witness
+from ordercast.audit.spark.passes import Bucket, Fingerprint, Place, Sender, Witness
 from ordercast.audit.spark.stay_summaries import StaySummary
 from ordercast.audit.synchrony import view_agreement
 from ordercast.audit.views import Views
@@ -84,12 +84,12 @@ def _differs(summary: StaySummary | None, witness: StaySummary) -> bool:
 
 def compare(
     run: Run, wanted: Mapping[Place, tuple[Witness, Sequence[int]]], found: Iterable[Bucket]
-) -> dict[Sender, tuple[int, Print]]:
+) -> dict[Sender, tuple[int, Fingerprint]]:
     """Condition 4; and for condition 5 of each sender the last number up to the cut, and the fingerprint."""
     by_place: dict[Place, list[Bucket]] = {}
     for bucket in found:
         by_place.setdefault(bucket.place, []).append(bucket)
-    senders: dict[Sender, tuple[int, Print]] = {}
+    senders: dict[Sender, tuple[int, Fingerprint]] = {}
     for view, stays in run.history.installs.items():
         place = run.place(view)
         witness = _witness(run, stays)
@@ -111,18 +111,18 @@ def compare(
             for bucket in told:
                 if bucket.bucket <= at:
                     sender = (place, bucket.origin, bucket.incarnation)
-                    last, content = senders.get(sender, (NOTHING, Print()))
+                    last, content = senders.get(sender, (NOTHING, Fingerprint()))
                     senders[sender] = (max(last, bucket.last_number), content + bucket.content)
     return senders
 
 
 def compare_with_originations(
-    run: Run, senders: Mapping[Sender, tuple[int, Print]], found: Mapping[Sender, Print]
+    run: Run, senders: Mapping[Sender, tuple[int, Fingerprint]], found: Mapping[Sender, Fingerprint]
 ) -> None:
-    """Condition 5."""
+    """Condition 5: what was delivered of each sender is what it originated."""
     for sender, (_, content) in senders.items():
         (_, seq, rep), origin, _ = sender
-        if found.get(sender, Print()) != content:
+        if found.get(sender, Fingerprint()) != content:
             run.doubt(
                 f"what was delivered of node {origin} is not what it originated", ConfigurationId(seq, rep)
             )

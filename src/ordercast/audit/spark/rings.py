@@ -54,8 +54,8 @@ from ordercast.audit.membership import config_chain, config_consistent, config_m
 from ordercast.audit.order import global_order
 from ordercast.audit.spark.chunks import NOTHING
 from ordercast.audit.spark.membership_history import Run, added
-from ordercast.audit.spark.passes import Bucket, Place, Print, Witness
-from ordercast.audit.spark.plans import Going
+from ordercast.audit.spark.passes import Bucket, Fingerprint, Place, Witness
+from ordercast.audit.spark.plans import OrderBreak
 from ordercast.core.identity import ConfigurationId
 
 
@@ -86,7 +86,7 @@ def _births_rise(run: Run) -> None:
                 continue
             if last is not None and last.incarnation == stay.incarnation and summary.birth_lowest < highest:
                 for where, rank in ((last, run.last(last)), (stay, summary.lowest)):
-                    run.going.append(Going(run.key, stay.node, *where.id, rank, None))
+                    run.order_breaks.append(OrderBreak(run.key, stay.node, *where.id, rank, None))
                 run.doubt(f"node {stay.node} falls back in timestamps", last.id, stay.id)
             last, highest = stay, summary.birth_highest
 
@@ -156,17 +156,18 @@ def _carried_over(run: Run, configuration: ConfigurationId) -> bool:
 
 def compare(run: Run, wanted: Mapping[Place, tuple[Witness, Sequence[int]]], found: Iterable[Bucket]) -> None:
     """Condition 4: every regular stay delivered what was originated, up to its last delivery."""
-    by_place: dict[Place, dict[int, Print]] = {}
+    by_place: dict[Place, dict[int, Fingerprint]] = {}
     for bucket in found:
         its = by_place.setdefault(bucket.place, {})
-        its[bucket.bucket] = its.get(bucket.bucket, Print()) + bucket.placed
+        its[bucket.bucket] = its.get(bucket.bucket, Fingerprint()) + bucket.placed
     for configuration, stays in run.regular.items():
         place = run.place(configuration)
         whole = added(summary.own_placed for summary in run.originations(configuration))
         _, cuts = wanted.get(place, (None, ()))
         pieces = by_place.get(place, {})
         upto = {
-            rank: added(pieces.get(piece, Print()) for piece in range(at + 1)) for at, rank in enumerate(cuts)
+            rank: added(pieces.get(piece, Fingerprint()) for piece in range(at + 1))
+            for at, rank in enumerate(cuts)
         }
         for stay in stays:
             summary = run.deliveries(stay)

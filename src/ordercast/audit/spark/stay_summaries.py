@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ordercast.audit.spark.chunks import NULL
-from ordercast.audit.spark.passes import Piece, Print
-from ordercast.audit.spark.plans import Going, RunKey
+from ordercast.audit.spark.passes import Fingerprint, Piece
+from ordercast.audit.spark.plans import OrderBreak, RunKey
 
 
 class StaySummary(NamedTuple):
@@ -27,9 +27,9 @@ class StaySummary(NamedTuple):
     lowest: int | None
     highest: int | None
     """The lowest and the highest rank delivered."""
-    placed: Print
+    placed: Fingerprint
     """A digest of the deliveries with their places."""
-    content: Print
+    content: Fingerprint
     """The same without."""
     safe: int
     first_safe_us: int | None
@@ -37,8 +37,8 @@ class StaySummary(NamedTuple):
     """The lowest and the highest configuration that messages of a transitional stay claim to be of."""
     originated: int
     own_highest: int | None
-    own_placed: Print
-    own_content: Print
+    own_placed: Fingerprint
+    own_content: Fingerprint
     first_number: int | None
     last_number: int | None
     birth_lowest: int | None
@@ -46,7 +46,7 @@ class StaySummary(NamedTuple):
     """The lowest and the highest timestamp, with its ring, of what was delivered."""
 
 
-def summaries_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[StaySummary], list[Going], bool]:
+def summaries_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[StaySummary], list[OrderBreak], bool]:
     """The stays of a run, those of them in which something goes back, and whether that is not all known.
 
     Inside a piece rows have been compared one by one. Pieces that follow each other by their steps are
@@ -57,7 +57,7 @@ def summaries_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[StaySummary
         stay = (piece.node, piece.incarnation, piece.config_seq, piece.config_rep, piece.kind)
         by_stay.setdefault(stay, []).append(piece)
     summaries: list[StaySummary] = []
-    going: list[Going] = []
+    breaks: list[OrderBreak] = []
     scattered = False
     for its in by_stay.values():
         its.sort(key=lambda piece: piece.first_step)
@@ -85,8 +85,8 @@ def summaries_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[StaySummary
         if back:
             head = its[0]
             ranks = [rank for rank in lowest if rank != NULL]
-            going.append(
-                Going(
+            breaks.append(
+                OrderBreak(
                     run,
                     head.node,
                     _known(head.config_seq),
@@ -95,7 +95,7 @@ def summaries_of(run: RunKey, pieces: Iterable[Piece]) -> tuple[list[StaySummary
                     _known(max(against, default=NULL)),
                 )
             )
-    return summaries, going, scattered
+    return summaries, breaks, scattered
 
 
 def _falls(value: int, before: int) -> bool:
@@ -132,15 +132,15 @@ def _together(pieces: list[Piece]) -> StaySummary:
         delivered,
         lowest("lowest"),
         highest("highest"),
-        Print(delivered, total("low"), total("high")),
-        Print(delivered, total("content_low"), total("content_high")),
+        Fingerprint(delivered, total("low"), total("high")),
+        Fingerprint(delivered, total("content_low"), total("content_high")),
         total("safe"),
         lowest("first_safe_us"),
         frozenset({(lowest("source_from"), lowest("rep_from")), (highest("source_to"), highest("rep_to"))}),
         originated,
         highest("own_highest"),
-        Print(originated, total("own_low"), total("own_high")),
-        Print(originated, total("own_content_low"), total("own_content_high")),
+        Fingerprint(originated, total("own_low"), total("own_high")),
+        Fingerprint(originated, total("own_content_low"), total("own_content_high")),
         lowest("first_number"),
         highest("last_number"),
         lowest("birth_lowest"),
