@@ -21,7 +21,10 @@ Anybody on a ring may have sent a payload; `read` returns what it says within li
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
@@ -39,6 +42,8 @@ MOST_LOOSE = 65_536
 BUNDLE_SIZE = 32 * 1024
 """Bytes of messages that are put into one bundle; a larger message has one of its own."""
 LARGEST_CHUNK = 65_535
+READ_AGAIN = 4 * BUNDLE_SIZE
+"""Bytes of the largest bundle of which is remembered for a while what was read."""
 
 BUNDLE, FORWARDED, RECOVERED, NOTE = 1, 2, 3, 4
 _BUNDLE = struct.Struct("<BBqH")
@@ -194,34 +199,28 @@ def write_note(note: Note) -> bytes:
 def write_bundles(payloads: Sequence[bytes], number: int, guarantee: Guarantee) -> list[bytes]:
     """Messages with consecutive numbers, as few payloads."""
     code = _GUARANTEES.index(guarantee)
+    totals = list(accumulate(map(len, payloads), initial=0))
     bundles: list[bytes] = []
-    some: list[bytes] = []
-    size = 0
-
-    def finish() -> None:
-        nonlocal number, size
-        if some:
-            bundles.append(_BUNDLE.pack(BUNDLE, code, number, len(some)) + join_chunks(some))
-            number += len(some)
-            some.clear()
-            size = 0
-
-    for payload in payloads:
-        if len(payload) > BUNDLE_SIZE:
-            finish()
-            bundles.append(_BUNDLE.pack(BUNDLE, code, number, 0) + payload)
-            number += 1
-            continue
-        if size + len(payload) > BUNDLE_SIZE or len(some) == LARGEST_CHUNK:
-            finish()
-        some.append(payload)
-        size += len(payload)
-    finish()
+    first = 0
+    while first < len(payloads):
+        end = bisect_right(totals, totals[first] + BUNDLE_SIZE) - 1
+        end = min(end, first + LARGEST_CHUNK)
+        if end == first:
+            bundles.append(_BUNDLE.pack(BUNDLE, code, number + first, 0) + payloads[first])
+            first += 1
+        else:
+            some = payloads[first:end]
+            bundles.append(_BUNDLE.pack(BUNDLE, code, number + first, len(some)) + join_chunks(some))
+            first = end
     return bundles
 
 
 def read_bundle(raw: bytes) -> Bundle | None:
     """The messages of a bundle."""
+    return _read_again(raw) if len(raw) <= READ_AGAIN else _read_bundle(raw)
+
+
+def _read_bundle(raw: bytes) -> Bundle | None:
     if len(raw) < _BUNDLE.size:
         return None
     kind, code, number, count = _BUNDLE.unpack_from(raw)
@@ -233,6 +232,10 @@ def read_bundle(raw: bytes) -> Bundle | None:
         return Bundle(_GUARANTEES[code], number, split_chunks(raw, _BUNDLE.size, count))
     except Malformed:
         return None
+
+
+_read_again = lru_cache(maxsize=32)(_read_bundle)
+"""A bundle is read when it comes and when it is delivered, which is soon, as a rule."""
 
 
 def is_safe(raw: bytes) -> bool:
