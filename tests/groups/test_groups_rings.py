@@ -11,7 +11,7 @@ import pytest
 from group_nodes import ANYWHERE, payloads, together, until
 from group_nodes import run as run_live
 
-from ordercast import Delivery, Group, Node, OtherProtocol, RingSettings
+from ordercast import ConfigProblem, Delivery, Group, Node, OtherProtocol, RingSettings
 from ordercast.core.identity import NodeId
 from ordercast.keys import add, create
 from ordercast.runtime.metrics import families
@@ -189,6 +189,15 @@ def test_a_node_without_rings_is_on_one() -> None:
             assert [each["network"] for each in cluster.nodes[0].status()["networks"]] == [1]
 
     run(main())
+
+
+def test_a_key_that_is_no_file_is_for_a_node_without_rings() -> None:
+    async def test() -> None:
+        node = Node(protocol="rings", ring=(RingSettings(network=1, listen=ANYWHERE),), key=b"x" * 32)
+        with pytest.raises(ConfigProblem, match="give each of them the file of its key"):
+            await node.start()
+
+    run_live(test)
 
 
 def test_a_gateway_joins_rings_with_different_keys_and_takes_new_ones(
