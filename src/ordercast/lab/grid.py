@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,10 @@ class GridError(OrdercastError, ValueError):
 
 class LabError(OrdercastError):
     """The laboratory could not do its work. The sentence says what to do."""
+
+
+Settings: TypeAlias = dict[str, int | float | bool | str | dict[str, tuple[int, ...]]]
+"""Settings of a protocol; the networks that nodes are attached to are a mapping by node."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,7 +69,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Probability that a reception is lost."""
     faults: tuple[str, ...] = ()
     """As in scenario files: ``at 3s crash 2``; times count from the very start, the load begins at 1 s."""
-    settings: dict[str, int | float | bool | str] = {}
+    settings: Settings = {}
     """Settings of the protocol that differ from its defaults."""
     bucket_us: int = 100
     """Width of the buckets in which latencies are counted."""

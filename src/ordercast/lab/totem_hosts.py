@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from ordercast.lab.grid import Settings
 from ordercast.sim.network import Ethernet, preset
 
 if TYPE_CHECKING:
     from ordercast.lab.totem_model import RingModel
-
-Settings = dict[str, int | float | bool | str]
 
 SPARC20: dict[str, int | float] = {"receive_us": 40, "unicast_us": 260, "send_us": 20}
 """What a packet heard, a token and a packet sent cost a SPARCstation 20: a fifth of what they cost an IPC."""

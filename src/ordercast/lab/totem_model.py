@@ -435,6 +435,11 @@ def _found(model: RingModel) -> _Found:
     return _Found(found, found / 2, model.per_us / model.nodes * found / 2)
 
 
+def wait_mean_us(model: RingModel) -> float:
+    """The mean wait for the token, without loss."""
+    return _found(model).wait_us
+
+
 def agreed_mean_us(model: RingModel) -> float:
     """The mean latency to agreed delivery without loss: the mean of `latency`, without its density."""
     found, n = _found(model), model.nodes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ordercast.lab.experiment import Claim, Experiment, Figure, Table
 from ordercast.lab.figures import PROTOCOL_NAMES, lines
-from ordercast.lab.grid import Run, product
+from ordercast.lab.grid import Run, Settings, product
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,7 @@ TYPICAL_MS = 100
 NETWORK: dict[str, int | float] = {"receive_us": 0, "unicast_us": 0, "send_us": 0}
 """002 §5: "the CPU time needed to process a message is zero"."""
 
-_FAMILY: dict[str, int | float | bool | str] = {
+_FAMILY: Settings = {
     "silence_us": 100_000,  # T
     "hurry_us": 100_000,  # the paper's token waits for T whatever is unstable; ours would hurry it on
     "resilience": 1,  # delivered as soon as the place is known: F = 0
@@ -44,7 +44,7 @@ _FAMILY: dict[str, int | float | bool | str] = {
     "aggressive_us": 5_000_000,
     "conservative_us": 10_000_000,
 }
-SETTINGS: dict[str, dict[str, int | float | bool | str]] = {
+SETTINGS: dict[str, Settings] = {
     "dtp": _FAMILY,
     "cm": {**_FAMILY, "batch": 1},  # one message an acknowledgement
     "pinwheel": _FAMILY,  # up to `window` messages without one, which may be for up to `batch` (002 §5)

@@ -20,8 +20,8 @@ from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.core.identity import NodeId
 from ordercast.lab.experiment import Claim, Experiment, Figure, Table
 from ordercast.lab.figures import PROTOCOL_NAMES, lines
-from ordercast.lab.grid import Method, Outcome, Run, product
-from ordercast.lab.totem_hosts import EIGHT, FIVE, HOSTS, MESSAGE, Settings
+from ordercast.lab.grid import Method, Outcome, Run, Settings, product
+from ordercast.lab.totem_hosts import EIGHT, FIVE, HOSTS, MESSAGE
 from ordercast.sim.faults import At, Crash, Partition, schedule
 from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.workload import drive

@@ -1,0 +1,134 @@
+"""Latencies over several Totem rings that gateways join, bounded instead of simulated.
+
+Every message goes to all rings, so that each ring carries all of them; what differs is how many nodes its
+token visits. docs/lab-model.md derives this. In short: a message waits for the token of its ring, and at
+each gateway for that of the next. Then a node still has to hear from every other ring that nothing with a
+lower timestamp comes from there. How long that takes depends on how far clocks of rings differ, and on what
+a gateway has told just before: both are bounded from below and from above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ordercast.lab.totem_model import RingModel, ethernet_ring, safe_mean_us, wait_mean_us
+from ordercast.sim.network import Ethernet
+
+Attached = Mapping[int, Sequence[int]]
+"""The numbers of the networks that each node is attached to."""
+
+
+class Bounds(NamedTuple):
+    """Microseconds between which a mean latency lies."""
+
+    low_us: float
+    high_us: float
+
+
+@dataclass(frozen=True)
+class RingsModel:
+    """Rings that gateways join in a tree, and their load."""
+
+    rings: Mapping[int, RingModel]
+    """By network: each carries the messages of all nodes."""
+    hops: Mapping[int, Mapping[int, tuple[int, ...]]]
+    """From a ring to another, the rings that a message comes to on the way, the last included."""
+    senders: Mapping[int, int]
+    """How many nodes send first on each ring."""
+    members: Mapping[int, int]
+    """How many nodes deliver on each ring; gateways count where they send."""
+
+    def _mean(self, bound_us: dict[tuple[int, int], float]) -> float:
+        """Over all senders and all who deliver."""
+        nodes = sum(self.senders.values())
+        return sum(
+            took_us * self.senders[source] * self.members[target]
+            for (source, target), took_us in bound_us.items()
+        ) / (nodes * sum(self.members.values()))
+
+    def _way_us(self, source: int, target: int, late: float = 0.0) -> float:
+        """Over the rings on the way, for the token of each and to its nodes; `late` rotations more each."""
+        return sum(
+            wait_mean_us(ring) + ring.reach_us + late * ring.rotation_us
+            for ring in (self.rings[number] for number in self.hops[source][target])
+        )
+
+    def _agreed_us(self, source: int, target: int) -> Bounds:
+        """From the application's submission on one ring to agreed delivery on another.
+
+        At best the clocks of all rings are in step: then all that is needed of any other ring was sent when
+        the message was. At worst no ring reaches the timestamp before the message itself comes to it, and
+        each gateway on the way back has just filled a Guarantee Vector that waits for the token: what it
+        learns has to wait for the next one, a rotation later.
+        """
+        own = self.rings[source]
+        begin = wait_mean_us(own) + own.reach_us
+        low = max(self._way_us(ring, target) for ring in self.rings)
+        high = max(
+            self._way_us(source, ring) + self._way_us(ring, target, late=1.0 if ring != source else 0.0)
+            for ring in self.rings
+        )
+        return Bounds(begin + low, begin + high)
+
+    def agreed_us(self) -> Bounds:
+        """The mean latency to agreed delivery."""
+        found = {(s, t): self._agreed_us(s, t) for s in self.rings for t in self.rings}
+        return Bounds(
+            self._mean({pair: bounds.low_us for pair, bounds in found.items()}),
+            self._mean({pair: bounds.high_us for pair, bounds in found.items()}),
+        )
+
+    def safe_us(self) -> Bounds:
+        """The mean latency to safe delivery.
+
+        Each ring first has the message and all before it (as for agreed delivery), then its members know of
+        each other that they do, after one to two rotations; and then the others have to hear of it.
+        """
+        found: dict[tuple[int, int], Bounds] = {}
+        for source in self.rings:
+            there = {ring: self._agreed_us(source, ring) for ring in self.rings}
+            for target in self.rings:
+                low = high = 0.0
+                for number, ring in self.rings.items():
+                    known_us = safe_mean_us(ring) - wait_mean_us(ring)
+                    far = 1.0 if number != target else 0.0
+                    low = max(low, there[number].low_us + known_us + self._way_us(number, target))
+                    high = max(
+                        high, there[number].high_us + known_us + self._way_us(number, target, late=far)
+                    )
+                found[source, target] = Bounds(low, high)
+        return Bounds(
+            self._mean({pair: bounds.low_us for pair, bounds in found.items()}),
+            self._mean({pair: bounds.high_us for pair, bounds in found.items()}),
+        )
+
+
+def ethernet_rings(network: Ethernet, networks: Attached, *, rate: float, size: int) -> RingsModel:
+    """The model of rings on Ethernets of one kind, joined in a tree; `rate` messages a second, of all nodes.
+
+    Raises `LoadTooHigh` where that is more than a ring can carry.
+    """
+    numbers = sorted({number for on in networks.values() for number in on})
+    sizes = {number: sum(number in on for on in networks.values()) for number in numbers}
+    senders = {number: sum(on[0] == number for on in networks.values()) for number in numbers}
+    return RingsModel(
+        {number: ethernet_ring(network, nodes=sizes[number], rate=rate, size=size) for number in numbers},
+        {source: _ways(source, networks) for source in numbers},
+        senders,
+        senders,
+    )
+
+
+def _ways(source: int, networks: Attached) -> dict[int, tuple[int, ...]]:
+    """To each network the others on the way from one, itself last: the fewest there are."""
+    found: dict[int, tuple[int, ...]] = {source: ()}
+    todo = [source]
+    while todo:
+        here = todo.pop(0)
+        for there in sorted({number for on in networks.values() if here in on for number in on}):
+            if there not in found:
+                found[there] = (*found[here], there)
+                todo.append(there)
+    return found
