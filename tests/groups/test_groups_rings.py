@@ -11,7 +11,8 @@ import pytest
 from group_nodes import ANYWHERE, payloads, together, until
 from group_nodes import run as run_live
 
-from ordercast import ConfigProblem, Delivery, Group, Node, OtherProtocol, RingSettings
+from free_ports import free_address
+from ordercast import ConfigProblem, Delivery, DuplicateNode, Group, Node, OtherProtocol, RingSettings
 from ordercast.core.identity import NodeId
 from ordercast.keys import add, create
 from ordercast.runtime.metrics import families
@@ -196,6 +197,30 @@ def test_a_key_that_is_no_file_is_for_a_node_without_rings() -> None:
         node = Node(protocol="rings", ring=(RingSettings(network=1, listen=ANYWHERE),), key=b"x" * 32)
         with pytest.raises(ConfigProblem, match="give each of them the file of its key"):
             await node.start()
+
+    run_live(test)
+
+
+def test_of_two_nodes_with_one_id_on_different_rings_one_ends() -> None:
+    def a_node(id: int, **seeds: str) -> Node:
+        rings = (RingSettings(network=int(n[1:]), listen=ANYWHERE, seeds=(to,)) for n, to in seeds.items())
+        return Node(id=id, protocol="rings", ring=tuple(rings))
+
+    async def test() -> None:
+        nowhere = free_address()
+        async with (
+            a_node(1, n1=nowhere) as one,
+            a_node(1, n2=nowhere) as other,
+            a_node(3, n1=one.address, n2=other.address) as gateway,
+        ):
+            closed = [asyncio.create_task(node.closed()) for node in (one, other)]
+            ended, going_on = await asyncio.wait(closed, return_when=asyncio.FIRST_COMPLETED)
+            error = ended.pop().exception()
+            assert isinstance(error, DuplicateNode)
+            assert "another node, perhaps on another ring, has the id 1: give this node" in str(error)
+            await gateway.wait_for({1, 3})
+            assert len(going_on) == 1
+            going_on.pop().cancel()
 
     run_live(test)
 

@@ -207,6 +207,10 @@ class Drop(NamedTuple):
     reason: str
 
 
+ID_IN_USE = "another node has the id of this one"
+"""The reason of a `Halt` after which the node must not begin another life."""
+
+
 class Halt(NamedTuple):
     """A program-controlled crash: the driver ends this life and hands over nothing more."""
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ordercast.core.contract import Event, Machine
+from ordercast.core.contract import ID_IN_USE, Event, Machine
 from ordercast.core.identity import Configuration, Kind, NodeId
 from ordercast.core.protocol import LAN, Protocol
 from ordercast.core.wire import DROPS as WIRE_DROPS
-from ordercast.errors import Excluded, NodeClosed
+from ordercast.errors import DuplicateNode, Excluded, NodeClosed
 from ordercast.groups.defects import Failed, keep_defect
 from ordercast.groups.events import PrimaryLost, PrimaryRegained
 from ordercast.groups.founders import who_begins
@@ -272,6 +272,11 @@ class Member:
 
     def halted(self, reason: str) -> bool:
         """The machine ended its life, and nobody had told it to; whether another one is going to begin."""
+        if reason == ID_IN_USE:
+            raise DuplicateNode(
+                f"another node, perhaps on another ring, has the id {self.id}: give this node another `id`, "
+                "or stop the other one"
+            )
         if self.protocol.revives:
             self._next_life.halted(reason)
         return self.protocol.revives

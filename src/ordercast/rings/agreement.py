@@ -70,6 +70,8 @@ class Agreement:
         """By digest of the attempt: what nodes share in it."""
         self._attempt: Attempt | None = None
         self._doublings = 0
+        self.id_in_use = False
+        """Another node reports under this node's identifier."""
 
     def start(self, incarnation: int, number: int | None, random: RandomStream) -> None:
         """A life begins, with a configuration of this node alone; `number` was on stable storage."""
@@ -133,6 +135,9 @@ class Agreement:
         """Something that all nodes of a topology have to know: gateways pass on what is new to them."""
         if isinstance(message, Recovered):
             news = self._take_shared(message)
+        elif isinstance(message, Report) and message.node == self._me and message.version > self._count:
+            self.id_in_use = True  # this node has never counted so far, in any life
+            return
         else:
             if message.node == sender and ring.ring is not None:
                 self._hear_directly(ring, message)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ordercast.core.contract import (
+    ID_IN_USE,
     Accept,
     Brake,
     CancelTimer,
@@ -138,6 +139,9 @@ class RingsMachine:
             case _:
                 raise TypeError(f"not an event: {event!r}")
         self._look_after()
+        if self._agreement.id_in_use and not self.halted:
+            self.halted = True
+            self._out.append(Halt(ID_IN_USE))
         out = self._out[:]
         self._out.clear()
         return out
