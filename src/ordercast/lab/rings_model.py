@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from ordercast.lab.totem_model import RingModel, ethernet_ring, safe_mean_us, wait_mean_us
@@ -27,6 +28,18 @@ class Bounds(NamedTuple):
     high_us: float
 
 
+class Times(NamedTuple):
+    """Means of one ring, in microseconds."""
+
+    wait_us: float
+    """For the token."""
+    reach_us: float
+    """From a visit of the token until others deliver."""
+    rotation_us: float
+    known_us: float
+    """From a visit of the token until the members know that all have what was sent."""
+
+
 @dataclass(frozen=True)
 class RingsModel:
     """Rings that gateways join in a tree, and their load."""
@@ -40,6 +53,14 @@ class RingsModel:
     members: Mapping[int, int]
     """How many nodes deliver on each ring; gateways count where they send."""
 
+    @cached_property
+    def _times(self) -> dict[int, Times]:
+        found = {}
+        for number, ring in self.rings.items():
+            wait_us = wait_mean_us(ring)
+            found[number] = Times(wait_us, ring.reach_us, ring.rotation_us, safe_mean_us(ring) - wait_us)
+        return found
+
     def _mean(self, bound_us: dict[tuple[int, int], float]) -> float:
         """Over all senders and all who deliver."""
         nodes = sum(self.senders.values())
@@ -51,8 +72,8 @@ class RingsModel:
     def _way_us(self, source: int, target: int, late: float = 0.0) -> float:
         """Over the rings on the way, for the token of each and to its nodes; `late` rotations more each."""
         return sum(
-            wait_mean_us(ring) + ring.reach_us + late * ring.rotation_us
-            for ring in (self.rings[number] for number in self.hops[source][target])
+            ring.wait_us + ring.reach_us + late * ring.rotation_us
+            for ring in (self._times[number] for number in self.hops[source][target])
         )
 
     def _agreed_us(self, source: int, target: int) -> Bounds:
@@ -63,8 +84,7 @@ class RingsModel:
         each gateway on the way back has just filled a Guarantee Vector that waits for the token: what it
         learns has to wait for the next one, a rotation later.
         """
-        own = self.rings[source]
-        begin = wait_mean_us(own) + own.reach_us
+        begin = self._times[source].wait_us + self._times[source].reach_us
         low = max(self._way_us(ring, target) for ring in self.rings)
         high = max(
             self._way_us(source, ring) + self._way_us(ring, target, late=1.0 if ring != source else 0.0)
@@ -91,8 +111,8 @@ class RingsModel:
             there = {ring: self._agreed_us(source, ring) for ring in self.rings}
             for target in self.rings:
                 low = high = 0.0
-                for number, ring in self.rings.items():
-                    known_us = safe_mean_us(ring) - wait_mean_us(ring)
+                for number in self.rings:
+                    known_us = self._times[number].known_us
                     far = 1.0 if number != target else 0.0
                     low = max(low, there[number].low_us + known_us + self._way_us(number, target))
                     high = max(

@@ -93,13 +93,13 @@ def _no_vectors(right: Any) -> Any:
     return lambda rings, latest: iter(())
 
 
-@_mutant("rings", "gateways", machine, "due", "a vector promises more than has come")
+@_mutant("rings", "gateways", machine, "written", "a vector promises more than has come")
 def _vectors_promise_too_much(right: Any) -> Any:
-    def due(rings: Iterable[AttachedRing], latest: int) -> Iterator[tuple[AttachedRing, Vector]]:
-        for ring, vector in right(rings, latest):
-            yield ring, Vector(tuple((i, horizon + 40, known) for i, horizon, known in vector.entries))
+    def written(rings: Iterable[AttachedRing], target: AttachedRing) -> Vector:
+        vector = right(rings, target)
+        return Vector(tuple((i, horizon + 40, known) for i, horizon, known in vector.entries))
 
-    return due
+    return written
 
 
 # --- safe delivery ----------------------------------------------------------------------------------

@@ -88,8 +88,6 @@ class AttachedRing:
         """The rings that this node forwards to what it receives here, and from which source rings."""
         self.told: dict[int, tuple[int, int]] = {}
         """By ring: the horizon and what is acknowledged that this node told last on this ring."""
-        self.telling = False
-        """A vector of this node is on its way on this ring."""
         self._opening = False
         """A configuration was installed, and its traffic is not let out yet."""
 

@@ -15,6 +15,7 @@ one (`agreement`, `change`, `_enter`). See docs/decisions/rings.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ordercast.core.contract import (
     ID_IN_USE,
@@ -73,7 +74,7 @@ from ordercast.rings.sending import Sending, is_bundle
 from ordercast.rings.states import State
 from ordercast.rings.storage import recall, store
 from ordercast.rings.topology import Edge, Topology
-from ordercast.rings.vectors import due
+from ordercast.rings.vectors import due, written
 from ordercast.totem.packets import Data, decode_data
 
 SLOT_BITS = 16
@@ -350,8 +351,6 @@ class RingsMachine:
                 self._receive(ring, forwarded)
             case Vector() as vector if ring.ring is not None:
                 ring.take(vector)
-                if traffic.sender == self.me:
-                    ring.telling = False
             case Enter() if ring.ring is not None:
                 ring.entered.add(traffic.sender)
             case Pause() as pause if pause.digest == self._agreement.digest and self._pausing.hear(pause):
@@ -390,9 +389,9 @@ class RingsMachine:
         for effect in self._out[before:]:
             if type(effect) is Stable:
                 self._sending.unsafe -= sum(batch.origin == self.me for batch in effect.batches)
-        for ring, vector in due(self.rings, self.order.latest):
-            ring.put(write_note(vector))
-            self._counts["vectors"] += 1
+        for ring in due(self.rings, self.order.latest):
+            ring.outbox.vector = partial(self._write_vector, ring)
+            ring.traffic = True
         waiting = max(ring.outbox.traffic_bytes for ring in self.rings) if self.role else 0
         pause = self._pausing.change(waiting)
         if pause is not None:
@@ -403,6 +402,11 @@ class RingsMachine:
             for bundle in self._sending.feed(self.config.undelivered - self.order.waiting_bytes):
                 # All messages at one place have one guarantee, so that no configuration ends between them.
                 self.rings[0].put(bundle, apart=is_safe(bundle))
+
+    def _write_vector(self, ring: AttachedRing) -> bytes:
+        """The Guarantee Vector that is broadcast on a ring now."""
+        self._counts["vectors"] += 1
+        return write_note(written(self.rings, ring))
 
     def _learn(self) -> None:
         """What is known on any of the rings is known here."""

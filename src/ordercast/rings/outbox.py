@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ordercast.core.contract import Effect
 from ordercast.core.identity import Guarantee
@@ -38,6 +38,8 @@ class RingOutbox:
         self._traffic.queue = SendQueue(LARGEST_QUEUE)
         self._both = (self._control, self._traffic)
         self.open = False
+        self.vector: Callable[[], bytes] | None = None
+        """Writes the Guarantee Vector that is due, when it can be broadcast."""
         self._halfway = False
         """A message of the traffic is partly broadcast: nothing may come between its fragments."""
 
@@ -50,6 +52,7 @@ class RingOutbox:
     def close(self) -> None:
         """Give up all traffic that is not broadcast yet."""
         self.open = self._halfway = False
+        self.vector = None
         self._traffic.queue = SendQueue(LARGEST_QUEUE)
 
     @property
@@ -87,7 +90,7 @@ class RingOutbox:
     @property
     def waiting(self) -> bool:
         """Whether there is something that could be broadcast."""
-        return self._control.waiting or (self.open and self._traffic.waiting)
+        return self._control.waiting or (self.open and (self._traffic.waiting or self.vector is not None))
 
     @property
     def room(self) -> int:
@@ -116,10 +119,14 @@ class RingOutbox:
     @property
     def backlog(self) -> int:
         """About how many datagrams wait."""
-        return self._control.backlog + (self._traffic.backlog if self.open else 0)
+        traffic = self._traffic.backlog + (self.vector is not None) if self.open else 0
+        return self._control.backlog + traffic
 
     def next_packet(self, ring: Ring, seq: int, most: int, effects: list[Effect]) -> Data | None:
         """The next packet, made of control messages if there are any."""
+        if self.open and self.vector is not None:
+            write, self.vector = self.vector, None
+            self.put(write())
         packet = None
         if not self._halfway:
             packet = self._control.next_packet(ring, seq, most, effects)

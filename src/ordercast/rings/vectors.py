@@ -1,4 +1,7 @@
-"""Guarantee Vectors (001): a gateway speaks for the rings behind it, if somebody waits for them."""
+"""Guarantee Vectors (001): a gateway speaks for the rings behind it, if somebody waits for them.
+
+A vector is asked for when it is due, and written when the token comes: so it says what is known then.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,35 @@ from ordercast.rings.attached import AttachedRing
 from ordercast.rings.messages import Vector
 
 
-def due(rings: Iterable[AttachedRing], latest: int) -> Iterator[tuple[AttachedRing, Vector]]:
-    """The vectors that a gateway has to send now, and on which of its rings.
+def due(rings: Iterable[AttachedRing], latest: int) -> Iterator[AttachedRing]:
+    """The rings on which a gateway has to send a vector, and has not been asked to yet.
 
-    They say of each ring behind the gateway how much has come from it, and what all its members have. That is
-    of use up to the `latest` timestamp that a message has, so nothing is sent on rings where all know that
-    much. At most one vector of a gateway is on its way on a ring.
+    Vectors are of use up to the `latest` timestamp that a message has, so none is sent on rings where all
+    know that much.
     """
     for ring in rings:
         for target, sources in ring.edges:
-            if target.telling:
-                continue
-            entries = []
-            wanted = False
-            for i in sources:
-                horizon, acknowledged = ring.horizon[i], ring.acknowledged[i]
-                told_horizon, told_acknowledged = target.told.get(i, (0, 0))
-                if horizon > told_horizon or acknowledged > told_acknowledged:
-                    entries.append((i, horizon, acknowledged))
-                    wanted |= horizon > told_horizon < latest or acknowledged > told_acknowledged < latest
-            if wanted:
-                target.told.update({i: (horizon, acknowledged) for i, horizon, acknowledged in entries})
-                target.telling = True
-                yield target, Vector(tuple(entries))
+            if target.outbox.vector is None and any(
+                ring.horizon[i] > horizon < latest or ring.acknowledged[i] > acknowledged < latest
+                for i in sources
+                for horizon, acknowledged in (target.told.get(i, (0, 0)),)
+            ):
+                yield target
+
+
+def written(rings: Iterable[AttachedRing], target: AttachedRing) -> Vector:
+    """The vector that a gateway sends on a ring.
+
+    It says of each ring behind the gateway how much has come from it, and what all its members have, where
+    that is more than the gateway told before.
+    """
+    known = {
+        i: (ring.horizon[i], ring.acknowledged[i])
+        for ring in rings
+        for to, sources in ring.edges
+        if to is target
+        for i in sorted(sources)
+    }
+    news = {i: now for i, now in known.items() if now != target.told.get(i, (0, 0))}
+    target.told.update(news)
+    return Vector(tuple((i, horizon, acknowledged) for i, (horizon, acknowledged) in news.items()))
