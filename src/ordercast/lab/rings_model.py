@@ -3,8 +3,8 @@
 Every message goes to all rings, so that each ring carries all of them; what differs is how many nodes its
 token visits. docs/lab-model.md derives this. In short: a message waits for the token of its ring, and at
 each gateway for that of the next. Then a node still has to hear from every other ring that nothing with a
-lower timestamp comes from there. How long that takes depends on how far clocks of rings differ, and on what
-a gateway has told just before: both are bounded from below and from above.
+lower timestamp comes from there. How long that takes depends on how far clocks of rings differ, which is
+bounded from below and from above.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ class Bounds(NamedTuple):
     low_us: float
     high_us: float
 
+    @property
+    def middle_us(self) -> float:
+        """What is taken for the mean."""
+        return (self.low_us + self.high_us) / 2
+
 
 class Times(NamedTuple):
     """Means of one ring, in microseconds."""
@@ -35,7 +40,6 @@ class Times(NamedTuple):
     """For the token."""
     reach_us: float
     """From a visit of the token until others deliver."""
-    rotation_us: float
     known_us: float
     """From a visit of the token until the members know that all have what was sent."""
 
@@ -58,7 +62,7 @@ class RingsModel:
         found = {}
         for number, ring in self.rings.items():
             wait_us = wait_mean_us(ring)
-            found[number] = Times(wait_us, ring.reach_us, ring.rotation_us, safe_mean_us(ring) - wait_us)
+            found[number] = Times(wait_us, ring.reach_us, safe_mean_us(ring) - wait_us)
         return found
 
     def _mean(self, bound_us: dict[tuple[int, int], float]) -> float:
@@ -69,27 +73,21 @@ class RingsModel:
             for (source, target), took_us in bound_us.items()
         ) / (nodes * sum(self.members.values()))
 
-    def _way_us(self, source: int, target: int, late: float = 0.0) -> float:
-        """Over the rings on the way, for the token of each and to its nodes; `late` rotations more each."""
+    def _way_us(self, source: int, target: int) -> float:
+        """Over the rings on the way from one to another, for the token of each and to its nodes."""
         return sum(
-            ring.wait_us + ring.reach_us + late * ring.rotation_us
-            for ring in (self._times[number] for number in self.hops[source][target])
+            self._times[number].wait_us + self._times[number].reach_us for number in self.hops[source][target]
         )
 
     def _agreed_us(self, source: int, target: int) -> Bounds:
         """From the application's submission on one ring to agreed delivery on another.
 
         At best the clocks of all rings are in step: then all that is needed of any other ring was sent when
-        the message was. At worst no ring reaches the timestamp before the message itself comes to it, and
-        each gateway on the way back has just filled a Guarantee Vector that waits for the token: what it
-        learns has to wait for the next one, a rotation later.
+        the message was. At worst no ring reaches the timestamp before the message itself comes to it.
         """
         begin = self._times[source].wait_us + self._times[source].reach_us
         low = max(self._way_us(ring, target) for ring in self.rings)
-        high = max(
-            self._way_us(source, ring) + self._way_us(ring, target, late=1.0 if ring != source else 0.0)
-            for ring in self.rings
-        )
+        high = max(self._way_us(source, ring) + self._way_us(ring, target) for ring in self.rings)
         return Bounds(begin + low, begin + high)
 
     def agreed_us(self) -> Bounds:
@@ -112,12 +110,9 @@ class RingsModel:
             for target in self.rings:
                 low = high = 0.0
                 for number in self.rings:
-                    known_us = self._times[number].known_us
-                    far = 1.0 if number != target else 0.0
-                    low = max(low, there[number].low_us + known_us + self._way_us(number, target))
-                    high = max(
-                        high, there[number].high_us + known_us + self._way_us(number, target, late=far)
-                    )
+                    then_us = self._times[number].known_us + self._way_us(number, target)
+                    low = max(low, there[number].low_us + then_us)
+                    high = max(high, there[number].high_us + then_us)
                 found[source, target] = Bounds(low, high)
         return Bounds(
             self._mean({pair: bounds.low_us for pair, bounds in found.items()}),
