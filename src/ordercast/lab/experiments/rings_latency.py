@@ -137,7 +137,7 @@ def _lower(latencies: Latencies, several: list[str], guarantee: str) -> Claim:
     )
     return Claim(
         says=f"Even with p1 = p2 = 1, several rings have a lower mean latency to {guarantee} delivery "
-        f"than one ring" + (", particularly for safe messages" if guarantee == "safe" else ""),
+        f"than one ring" + (", and gain more than for agreed" if guarantee == "safe" else ""),
         where="001 Multiple Rings, Fig. 9",
         measured=f"latency as a share of one ring's, at {latencies.rates[0]} to {latencies.rates[-1]} "
         f"messages/s: "
