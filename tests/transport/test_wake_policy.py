@@ -14,6 +14,7 @@ from ordercast.transport.wake_policy import (
     BRISK_US,
     BUSY_US,
     CROWDED_REST_US,
+    CROWDED_TIMES,
     CROWDED_US,
     STAYED_AWAY_US,
     WakePolicy,
@@ -135,23 +136,31 @@ def test_who_is_awake_reads_data_as_it_comes_and_who_sleeps_does_not() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("took_us", "awake"), [(CROWDED_US, True), (CROWDED_US + 1, False)])
-def test_who_yields_to_others_for_long_sleeps_for_a_while(
-    took_us: int, awake: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("took_us", "times", "awake"),
+    [
+        (CROWDED_US, CROWDED_TIMES, True),
+        (CROWDED_US + 1, CROWDED_TIMES - 1, True),
+        (CROWDED_US + 1, CROWDED_TIMES, False),
+    ],
+)
+def test_who_yields_to_others_for_long_again_and_again_sleeps_for_a_while(
+    took_us: int, times: int, awake: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
         scene = Scene(data_waits=True)
 
-        def yield_once() -> None:
+        def yields() -> None:
             monkeypatch.undo()
             scene.now += took_us
 
-        monkeypatch.setattr(os, "sched_yield", yield_once)
-        scene.came(BRISK_US)
-        scene.came(1)
-        scene.now += BUSY_US + 1
-        await turns()
-        assert not scene.policy._awake  # the token is late by now, whoever took the processor
+        for _ in range(times):
+            monkeypatch.setattr(os, "sched_yield", yields)
+            scene.came(BRISK_US)
+            scene.came(1)
+            scene.now += BUSY_US + 1
+            await turns()
+            assert not scene.policy._awake  # the token is late by now, whoever took the processor
         scene.came(1)
         scene.came(1)
         assert scene.policy._awake is awake

@@ -6,7 +6,7 @@ about a millisecond, to be woken costs more than what there is to do:
 - the event loop does not sleep while the next token is due. It yields to other processes at every turn, and
   after `AWAKE_US` without a token it goes to sleep as usual. An idle ring's token is held for longer than
   that, so an idle group sleeps;
-- if to yield takes long, others need the processor, and get it for milliseconds at each turn. Who sleeps is
+- if to yield takes long each time, others need the processor, and get it for milliseconds at each turn. Who sleeps is
   preferred when it is woken. So for a while the node sleeps between two tokens;
 - who is awake reads data as it comes, so that little is left to read when the token is here; who sleeps is
   not woken for it. It then waits for the token, before which it is read anyway, and the event loop looks
@@ -30,9 +30,10 @@ BUSY_US = 100
 """For so long after a token there is still something to do: what it brought to be delivered."""
 STAYED_AWAY_US = 4_000
 """After so long without a token, data is looked after by the event loop again."""
-CROWDED_US = 2_000
-"""If to yield the processor takes longer than this, other processes compute (members of the ring give it back
-sooner),"""
+CROWDED_US = 1_000
+"""If to yield the processor takes longer than this,"""
+CROWDED_TIMES = 3
+"""so many times one after the other, other processes compute (members of the ring give it back sooner),"""
 CROWDED_REST_US = 100_000
 """and for so long the node sleeps between two tokens."""
 
@@ -95,6 +96,8 @@ class WakePolicy:
         self._came_us = 0
         self._brisk = False
         self._awake = False
+        self._long_yields = 0
+        """So many times in a row to yield took long."""
         self._crowded_until_us = 0
         self._closed = False
         self._alarm: asyncio.TimerHandle | None = None
@@ -143,7 +146,9 @@ class WakePolicy:
         begun_us = self._now_us()
         os.sched_yield()
         ended_us = self._now_us()
-        if ended_us - begun_us > CROWDED_US:
+        self._long_yields = self._long_yields + 1 if ended_us - begun_us > CROWDED_US else 0
+        if self._long_yields >= CROWDED_TIMES:
+            self._long_yields = 0
             self._crowded_until_us = ended_us + CROWDED_REST_US
             self._awake = False
 
