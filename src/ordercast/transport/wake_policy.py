@@ -6,8 +6,8 @@ about a millisecond, to be woken costs more than what there is to do:
 - the event loop does not sleep while the next token is due. It yields to other processes at every turn, and
   after `AWAKE_US` without a token it goes to sleep as usual. An idle ring's token is held for longer than
   that, so an idle group sleeps;
-- if to yield takes long each time, others need the processor, and get it for milliseconds at each turn. Who sleeps is
-  preferred when it is woken. So for a while the node sleeps between two tokens;
+- if to yield takes long each time, others need the processor, and get it for milliseconds at each turn. Who
+  sleeps is preferred when it is woken. So for a while the node sleeps between two tokens;
 - who is awake reads data as it comes, so that little is left to read when the token is here; who sleeps is
   not woken for it. It then waits for the token, before which it is read anyway, and the event loop looks
   after it only if the token stays away.
