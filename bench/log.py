@@ -21,12 +21,12 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.keys import Keyring, generate
 from ordercast.log import Replica
 from ordercast.log.service import Service
 from ordercast.log.store import Delivered, Installed, Store
-from ordercast.process_groups.notes import address
 
 PACKET = 600
 """Messages of a packet, as a saturated ring has them with 100 bytes."""

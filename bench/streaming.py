@@ -29,10 +29,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from ordercast import Message
+from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.core.percentiles import percentile
 from ordercast.log.store import Delivered, Installed, Store
-from ordercast.process_groups.notes import address
 from ordercast.spark.session import spark_session
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "streaming"))

@@ -11,9 +11,9 @@ import pytest
 from cli_nodes import node, started
 from cli_parts import ordercast
 
+from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.log.store import Delivered, Installed, Store
-from ordercast.process_groups.notes import address
 
 HERE = ConfigurationId(8, 1)
 

@@ -10,10 +10,11 @@ from typing import Any
 from ordercast.clients.node import Told
 from ordercast.clients.server import ClientServer
 from ordercast.clients.stream import Stream
+from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import OrdercastError
 from ordercast.process_groups.machine import ProcessGroups
-from ordercast.process_groups.notes import address, head
+from ordercast.process_groups.notes import head
 from ordercast.process_groups.views import (
     Installed,
     Left,

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Ended, Guarantee, Kind
 from ordercast.groups.processes import Deliveries, Processes
 from ordercast.groups.reader import Inbox
 from ordercast.groups.readers import Readers
 from ordercast.groups.receipts import Receipts
-from ordercast.process_groups.notes import address
 
 RING = ConfigurationId(4, 1)
 ALONE = Configuration(RING, Kind.REGULAR, (1,))
@@ -27,7 +27,11 @@ class LoneReaders(Readers):
 
     def __init__(self, limit: int = 10_000, slow_changed: Callable[[], None] = lambda: None) -> None:
         gate: Any = SimpleNamespace(
-            largest=1_000_000, hold=lambda: None, release=lambda: None, submit=self._order
+            largest=1_000_000,
+            hold=lambda: None,
+            release=lambda: None,
+            submit=self._order,
+            attend=lambda attend: None,
         )
         super().__init__(Processes(1, 0, lambda: gate, lambda: False), limit, slow_changed)
         self.receipts = Receipts()

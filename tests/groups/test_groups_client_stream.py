@@ -9,11 +9,12 @@ import pytest
 
 from ordercast.clients.stream import Stream
 from ordercast.clients.wire import write_head
+from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.groups import client_stream
 from ordercast.groups.client_stream import KeptStream, reopened
 from ordercast.log.store import Delivered, Installed, Store
-from ordercast.process_groups.notes import address, head
+from ordercast.process_groups.notes import head
 from ordercast.process_groups.views import Recounted
 
 

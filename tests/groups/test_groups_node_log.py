@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from group_nodes import run
 
+from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.groups.node_log import NodeLog
 from ordercast.log import Replica
 from ordercast.log.feed import Final
-from ordercast.process_groups.notes import address
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import Connections
 

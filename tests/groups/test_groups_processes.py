@@ -57,6 +57,7 @@ class Scene:
             submit=self._order,
             must_wait=lambda groups: self.full,
             check_majority=lambda: None,
+            attend=lambda attend: None,
         )
         self.numbers = 0
         self.held: list[tuple[int, list[bytes], Guarantee]] | None = None

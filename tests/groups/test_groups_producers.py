@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ordercast.core.addresses import address
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.groups.notes import NOTE, Ask, Clock, Commit, Fence, Job, Known, Progress, job_of, written
 from ordercast.groups.producer_table import DONE_US, KEPT_US, Answer, Outcome
 from ordercast.groups.producers import FRONT_SIZE, Producers, concern, row_fronts
-from ordercast.process_groups.notes import address
 
 GROUP = "rows"
 TASK = b"a task of a query"

@@ -27,10 +27,11 @@ from ordercast import (
     MessageId,
     Rejoined,
 )
+from ordercast.core.addresses import LONGEST_NAME, address, address_of
 from ordercast.core.identity import Batch, Guarantee
 from ordercast.groups import reader as reader_module
 from ordercast.groups.reader import ENTRY_OVERHEAD, MOST_FULL
-from ordercast.process_groups.notes import LONGEST_NAME, address, address_of, check_name, describe
+from ordercast.process_groups.notes import check_name, describe
 from ordercast.process_groups.views import Cause, Member, View, ViewId
 from ordercast.runtime.driver import Outgoing
 

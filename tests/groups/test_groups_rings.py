@@ -165,6 +165,49 @@ def test_rings_that_nobody_sends_on_keep_nobody_waiting() -> None:
     assert idle <= busy + rotation
 
 
+def test_contents_go_only_to_rings_where_a_group_has_members() -> None:
+    """001: locality. Who joins later gets everything from its place in the order on."""
+
+    async def main() -> None:
+        async with Cluster(7, seed=5, protocol="rings", rings=LINE) as cluster:
+            near, far = Readers(), Readers()
+            await near.join(cluster.nodes[:2])
+            before = forwarded(cluster)
+            await near.send("before", 1, 2, each=50)
+            assert forwarded(cluster) == before, "both gateways forward places alone"
+
+            sending = asyncio.create_task(stream(near.groups[1], 200))
+            await far.join(cluster.nodes[6:])  # while it is sent
+            await sending
+            while b"199" not in near.seen[2]:
+                await asyncio.sleep(0.001)
+            await near.send("after", 1, 2)
+            while b"after 2 19" not in far.seen[7]:
+                await asyncio.sleep(0.001)
+            first = near.seen[1].index(far.seen[7][0])
+            assert first >= 100, "what was sent before it asked to join is not for it"
+            assert far.seen[7] == near.seen[1][first:], "and nothing is missing behind its join"
+
+            await far.groups[7].leave()
+            await near.send("until all know", 1, 2)
+            before = forwarded(cluster)
+            await near.send("alone", 1, 2, each=50)
+            assert forwarded(cluster) == before
+
+    run(main())
+
+
+def forwarded(cluster: Cluster) -> list[float]:
+    """How many bundles the two gateways have forwarded with their contents."""
+    return [cluster.nodes[at].status()["statistics"]["forwarded"] for at in (2, 4)]
+
+
+async def stream(group: Group, count: int) -> None:
+    for i in range(count):
+        await group.send(b"%d" % i)
+        await asyncio.sleep(0.0002)
+
+
 async def a_run(seed: int) -> str:
     """Two rings that lose packets; the checksum of their trace."""
     cluster = Cluster(5, seed=seed, protocol="rings", rings={1: (1, 2, 3), 7: (3, 4, 5)}, loss=0.01)

@@ -25,7 +25,7 @@ from ordercast import (
     Receipt,
     SendTimeout,
 )
-from ordercast.process_groups.notes import address
+from ordercast.core.addresses import address
 
 SMALL: dict[str, Any] = {"send_buffer": 4096, "receive_buffer": 65_536}
 """Buffers that are soon full."""

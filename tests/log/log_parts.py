@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.log import Position, Replica
 from ordercast.log.store import Delivered, Installed, Store
-from ordercast.process_groups.notes import address
 from ordercast.process_groups.notes import head as beside
 
 PLENTY = 2**30

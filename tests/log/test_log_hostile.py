@@ -12,6 +12,7 @@ from test_log_nodes import group, run, stop
 
 from hunts import rounds
 from ordercast import Message, MessageTooLarge
+from ordercast.core.addresses import MESSAGE, address, address_of, read_address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import ConfigProblem
 from ordercast.groups.notes import (
@@ -33,7 +34,6 @@ from ordercast.log import Replica
 from ordercast.log.compare import compare
 from ordercast.log.store import Delivered, Installed, Store
 from ordercast.process_groups.machine import ProcessGroups
-from ordercast.process_groups.notes import MESSAGE, address, address_of, read_address
 from ordercast.process_groups.views import Output
 
 RING = ConfigurationId(4, 1)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from log_parts import MINUTE_US, at, delivered, installed, rows, store, told, transitional
 
+from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, ConfigurationId, Guarantee
 from ordercast.errors import LogError, NotThere, NotYet, SplitAway, StorageProblem, Trimmed, Unreachable
 from ordercast.log import Position, Replica
 from ordercast.log.compare import compare
 from ordercast.log.store import Delivered, Installed, Store
-from ordercast.process_groups.notes import address
 
 
 @pytest.fixture

@@ -8,21 +8,12 @@ from collections.abc import Callable
 import pytest
 from written_order import ROOM, Order
 
-from ordercast.core.contract import QueueFull
+from ordercast.core.addresses import address, withheld
+from ordercast.core.contract import Attend, QueueFull
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind, MessageId
+from ordercast.core.subjects import subscription
 from ordercast.process_groups.machine import ProcessGroups
-from ordercast.process_groups.notes import (
-    NOTE,
-    Again,
-    End,
-    Join,
-    Membership,
-    State,
-    address,
-    read,
-    states,
-    written,
-)
+from ordercast.process_groups.notes import NOTE, Again, End, Join, Membership, State, read, states, written
 from ordercast.process_groups.views import Cause, Left, Numbered, Received, Recounted
 
 
@@ -562,3 +553,88 @@ def test_what_is_held_is_counted_among_what_was_delivered() -> None:
         order.order(node)
     assert told(1) == [(0, 10), 11]
     assert (order.machines[1].counted, order.machines[1].reached) == (12, 12)
+
+
+# --- which groups a node needs ---------------------------------------------------------------------
+
+
+def test_a_node_needs_the_groups_that_its_processes_are_in_or_asked_to_join() -> None:
+    order = two_members()
+    machine = order.machines[1]
+    assert machine.attend() == Attend(frozenset("G"))
+    assert machine.attend() is None, "nothing has changed"
+    machine.join(1, "H")
+    assert machine.attend() == Attend(frozenset("GH"))
+    machine.join(machine.begin(), "H")
+    assert machine.attend() is None
+
+
+def test_a_group_is_needed_until_it_is_told_that_its_last_process_left() -> None:
+    order = two_members()
+    machine = order.machines[1]
+    machine.attend()
+    machine.leave(1, "G")
+    assert machine.attend() is None
+    order.order(1)
+    assert machine.attend() == Attend(frozenset())
+
+
+def test_who_leaves_and_joins_again_needs_the_group_all_the_time() -> None:
+    order = two_members()
+    machine = order.machines[1]
+    machine.attend()
+    machine.leave(1, "G")
+    machine.join(1, "G")
+    order.order(1)
+    assert machine.attend() is None
+
+
+def test_the_groups_of_a_process_are_needed_until_its_end_is_ordered() -> None:
+    order = two_members()
+    machine = order.machines[1]
+    machine.join(1, "H")
+    order.order(1)
+    machine.attend()
+    machine.end(1)
+    assert machine.attend() is None
+    order.order(1)
+    assert machine.attend() == Attend(frozenset())
+
+
+def test_before_the_first_configuration_what_is_left_is_not_needed() -> None:
+    machine = ProcessGroups(1, 0)
+    first, second = machine.begin(), machine.begin()
+    for process in (first, second):
+        machine.join(process, "G")
+    machine.join(first, "H")
+    machine.leave(first, "H")
+    machine.end(second)
+    assert machine.attend() == Attend(frozenset("G"))
+    machine.end(first)
+    assert machine.attend() == Attend(frozenset())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "queue", "needed"),
+    [("G.*", None, Attend(None)), ("G", "q", Attend(None, shared=True))],
+)
+def test_patterns_need_everything_and_queues_everywhere(
+    pattern: str, queue: str | None, needed: Attend
+) -> None:
+    machine = ProcessGroups(1, 0)
+    machine.join(machine.begin(), subscription(pattern, queue))
+    assert machine.attend() == needed
+
+
+def test_a_node_with_a_log_needs_everything() -> None:
+    assert ProcessGroups(1, 0, needs_all=True).attend() == Attend(None)
+    assert ProcessGroups(1, 0, numbers=True).attend() == Attend(None)
+
+
+def test_a_message_without_contents_is_not_delivered_but_counted() -> None:
+    """It is for a process here, and all who had its contents are gone."""
+    order = two_members()
+    order.deliver(1, [withheld(address(1, ["G"]))])
+    order.deliver(1, [withheld(address(1, ["elsewhere"]))])
+    assert order.messages(2, 1) == []
+    assert order.machines[2].stats["withheld"] == 1

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from written_order import Order
 
+from ordercast.core.addresses import address
 from ordercast.core.identity import Guarantee, MessageId
 from ordercast.core.subjects import matches, read_subscription, subscription
 from ordercast.process_groups import queues
-from ordercast.process_groups.notes import address, head
+from ordercast.process_groups.notes import head
 from ordercast.process_groups.patterns import Patterns
 from ordercast.process_groups.queues import chosen
 from ordercast.process_groups.views import Process, Received, Unheard

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ordercast.catalogue import lab_protocol
+from ordercast.catalogue import fuzzed_protocol
 from ordercast.sim.fuzz import Case, run
 
 FILES = sorted(Path(__file__).parent.glob("*/*.json"))
@@ -20,5 +20,5 @@ def test_there_are_cases() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_what_was_mended_holds(file: Path) -> None:
-    result, _ = run(lab_protocol(file.parent.name), msgspec.json.decode(file.read_bytes(), type=Case))
+    result, _ = run(fuzzed_protocol(file.parent.name), msgspec.json.decode(file.read_bytes(), type=Case))
     assert result.failed is None, result.sentences

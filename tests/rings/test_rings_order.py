@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ordercast.core.contract import Deliver, Effect, Stable
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
-from ordercast.rings.messages import Entry, Place, Ring, write_bundles
+from ordercast.rings.bundles import read_bundle, write_bundles
+from ordercast.rings.messages import Entry, Place, Ring
 from ordercast.rings.order import Order
 
 
@@ -17,7 +18,9 @@ def entry(
     timestamp: int, source: int, guarantee: Guarantee = Guarantee.AGREED, origin: NodeId = 7, slot: int = 0
 ) -> Entry:
     (raw,) = write_bundles([b"%d/%d" % (timestamp, source)], timestamp, guarantee)
-    return Entry(Place(timestamp, source, slot), origin, 0, raw)
+    bundle = read_bundle(raw)
+    assert bundle is not None
+    return Entry(Place(timestamp, source, slot), origin, 0, bundle)
 
 
 def delivered(effects: list[Effect]) -> list[bytes]:

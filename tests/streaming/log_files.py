@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.log import Position
 from ordercast.log.store import Delivered, Installed, Store
-from ordercast.process_groups.notes import address
 
 TIME_US = 1_700_000_000_000_000
 PER_PACKET = 10

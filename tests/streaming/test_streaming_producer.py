@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ordercast.core.addresses import address
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import LogError, Unreachable
 from ordercast.groups.notes import Ask, Commit, Fence, written
 from ordercast.groups.producer_table import Answer, Outcome
 from ordercast.groups.producers import Producers, row_fronts
-from ordercast.process_groups.notes import address
 from ordercast.streaming.backlog import Backlog, Forgotten, NotTheSame
 from ordercast.streaming.options import Access
 from ordercast.streaming.producer import Producer, Refused, Superseded, Task, commit

@@ -470,7 +470,7 @@ def test_packets_about_another_view_are_dropped() -> None:
     assert drops(node.hears(1, item(3, 1))) == ["other view"]
     node.hears(1, summary())
     assert drops(node.hears(1, item(3, 1), view_id=SECOND)) == ["other view"]
-    assert drops(decides(node, decision((1, 2), ConfigurationId(9, 1)), about=SECOND)) == ["other view"]
+    assert drops(decides(node, decision((1, 3), ConfigurationId(9, 1)), about=SECOND)) == ["other view"]
 
 
 def test_what_is_asked_for_during_a_change_is_answered() -> None:
@@ -490,6 +490,14 @@ def test_who_was_let_in_may_be_the_only_one_who_knows_the_next_view() -> None:
     made = decision((1, 2, 3, 4), SECOND)
     assert installs(decides(node, made, sender=5)) == [], "which has nothing to do with it"
     assert installs(decides(node, made, sender=3)) == [SECOND]
+
+
+def test_who_was_excluded_and_let_in_again_unasked_begins_another_life() -> None:
+    """Its Join of long ago came late: the group is two views on, and this life lacks what was settled."""
+    node = member(2)
+    effects = decides(node, decision((1, 2), ConfigurationId(9, 1)), about=SECOND)
+    assert halts(effects) == ["excluded"]
+    assert installs(effects) == []
 
 
 # --- excluded ----------------------------------------------------------------------------------------------

@@ -97,7 +97,24 @@ class Distance(NamedTuple):
     round_trip_us: int
 
 
-Event: TypeAlias = Start | Submit | Packet | Timer | Stop | Brake | Gone | Distance
+MOST_ATTENDED = 512
+"""Groups that an `Attend` names at most."""
+
+
+class Attend(NamedTuple):
+    """Of messages to groups, this node needs the contents of those to these groups only.
+
+    Given before anything is submitted that makes a process of the node a member of another group. Until the
+    first, a node needs all. A machine may ignore it.
+    """
+
+    groups: frozenset[str] | None
+    """None: all, or more than `MOST_ATTENDED`."""
+    shared: bool = False
+    """All nodes need all contents: any of them may have to send a queue's messages again."""
+
+
+Event: TypeAlias = Start | Submit | Packet | Timer | Stop | Brake | Gone | Distance | Attend
 
 # --- effects: what a machine wants done --------------------------------------------------------
 
@@ -209,6 +226,8 @@ class Drop(NamedTuple):
 
 ID_IN_USE = "another node has the id of this one"
 """The reason of a `Halt` after which the node must not begin another life."""
+LEFT = "left"
+"""The reason of a `Halt` of a node that was told to go; the others go on without it."""
 
 
 class Halt(NamedTuple):

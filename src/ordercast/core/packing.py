@@ -37,7 +37,7 @@ RUN_SIZE = 256 * 1024
 """Bytes of waiting messages that are kept together: what was packed of them is given up together, too."""
 
 NEARLY = 8
-"""A packet with less than this fraction of its space left is nearly full."""
+"""A packet with less than one part in so many of its space left is nearly full."""
 
 
 @lru_cache(maxsize=4096)
@@ -77,6 +77,20 @@ def split_chunks(data: bytes, at: int, count: int) -> list[bytes]:
         return list(_equal(count, length).unpack_from(data, start))
     places = list(accumulate(lengths, initial=start))
     return [data[begin:end] for begin, end in pairwise(places)]
+
+
+def check_chunks(data: bytes, at: int, count: int) -> None:
+    """Raise `Malformed` unless `split_chunks` would find chunks there that fill the packet exactly."""
+    start = at + LENGTH_SIZE * count
+    if not count > 0 or start > len(data) or start + sum(_table(count).unpack_from(data, at)) != len(data):
+        raise Malformed("chunk lengths do not fit")
+
+
+def split_equally(data: bytes, at: int, count: int, length: int) -> Sequence[bytes]:
+    """Chunks of one length that begin at offset ``at``, and are there."""
+    if count <= MOST_EQUAL:
+        return _equal(count, length).unpack_from(data, at)
+    return [data[at + place * length : at + (place + 1) * length] for place in range(count)]
 
 
 class Packed(NamedTuple):
@@ -126,8 +140,11 @@ class SendQueue:
     They wait in runs, so that a packet's worth is cut out of a list and not picked up one by one.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, nearly: int = NEARLY) -> None:
+        """`limit` is in bytes. A packet with less than a fraction of 1/`nearly` of its space left is nearly
+        full; with 1, every packet is that has something in it."""
         self._limit = limit
+        self._nearly = nearly
         self.waiting: deque[_Run] = deque()
         """What was accepted and is not packed whole; empty when nothing waits."""
         self._count = 0
@@ -214,7 +231,7 @@ class SendQueue:
                 break
             if fits < len(totals):
                 payload = run.payloads[fits]
-                nearly_full = chunks and space * NEARLY < whole
+                nearly_full = chunks and space * self._nearly < whole
                 if space > LENGTH_SIZE and not (nearly_full and len(payload) + LENGTH_SIZE <= whole):
                     self._offset = space - LENGTH_SIZE
                     chunks.append(payload[: self._offset])

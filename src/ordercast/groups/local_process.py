@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ordercast.core.addresses import MOST_GROUPS, address
+from ordercast.core.fronted import bytes_of, put_in_front
 from ordercast.core.identity import Guarantee
 from ordercast.errors import ConfigProblem, MessageTooLarge
-from ordercast.process_groups.notes import MOST_GROUPS, address, check_name, head
+from ordercast.process_groups.notes import check_name, head
 from ordercast.process_groups.views import Properties
 
 if TYPE_CHECKING:
@@ -150,10 +152,12 @@ class LocalProcess:
         first = 0
         for start in range(0, len(payloads), step):
             some = payloads[start : start + step]
-            size = sum(map(len, some)) + len(front) * len(some)
+            messages = put_in_front(front, some)
             if gate.must_wait(groups):
-                await gate.wait(groups, size, timeout)
-                front = self.front(groups, headed=headed)  # there may be another life since
-            number = gate.submit([front + payload for payload in some], size, guarantee)
+                await gate.wait(groups, bytes_of(messages), timeout)
+                before, front = front, self.front(groups, headed=headed)
+                if front != before:  # there is another life since
+                    messages = put_in_front(front, some)
+            number = gate.submit(messages, bytes_of(messages), guarantee)
             first = first or number
         return first

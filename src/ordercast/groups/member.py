@@ -112,6 +112,7 @@ class Member:
             counted=parts.log.counted,
             numbers=bool(config.client_stream),
             voters=digest(config.voters),
+            needs_all=bool(config.log),
             declared=lambda voters: self.primary.declared(voters),
         )
         self.receipts = Receipts()

@@ -18,14 +18,7 @@ from ordercast.groups.primary import Primary, only_notes
 from ordercast.groups.producers import GUARANTEE
 from ordercast.groups.receipts import Receipts
 from ordercast.process_groups.machine import ProcessGroups
-from ordercast.process_groups.notes import (
-    PART_FRONT,
-    PART_SIZE,
-    Join,
-    check_name,
-    check_properties,
-    written,
-)
+from ordercast.process_groups.notes import PART_FRONT, PART_SIZE, Join, check_name, check_properties, written
 from ordercast.process_groups.rows import of_output, of_process
 from ordercast.process_groups.views import (
     Cause,
@@ -167,12 +160,14 @@ class Processes:
         counted: int = 0,
         numbers: bool = False,
         voters: int = 0,
+        needs_all: bool = False,
         declared: Callable[[Mapping[NodeId, int]], None] = lambda voters: None,
     ) -> None:
         """What processes want goes through `gate`, until the node is `leaving`; what they are told goes into
-        the trace through `recorder`. `counted`, `numbers` and `voters` are those of `ProcessGroups`;
-        `declared` is called with what members declare as voters."""
+        the trace through `recorder`. `counted`, `numbers`, `voters` and `needs_all` are those of
+        `ProcessGroups`; `declared` is called with what members declare as voters."""
         self._numbers, self._voters, self._declared = numbers, voters, declared
+        self._needs_all = needs_all
         self.watcher: Watcher | None = None
         """Who is told what concerns no single process."""
         self.gate = gate
@@ -205,6 +200,7 @@ class Processes:
             counted=counted,
             numbers=self._numbers,
             voters=self._voters,
+            needs_all=self._needs_all,
         )
 
     # --- processes ------------------------------------------------------------------------------
@@ -317,7 +313,7 @@ class Processes:
             self.settled = True
             self._submit()
             self.gate().release()
-        elif self._machine.queue.waiting:
+        elif self._machine.hungry:
             self._submit()
         if self._numbers and self.watcher is not None:
             self.watcher.reached(self._machine.reached)
@@ -374,6 +370,8 @@ class Processes:
         if self._leaving() or not self.placed:
             return
         gate = self.gate()
+        if (attend := self._machine.attend()) is not None:
+            gate.attend(attend)
         while (submit := self._machine.take(_ALL)) is not None:
             gate.submit(submit.payloads, sum(map(len, submit.payloads)), submit.guarantee)
 

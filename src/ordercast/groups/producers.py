@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
+from ordercast.core.addresses import HEADED, MESSAGE, WITHHELD, address
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
 from ordercast.core.wire import UNREADABLE
@@ -40,12 +41,12 @@ from ordercast.groups.notes import (
     written,
 )
 from ordercast.groups.producer_table import Answer, Outcome, ProducerTable
-from ordercast.process_groups.notes import HEADED, MESSAGE, address, check_name
+from ordercast.process_groups.notes import check_name
 
 GUARANTEE = Guarantee.SAFE
 FRONT_SIZE = 1 + OWNER_SIZE + 8
 """Bytes in front of a row: what it is, whose it is, and its number."""
-_ORDINARY = (bytes((MESSAGE,)), bytes((HEADED,)))
+_ORDINARY = (bytes((MESSAGE,)), bytes((HEADED,)), bytes((WITHHELD,)))
 
 
 def row_fronts(owner: bytes, first: int, count: int) -> Iterable[bytes]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from ordercast.core.addresses import Address, address_of, read_address
 from ordercast.core.identity import Batch, Guarantee, MessageId
 from ordercast.errors import Excluded
 from ordercast.groups.events import Message
-from ordercast.process_groups.notes import Address, address_of, read_address
 
 
 class Receipts:

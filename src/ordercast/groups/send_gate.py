@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from ordercast.core.contract import Attend
+from ordercast.core.fronted import bytes_of
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.errors import NoMajority, SendTimeout
 from ordercast.groups.lifetime import Lifetime
@@ -122,9 +124,13 @@ class SendGate:
             self._senders.next(floor=True)
         return number
 
+    def attend(self, attend: Attend) -> None:
+        """Have the others told what this node needs, before what is handed over next."""
+        self._driver.attend(attend)
+
     def originated(self, payloads: Sequence[bytes]) -> None:
         """Messages left the queue: there is room for others."""
-        self.queued -= sum(map(len, payloads)) + ENTRY_OVERHEAD * len(payloads)
+        self.queued -= bytes_of(payloads) + ENTRY_OVERHEAD * len(payloads)
         if self._senders.waiting and self._may_send():
             self._senders.next()
 

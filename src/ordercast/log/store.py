@@ -22,6 +22,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ordercast.core.addresses import MESSAGE, address_of, names_of
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, NodeId
 from ordercast.errors import LogError, StorageProblem
 from ordercast.log.blocks import MOST_ROWS, MessageRun, Messages, binary, no_heads
@@ -32,7 +33,7 @@ from ordercast.log.files import Fetch, Files
 from ordercast.log.position import Position
 from ordercast.log.segment import Meta
 from ordercast.log.storage_errors import StorageErrors, take
-from ordercast.process_groups.notes import MESSAGE, address_of, names_of, parts
+from ordercast.process_groups.notes import parts
 
 FULL_BYTES = 1024 * 1024
 """A block has not many more bytes than this."""

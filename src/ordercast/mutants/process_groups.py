@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ordercast.core.addresses import read_address
 from ordercast.core.identity import Batch
 from ordercast.core.subjects import read_subscription
 from ordercast.mutants.mutant import Mutant, register
 from ordercast.process_groups.gathering import Gathering
 from ordercast.process_groups.machine import ProcessGroups
-from ordercast.process_groups.notes import Membership, State, read_address
+from ordercast.process_groups.notes import Membership, State
 from ordercast.process_groups.patterns import Patterns
 from ordercast.process_groups.queues import Share
 from ordercast.process_groups.routing import Routing

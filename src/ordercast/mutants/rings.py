@@ -12,11 +12,15 @@ from ordercast.mutants.mutant import Mutant, register
 from ordercast.rings import machine
 from ordercast.rings.agreement import Agreement
 from ordercast.rings.attached import AttachedRing, Traffic
+from ordercast.rings.bundles import Interest
 from ordercast.rings.change import Attempt
+from ordercast.rings.forwarding import Forwarding
+from ordercast.rings.interests import Interests
 from ordercast.rings.machine import RingsMachine
 from ordercast.rings.messages import Control, Entry, Forwarded, Recovered, State, Vector
 from ordercast.rings.order import Order
 from ordercast.rings.outbox import RingOutbox
+from ordercast.rings.sending import Sending
 from ordercast.rings.topology import Topology
 
 RINGS_MUTANTS: list[Mutant] = []
@@ -63,11 +67,11 @@ def _first_of_a_timestamp_is_all(right: Any) -> Any:
 # --- gateways ---------------------------------------------------------------------------------------
 
 
-@_mutant("rings", "gateways", RingsMachine, "_forward", "every other bundle is forwarded behind the next")
+@_mutant("rings", "gateways", Forwarding, "forward", "every other bundle is forwarded behind the next")
 def _forwarded_out_of_order(right: Any) -> Any:
     held: dict[int, Forwarded] = {}
 
-    def forward(self: RingsMachine, ring: AttachedRing, forwarded: Forwarded) -> None:
+    def forward(self: Forwarding, ring: AttachedRing, forwarded: Forwarded) -> None:
         before = held.pop(id(ring), None)
         if before is None and ring.edges and forwarded.entry.place.timestamp % 2:
             held[id(ring)] = forwarded
@@ -79,9 +83,9 @@ def _forwarded_out_of_order(right: Any) -> Any:
     return forward
 
 
-@_mutant("rings", "gateways", RingsMachine, "_forward", "bundles of rings further away are not forwarded")
+@_mutant("rings", "gateways", Forwarding, "forward", "bundles of rings further away are not forwarded")
 def _only_neighbours_are_forwarded(right: Any) -> Any:
-    def forward(self: RingsMachine, ring: AttachedRing, forwarded: Forwarded) -> None:
+    def forward(self: Forwarding, ring: AttachedRing, forwarded: Forwarded) -> None:
         if forwarded.entry.place.source == ring.index:
             right(self, ring, forwarded)
 
@@ -206,3 +210,42 @@ def _nothing_behind_a_gap_of_a_ring(right: Any) -> Any:
         right(self, [entry for entry in rest if entry.place.timestamp <= complete], complete, effects)
 
     return deliver_rest
+
+
+# --- locality ---------------------------------------------------------------------------------------
+
+
+@_mutant("rings+groups", "locality", Interests, "begin", "who has not told what it needs needs nothing")
+def _untold_means_nothing(right: Any) -> Any:
+    def begin(self: Interests, members: Iterable[NodeId]) -> None:
+        right(self, ())
+
+    return begin
+
+
+@_mutant("rings+groups", "locality", Interests, "hear", "what a node needs later is not noted")
+def _only_the_first_need_counts(right: Any) -> Any:
+    def hear(self: Interests, node: NodeId, interest: Interest) -> None:
+        if node in self._untold:
+            right(self, node, interest)
+
+    return hear
+
+
+@_mutant(
+    "rings+groups", "locality", Sending, "attend", "a node joins a group before all know that it needs it"
+)
+def _joined_before_it_is_known(right: Any) -> Any:
+    def attend(self: Sending, interest: Interest) -> None:
+        self._interest = interest
+
+    return attend
+
+
+@_mutant("rings+groups", "locality", Interests, "need", "gateways look at the first node behind them alone")
+def _one_node_is_asked(right: Any) -> Any:
+    def need(self: Interests, nodes: frozenset[NodeId], audience: bytes) -> bool:
+        found: bool = right(self, frozenset(sorted(nodes)[:1]), audience)
+        return found
+
+    return need

@@ -77,7 +77,7 @@ SHOWN_BY = {
     "never-asked-for": 14,
     "place-of-the-last-null": 3,
     "states-of-any-configuration": 174,
-    "lost-with-the-process": 35,
+    "lost-with-the-process": 39,
     "held-in-reverse": 1,
     "lost-without-a-view": 2,
     "transitional-for-good": 2,
@@ -104,5 +104,9 @@ SHOWN_BY = {
     "nothing-is-acknowledged": 25,
     "states-are-not-passed-on": 25,
     "lowest-number-counts": 25,
+    "untold-means-nothing": 2,
+    "only-the-first-need-counts": 5,
+    "joined-before-it-is-known": 83,
+    "one-node-is-asked": 2,
 }
-"""Seeds, by the mutant's name, with groups of 2 to 7 nodes."""
+"""Seeds, by the mutant's name, with groups of 2 to 7 nodes, or 6 to 8 where gateways join rings."""

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.core.contract import Submit
+from ordercast.core.addresses import MOST_GROUPS, address
+from ordercast.core.contract import Attend, Submit
 from ordercast.core.declared import Sort, Statistic, zeros
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
 from ordercast.process_groups.gathering import Gathering
+from ordercast.process_groups.needs import Needs
 from ordercast.process_groups.notes import (
-    MOST_GROUPS,
     PART_SIZE,
     End,
     Join,
@@ -33,7 +34,6 @@ from ordercast.process_groups.notes import (
     Membership,
     Served,
     State,
-    address,
     check_name,
     check_properties,
     states,
@@ -70,6 +70,9 @@ STATISTICS = (
     Statistic("given_up", "Configurations that ended before their members had told their memberships."),
     Statistic("left_out", "Members whose state did not come before too much was held."),
     Statistic("most_held", "Bytes that were held at most.", Sort.LARGEST),
+    Statistic(
+        "withheld", "Messages for processes here whose contents were lost with the nodes that had them."
+    ),
     Statistic("sent_again", "Messages to a queue that were sent again: who was to get them has ended."),
 )
 
@@ -87,12 +90,13 @@ class ProcessGroups:
         counted: int = 0,
         numbers: bool = False,
         voters: int = 0,
+        needs_all: bool = False,
     ) -> None:
         """`queue` and `most_held` are in bytes; the latter has to be the same at all members.
 
         `counted` is how many messages there were in all, as far as this node knows; with `numbers` it is told
         of all messages, whoever they are for, and their numbers. `voters` is told to the others, and with it
-        this node is told theirs.
+        this node is told theirs. With `needs_all` or `numbers` the node needs the contents of all messages.
         """
         self.me = Life(node, incarnation)
         self.stats = zeros(STATISTICS)
@@ -102,6 +106,7 @@ class ProcessGroups:
         self._begun = 0
         self._asked: dict[int, set[str]] = {}
         """Of each process that lives, the groups that it has joined, or asked to join."""
+        self._needs = Needs(needs_all or numbers)
         self._joiners: set[int] = set()
         """Those of them that ever asked to join a group: it may not be ordered yet that they left it."""
         self._fresh: list[Membership] = []
@@ -177,6 +182,7 @@ class ProcessGroups:
         del self._asked[process]
         if self._configuration is None:
             self._fresh = [each for each in self._fresh if each.process != process]
+            self._needs.end(process)
         elif process in self._joiners:
             self._joiners.remove(process)
             self._ended.add(process)
@@ -196,6 +202,8 @@ class ProcessGroups:
             self._fresh.append(Membership(process, group, dict(properties or {})))
         else:
             self.queue.put(written(Join(process, group, dict(properties or {}))), Guarantee.AGREED)
+        if group not in asked:
+            self._needs.add(process, group)
         asked.add(group)
         self._joiners.add(process)
 
@@ -207,6 +215,7 @@ class ProcessGroups:
         asked.remove(group)
         if self._configuration is None:
             self._fresh = [each for each in self._fresh if (each.process, each.group) != (process, group)]
+            self._needs.remove(process, group)
         else:
             self.queue.put(written(Leave(process, group)), Guarantee.AGREED, urgent=True)
 
@@ -238,6 +247,15 @@ class ProcessGroups:
         if process not in self._asked:
             raise ValueError(f"there is no process {process} now: begin one")
         return self._asked[process]
+
+    @property
+    def hungry(self) -> bool:
+        """Whether there is something that the ordering machine is to be told or given."""
+        return self._needs.changed or len(self.queue) > 0
+
+    def attend(self) -> Attend | None:
+        """What the ordering machine is to be told before it is given more; None if nothing has changed."""
+        return self._needs.attend()
 
     def take(self, room: int) -> Submit | None:
         """What the ordering machine is to be given next, if it has `room` for so many bytes.
@@ -386,8 +404,10 @@ class ProcessGroups:
     def on_note(self, note: Join | Leave | End | Served, batch: Batch, out: list[Output]) -> None:
         """A note of a process that joins or leaves, or of messages that a queue's members got."""
         life = Life(batch.origin, batch.incarnation)
-        if life not in self._lives:
-            return  # its groups are not known here: its next state tells
+        if life not in self._lives:  # its groups are not known here: its next state tells
+            if isinstance(note, Join) and not self._settled:
+                self._join_elsewhere(note.group, out)
+            return
         if isinstance(note, Served):
             if note.configuration == self.routing.settled_in:
                 self.routing.shares.served(life, note.count)
@@ -399,10 +419,18 @@ class ProcessGroups:
                     self._announce([group], Cause.JOINED, out)
             case Leave(_, group):
                 self._remove(process, [group], Cause.LEFT, out)
+                if life == self.me:
+                    self._needs.remove(note.process, group)
             case End():
                 self._remove(process, self._table.groups_of(process), Cause.DIED, out)
                 if life == self.me:
                     self._ended.discard(process.number)
+                    self._needs.end(note.process)
+
+    def _join_elsewhere(self, group: str, out: list[Output]) -> None:
+        """A process of another part joins a group: there the group gets a view that it does not get here."""
+        if group in self._table.groups and group not in self._transitional:
+            self._announce([group], Cause.UNSETTLED, out)
 
     def _remove(self, process: Process, groups: list[str], cause: Cause, out: list[Output]) -> None:
         removed = [group for group in groups if self._table.remove(process, group)]

@@ -1,8 +1,7 @@
 """What nodes tell each other about process groups, as payloads of the ordering machine.
 
 A payload begins with a byte that says what it is, beside those of `ordercast.groups.notes`: a message to
-groups, or a note. All that stands before the application's bytes of a message is its *address*, equal for all
-messages of one process to the same groups, so that these are handled together.
+groups, with its address (`ordercast.core.addresses`), or a note.
 
 Anybody may have multicast a payload. What the limits here do not allow is no message and no note, at every
 member alike, since nothing but the payload is looked at.
@@ -12,29 +11,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
+from ordercast.core.addresses import HEADED, LONGEST_NAME, address_of, is_name, names_of
+from ordercast.core.fronted import Fronted
 from ordercast.core.identity import GROUPS_BETWEEN, ConfigurationId, MessageId
-from ordercast.core.subjects import (
-    LONGEST_QUEUE,
-    LONGEST_SUBJECT,
-    MARK,
-    read_subscription,
-)
+from ordercast.core.subjects import LONGEST_QUEUE, LONGEST_SUBJECT, MARK, read_subscription
 from ordercast.core.wire import UNREADABLE
 from ordercast.process_groups.views import Properties
 
-MESSAGE, NOTE, HEADED = 4, 5, 6
-LONGEST_NAME = LONGEST_SUBJECT
-"""Bytes of a group's name, in UTF-8."""
+NOTE = 5
+"""What a payload begins with that is a note, beside the kinds of messages (`ordercast.core.addresses`)."""
 LONGEST_SUBSCRIPTION = LONGEST_SUBJECT + LONGEST_QUEUE + 2
 """Bytes of the name of a group that is a subscription."""
-MOST_GROUPS = 64
-"""Groups that one message may be addressed to."""
 MOST_PROPERTIES = 32
 LONGEST_PROPERTY = 256
 """Characters of a property's name, and of its value."""
@@ -44,9 +36,7 @@ PART_FRONT = 64
 """Bytes of a part beside its memberships, at most."""
 MOST_PARTS = 1 << 20
 
-_HEAD = struct.Struct("<BIB")
 _LENGTH = struct.Struct("<I")
-_MESSAGES = (MESSAGE, HEADED)
 
 Number: TypeAlias = Annotated[int, Meta(ge=1, lt=2**32)]
 """Of a process at its node."""
@@ -169,57 +159,13 @@ def states(
 # --- messages ---------------------------------------------------------------------------------------
 
 
-class Address(NamedTuple):
-    """From whom a message is, and to which groups."""
-
-    sender: int
-    groups: tuple[str, ...]
-
-
-def address(sender: int, groups: Sequence[str], *, headed: bool = False) -> bytes:
-    """What stands in front of a message of a process, by number, to these groups; or of one with a `head`."""
-    names = [group.encode() for group in groups]
-    if any(group.startswith(MARK) for group in groups):
-        raise ValueError("nothing can be sent to a subscription: name the subject")
-    return _HEAD.pack(HEADED if headed else MESSAGE, sender, len(names)) + b"".join(
-        bytes((len(name),)) + name for name in names
-    )
-
-
-def address_of(payload: bytes) -> bytes | None:
-    """The part of a payload that is a message's address; None if it is no message."""
-    if len(payload) < _HEAD.size or payload[0] not in _MESSAGES:
-        return None
-    end = _HEAD.size
-    for _ in range(payload[5]):
-        if end >= len(payload):
-            return None
-        end += 1 + payload[end]
-    found = payload[:end]
-    return found if end <= len(payload) and read_address(found) is not None else None
-
-
-@lru_cache(maxsize=4096)  # asked of each message, and there are few
-def read_address(found: bytes) -> Address | None:
-    """What an address says; None if it is none."""
-    _, sender, count = _HEAD.unpack_from(found)
-    groups: list[str] = []
-    at = _HEAD.size
-    for _ in range(count):
-        name = found[at + 1 : at + 1 + found[at]]
-        at += 1 + len(name)
-        try:
-            groups.append(name.decode())
-        except UnicodeDecodeError:
-            return None
-    well_formed = 0 < count <= MOST_GROUPS and all(map(_is_name, groups)) and len(set(groups)) == count
-    return Address(sender, tuple(groups)) if well_formed else None
-
-
-def parts(found: bytes, payloads: Iterable[bytes]) -> tuple[list[bytes] | None, list[bytes]]:
+def parts(found: bytes, payloads: Sequence[bytes]) -> tuple[list[bytes] | None, Sequence[bytes]]:
     """The heads and the messages of payloads that have this address; None if it is one without heads."""
     start = len(found)
-    bodies = [payload[start:] for payload in payloads]
+    if type(payloads) is Fronted and payloads.front == found:
+        bodies = payloads.rests()
+    else:
+        bodies = [payload[start:] for payload in payloads]
     if found[0] != HEADED:
         return None, bodies
     pairs = [read_head(body) for body in bodies]
@@ -239,13 +185,6 @@ def read_head(body: bytes) -> tuple[bytes, bytes]:
     return (body[_LENGTH.size : end], body[end:]) if end <= len(body) else (b"", body)
 
 
-@lru_cache(maxsize=4096)
-def names_of(found: bytes) -> str:
-    """The groups of an address, as one text (`GROUPS_BETWEEN`)."""
-    where = read_address(found)
-    return "" if where is None else GROUPS_BETWEEN.join(where.groups)
-
-
 def describe(payload: bytes) -> tuple[str | None, int]:
     """For traces: the groups that a payload is addressed to, and the bytes of the message in it."""
     found = address_of(payload)
@@ -255,14 +194,8 @@ def describe(payload: bytes) -> tuple[str | None, int]:
 # --- limits -----------------------------------------------------------------------------------------
 
 
-def _is_name(group: str) -> bool:
-    return (
-        0 < len(group.encode()) <= LONGEST_NAME and GROUPS_BETWEEN not in group and not group.startswith(MARK)
-    )
-
-
 def _may_be_joined(group: str) -> bool:
-    return read_subscription(group) is not None if group.startswith(MARK) else _is_name(group)
+    return read_subscription(group) is not None if group.startswith(MARK) else is_name(group)
 
 
 def check_name(group: str) -> None:

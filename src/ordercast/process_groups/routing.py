@@ -10,22 +10,20 @@ from collections.abc import Container, MutableMapping, Sequence
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
+from ordercast.core.addresses import HEADED, WITHHELD, address, address_of, is_address, read_address
+from ordercast.core.fronted import Fronted, bytes_of
 from ordercast.core.identity import Batch, ConfigurationId, Guarantee, MessageId, NodeId
 from ordercast.core.subjects import read_subscription
 from ordercast.process_groups.notes import (
-    HEADED,
     Again,
     End,
     Join,
     Leave,
     Served,
     State,
-    address,
-    address_of,
     head,
     parts,
     read,
-    read_address,
     read_head,
     written,
 )
@@ -110,12 +108,12 @@ class Routing:
         An address tells where it ends: what begins with one has that address, and no other.
         """
         out: list[Output] = []
-        recent = self._recent.get(batch.origin)
-        if recent is not None and all(map(bytes.startswith, batch.payloads, repeat(recent))):
+        common = self._common(batch)
+        if common is not None:
             if self._held is None:
-                self.on_message(recent, batch, out)
+                self.on_message(common, batch, out)
             else:
-                self._take(recent, batch, out)
+                self._take(common, batch, out)
             return out
         for found, run in batch.runs(address_of):
             if found is not None:
@@ -134,6 +132,15 @@ class Routing:
                     self._take(note, run.part(at, [payload]), out)
         return out
 
+    def _common(self, batch: Batch) -> bytes | None:
+        """The address that all payloads of a batch have; None if they have none, or that is not known yet."""
+        payloads = batch.payloads
+        if type(payloads) is Fronted:
+            front = payloads.front
+            return front if front in self._routes or is_address(front) else None
+        recent = self._recent.get(batch.origin)
+        return recent if recent is not None and all(map(bytes.startswith, payloads, repeat(recent))) else None
+
     def _take(self, what: Told, batch: Batch, out: list[Output]) -> None:
         """A message, by its address, or a note: handle it, now or after what it has to wait for."""
         if self._held is None:
@@ -142,7 +149,7 @@ class Routing:
         self._held.append((what, batch))
         if isinstance(what, bytes):
             self._held_messages += len(batch.payloads)
-        size = sum(map(len, batch.payloads)) + ENTRY_OVERHEAD * (len(batch.payloads) - 1)
+        size = bytes_of(batch.payloads) + ENTRY_OVERHEAD * (len(batch.payloads) - 1)
         self._notes.on_held(size, out)
 
     def _handle(self, what: Told, batch: Batch, out: list[Output]) -> None:
@@ -193,6 +200,9 @@ class Routing:
         self.counted += len(batch.payloads)
         mine = not heard and batch.origin == self._me.node and batch.incarnation == self._me.incarnation
         if not (to or queues or mine or self.numbers):
+            return
+        if found[0] == WITHHELD:
+            self._stats["withheld"] += len(batch.payloads)
             return
         heads, bodies = parts(found, batch.payloads)
         inner = Batch._make((*batch[:7], bodies, *batch[8:]))

@@ -16,7 +16,16 @@ from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind,
 from ordercast.core.randomness import RandomStream
 from ordercast.rings.attached import AttachedRing
 from ordercast.rings.change import Attempt
-from ordercast.rings.messages import Control, Done, Place, Recovered, Report, write_note, write_recovered
+from ordercast.rings.messages import (
+    MOST_LOOSE,
+    Control,
+    Done,
+    Place,
+    Recovered,
+    Report,
+    write_note,
+    write_recovered,
+)
 from ordercast.rings.messages import State as StateNote
 from ordercast.rings.order import Order
 from ordercast.rings.states import State
@@ -139,7 +148,7 @@ class Agreement:
             self.id_in_use = True  # this node has never counted so far, in any life
             return
         else:
-            if message.node == sender and ring.ring is not None:
+            if message.node == sender:
                 self._hear_directly(ring, message)
             news = message.node != self._me and self._remember(message)
         if news:
@@ -269,6 +278,7 @@ class Agreement:
             order.stable,
             tuple(sorted(order.obligations)),
             loose,
+            tuple(order.withheld()[:MOST_LOOSE]),
         )
         self._states[self._me] = state
         self._send(state, write_note(state))

@@ -33,6 +33,16 @@ class Mark(NamedTuple):
     complete: int
 
 
+class Route(NamedTuple):
+    """A gateway forwards bundles to another of its rings."""
+
+    target: AttachedRing
+    sources: frozenset[int]
+    """Of which source rings."""
+    nodes: frozenset[NodeId]
+    """Whom it reaches that way."""
+
+
 class AttachedRing:
     """A ring that the node is on: its machine, what is to be broadcast on it, and what was heard there."""
 
@@ -84,8 +94,8 @@ class AttachedRing:
         self.marks: deque[Mark] = deque()
         self.safe_seq = 0
         """All members of the ring have what was broadcast on it up to here."""
-        self.edges: list[tuple[AttachedRing, frozenset[int]]] = []
-        """The rings that this node forwards to what it receives here, and from which source rings."""
+        self.edges: list[Route] = []
+        """Where this node forwards to what it receives here."""
         self.told: dict[int, tuple[int, int]] = {}
         """By ring: the horizon and what is acknowledged that this node told last on this ring."""
         self._opening = False

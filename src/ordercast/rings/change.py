@@ -7,7 +7,7 @@ What is delivered before it follows from the states alone, so that all who come 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from ordercast.core.identity import NodeId
 from ordercast.rings.messages import Entry, Place, Recovered, State
@@ -54,14 +54,25 @@ class Attempt:
         self.stable = max(state.stable for state in mine.values())
         high = self._high = [max(state.solid[i] for state in mine.values()) for i in range(rings)]
         self.complete = min(high, default=0)
+        without = {node: {Place(*place) for place in state.withheld} for node, state in mine.items()}
+        loose = {node: {Place(*each[:3]) for each in state.loose} for node, state in mine.items()}
         for source in range(rings):
             low = min(state.solid[source] for state in mine.values())
             if low == high[source]:
                 continue
+            sharer = min(node for node, state in mine.items() if state.solid[source] == high[source])
             if order.horizon[source] < high[source]:
                 self._missing.add(source)
-            elif me == min(node for node, state in mine.items() if state.solid[source] == high[source]):
+            elif me == sharer:
                 yield from self._share(source, low, high[source])
+            for place in sorted(without[sharer]):
+                if place.source == source and low < place.timestamp <= high[source]:
+                    having = [
+                        node
+                        for node, state in mine.items()
+                        if state.solid[source] >= place.timestamp or place in loose[node]
+                    ]
+                    yield from self._share_contents(me, place, having, without)
         holders: dict[Place, list[NodeId]] = {}
         for node, state in mine.items():
             for timestamp, source, slot, origin in state.loose:
@@ -70,8 +81,21 @@ class Attempt:
         for place, nodes in holders.items():
             if me not in nodes:
                 self._wanted.add(place)
-            elif me == min(nodes) and len(nodes) < len(mine):
+            elif me == _first_with_contents(place, nodes, without) and len(nodes) < len(mine):
                 yield self._shared(-1, 0, place.source, order.at(place))
+
+    def _share_contents(
+        self, me: NodeId, place: Place, having: Sequence[NodeId], without: Mapping[NodeId, Container[Place]]
+    ) -> Iterator[Recovered]:
+        """Of a bundle that is shared without its contents: who has these shares it by itself."""
+        first = _first_with_contents(place, having, without)
+        if place in without[first]:
+            return
+        if me == first:
+            if place in self._order:  # else somebody told of a bundle that there is not
+                yield self._shared(-1, 0, place.source, self._order.at(place))
+        elif me not in having:
+            self._wanted.add(place)
 
     def _share(self, source: int, low: int, high: int) -> Iterator[Recovered]:
         """What came from a ring between two timestamps; if nothing did, that."""
@@ -95,7 +119,10 @@ class Attempt:
             return
         if recovered.part < 0:
             if entry is not None and entry.place in self._wanted:
-                self._order.loose[entry.place] = entry
+                if entry.place.timestamp <= self._high[entry.place.source]:
+                    self._order.add(entry)
+                else:
+                    self._order.loose[entry.place] = entry
                 self._wanted.discard(entry.place)
         elif recovered.source in self._missing:
             got = self._got.setdefault(recovered.source, set())
@@ -110,3 +137,10 @@ class Attempt:
     def complete_here(self) -> bool:
         """Whether this node has all that those have who come from the same configuration."""
         return self.compared and not self._missing and not self._wanted
+
+
+def _first_with_contents(
+    place: Place, nodes: Sequence[NodeId], without: Mapping[NodeId, Container[Place]]
+) -> NodeId:
+    """The first of the nodes that have a bundle, with its contents if one of them has these."""
+    return min([node for node in nodes if place not in without[node]] or nodes)

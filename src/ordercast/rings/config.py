@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ordercast.rings.bundles import BUNDLE_SIZE
 from ordercast.totem.config import TotemConfig
 
 MOST_NETWORKS = 1_023
@@ -33,6 +34,11 @@ class RingsConfig(TotemConfig, frozen=True, kw_only=True, forbid_unknown_fields=
                 f"networks is {list(self.networks)}: name each network that the node is attached to once, "
                 f"by a number from 1 to {MOST_NETWORKS}"
             )
+
+    @property
+    def bundle_size(self) -> int:
+        """Bytes of messages that are put into one bundle: about as many as a packet takes."""
+        return max(BUNDLE_SIZE, self.packet_size - HEAD_ROOM)
 
     @property
     def of_a_ring(self) -> TotemConfig:

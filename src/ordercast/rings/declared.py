@@ -19,7 +19,10 @@ DROPS = (
 
 STATISTICS = (
     *TOTEM_STATISTICS,
-    Statistic("forwarded", "Bundles of messages that this gateway forwarded to another ring."),
+    Statistic("forwarded", "Bundles of messages that this gateway forwarded to another ring, with contents."),
+    Statistic(
+        "withheld", "Bundles that this gateway forwarded without contents: nobody there needs their messages."
+    ),
     Statistic("vectors", "Guarantee Vectors that this gateway sent."),
     Statistic("topologies", "Component configurations that were installed."),
     Statistic("agreements_repeated", "Agreements on a topology that stood still."),

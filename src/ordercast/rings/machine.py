@@ -2,7 +2,7 @@
 
 Follow a message. `Submit` bundles what an application sends (`sending`); on the node's first ring the bundle
 gets a place in that ring's order, and a timestamp (`totem.circulation`). Every member of the ring receives it
-(`_take`), gateways forward it to their other rings (`_forward`), and so on along a spanning tree. A node
+(`_take`), gateways forward it to their other rings (`forwarding`), and so on along a spanning tree. A node
 delivers it when nothing with a lower timestamp can come from any ring (`order`): rings that nobody sends on
 are spoken for by Guarantee Vectors (`vectors`).
 
@@ -20,6 +20,7 @@ from functools import partial
 from ordercast.core.contract import (
     ID_IN_USE,
     Accept,
+    Attend,
     Brake,
     CancelTimer,
     Deliver,
@@ -49,8 +50,11 @@ from ordercast.core.lamport import LamportClock
 from ordercast.core.randomness import RandomStream
 from ordercast.rings.agreement import AGREE, NO_DIGEST, Agreement
 from ordercast.rings.attached import AttachedRing, Traffic
+from ordercast.rings.bundles import Bundle, is_interest, is_safe, read_bundle
 from ordercast.rings.config import RingsConfig
 from ordercast.rings.declared import STATISTICS
+from ordercast.rings.forwarding import Forwarding
+from ordercast.rings.interests import interest_of
 from ordercast.rings.messages import (
     Done,
     Enter,
@@ -62,9 +66,7 @@ from ordercast.rings.messages import (
     Report,
     Ring,
     Vector,
-    is_safe,
     read,
-    write_forwarded,
     write_note,
 )
 from ordercast.rings.messages import State as StateNote
@@ -77,6 +79,8 @@ from ordercast.rings.topology import Edge, Topology
 from ordercast.rings.vectors import due, written
 from ordercast.totem.packets import Data, decode_data
 
+CONTROL = (Report, StateNote, Done, Recovered)
+"""What agrees on the next configuration."""
 SLOT_BITS = 16
 """A bundle's messages have places of their own behind that of the bundle in its packet."""
 
@@ -105,6 +109,7 @@ class RingsMachine:
         self._sending = Sending(config)
         self._pausing = Pausing(config.forwarding)
         self._counts = zeros(STATISTICS)
+        self._forwarding = Forwarding(me, self._counts)
         self.paths: Sequence[Edge] = ()
         """Which gateway forwards between which rings of the configuration that was installed last."""
 
@@ -132,6 +137,8 @@ class RingsMachine:
                 self.leaving = True
             case Brake(on):
                 self._pausing.braking = on
+            case Attend():
+                self._sending.attend(interest_of(event))
             case Gone(network=network) if network in self._networks:
                 self._run(self._networks[network], event)
             case Gone() | Distance():
@@ -314,7 +321,7 @@ class RingsMachine:
             message = read(payload)
             if message is None:
                 self._out.append(Drop("bad payload"))
-            elif isinstance(message, Report | StateNote | Done | Recovered):
+            elif isinstance(message, CONTROL):
                 self._agreement.hear(ring, batch.origin, payload, message)
             else:
                 slot = (batch.slot + i) << SLOT_BITS
@@ -343,9 +350,9 @@ class RingsMachine:
         be missing before it.
         """
         match traffic.message:
-            case bytes() as raw:
+            case Bundle() as bundle:
                 place = Place(traffic.timestamp, ring.index, traffic.slot)
-                entry = Entry(place, traffic.sender, traffic.incarnation, raw)
+                entry = Entry(place, traffic.sender, traffic.incarnation, bundle)
                 self._receive(ring, Forwarded(entry, traffic.last))
             case Forwarded() as forwarded if forwarded.entry.place.source < len(self.order.rings):
                 self._receive(ring, forwarded)
@@ -354,8 +361,9 @@ class RingsMachine:
             case Enter() if ring.ring is not None:
                 ring.entered.add(traffic.sender)
             case Pause() as pause if pause.digest == self._agreement.digest and self._pausing.hear(pause):
-                for target, _ in ring.edges:
-                    target.tell(pause, write_note(pause))
+                for other in self.rings:  # not by the tree alone: it may have come first on a ring beside it
+                    if other is not ring:
+                        other.tell(pause, write_note(pause))
 
     def _receive(self, ring: AttachedRing, forwarded: Forwarded) -> None:
         """A bundle that a member of the ring broadcast for the first time, or that a gateway forwarded."""
@@ -368,16 +376,11 @@ class RingsMachine:
         upto = place.timestamp if last else place.timestamp - 1
         ring.horizon[place.source] = max(ring.horizon[place.source], upto)
         if self.state is State.OPERATIONAL:
-            self._forward(ring, forwarded)
+            if is_interest(entry.raw):
+                self._forwarding.hear_interest(entry)
+            self._forwarding.forward(ring, forwarded)
         else:  # this node has given the configuration up, but not everybody has
             order.horizon[place.source] = max(order.horizon[place.source], upto)
-
-    def _forward(self, ring: AttachedRing, forwarded: Forwarded) -> None:
-        """A gateway passes a bundle on to its other rings, under the same timestamp (001 Fig. 3)."""
-        for target, sources in ring.edges:
-            if forwarded.entry.place.source in sources:
-                target.put(write_forwarded(*forwarded))
-                self._counts["forwarded"] += 1
 
     # --- the configuration that is installed -----------------------------------------------------
 
@@ -386,6 +389,7 @@ class RingsMachine:
         self._learn()
         before = len(self._out)
         self.order.deliver(self._out)
+        self._sending.acknowledged(self.order.stable)
         for effect in self._out[before:]:
             if type(effect) is Stable:
                 self._sending.unsafe -= sum(batch.origin == self.me for batch in effect.batches)
@@ -413,8 +417,10 @@ class RingsMachine:
         order = self.order
         for ring in self.rings:
             ring.acknowledge()
-            order.horizon = list(map(max, order.horizon, ring.horizon))
-            order.acknowledged = list(map(max, order.acknowledged, ring.acknowledged))
+            if ring.horizon != order.horizon:
+                order.horizon = list(map(max, order.horizon, ring.horizon))
+            if ring.acknowledged != order.acknowledged:
+                order.acknowledged = list(map(max, order.acknowledged, ring.acknowledged))
 
     def _on_submit(self, payloads: Sequence[bytes], guarantee: Guarantee) -> None:
         if self.incarnation < 0 or self.leaving:
@@ -425,9 +431,13 @@ class RingsMachine:
         """Payloads of this node are broadcast; of these, own messages are originated."""
         for i, payload in enumerate(batch.payloads):
             if is_bundle(payload):
-                self._sending.originated(payload)
+                bundle = read_bundle(payload)
+                assert bundle is not None, "this node wrote it"
+                self._sending.originated(bundle, batch.timestamp)
+                if is_interest(payload):
+                    continue
                 place = Place(batch.timestamp, ring.index, (batch.slot + i) << SLOT_BITS)
-                own = Entry(place, self.me, self.incarnation, payload)
+                own = Entry(place, self.me, self.incarnation, bundle)
                 self._out.append(Originate(self.order.batch(own)))
 
     # --- topology -------------------------------------------------------------------------------
@@ -463,10 +473,7 @@ class RingsMachine:
             ring.enter(index, len(topology.rings))
             ring.put(write_note(Enter()))
         self.paths = edges = topology.edges()
-        for edge in edges:
-            if edge.gateway == self.me:
-                route = (by_index[edge.target], topology.behind(edge, edges))
-                by_index[edge.source].edges.append(route)
+        self._forwarding.begin(topology, edges, by_index)
         for ring in self.rings:
             early, ring.early = ring.early, []
             for traffic in early:

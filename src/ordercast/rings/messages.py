@@ -2,11 +2,11 @@
 
 | kind | what it says | sent by | travels |
 |---|---|---|---|
-| `Bundle` | messages of an application, in order | their sender | its ring |
-| `Forwarded` | a bundle of another ring, under its timestamp there | gateways | along the spanning tree |
+| `Bundle` | messages of an application, in order; or which groups a node needs | their sender | its ring |
+| `Forwarded` | a bundle of another ring, with its contents or without | gateways | along the spanning tree |
 | `Vector` | Guarantee Vector: how much came from rings, what is safe on them | gateways | a ring |
 | `Enter` | the sender has installed the configuration that is in force on the ring | all | its rings |
-| `Pause` | nobody may send new messages for now, or again | who is overloaded | along the spanning tree |
+| `Pause` | nobody may send new messages for now, or again | who is overloaded | everywhere |
 | `Report` | the rings of a node, which orders nothing until a topology is agreed on | all | everywhere |
 | `State` | what a node has of its old configuration | all | everywhere |
 | `Recovered` | a bundle of an old configuration that others lack | who has it | everywhere |
@@ -21,38 +21,25 @@ Anybody on a ring may have sent a payload; `read` returns what it says within li
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
-from collections.abc import Sequence
-from functools import lru_cache
-from itertools import accumulate
 from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from ordercast.core.identity import MAX_INCARNATION, MAX_NODE_ID, ConfigurationId, Guarantee, NodeId
-from ordercast.core.packing import join_chunks, split_chunks
-from ordercast.core.wire import MAX_COUNT, UNREADABLE, Malformed
+from ordercast.core.identity import MAX_INCARNATION, MAX_NODE_ID, ConfigurationId, NodeId
+from ordercast.core.wire import MAX_COUNT, UNREADABLE
+from ordercast.rings.bundles import BUNDLE, Bundle, read_bundle
 from ordercast.rings.config import MOST_NETWORKS
 
 MOST_RINGS = 1_023
 """Rings of one component, at most: the index of a ring has ten bits in a message's place."""
 MOST_NODES = 16_384
 MOST_LOOSE = 65_536
-BUNDLE_SIZE = 32 * 1024
-"""Bytes of messages that are put into one bundle; a larger message has one of its own."""
-LARGEST_CHUNK = 65_535
-READ_AGAIN = 4 * BUNDLE_SIZE
-"""Bytes of the largest bundle of which is remembered for a while what was read."""
-
-BUNDLE, FORWARDED, RECOVERED, NOTE = 1, 2, 3, 4
-_BUNDLE = struct.Struct("<BBqH")
-"""Kind, guarantee, number of the first message, how many; 0: one message, to the end of the payload."""
+FORWARDED, RECOVERED, NOTE = 2, 3, 4
 _PLACE = struct.Struct("<HqIii")
 """Index of the source ring, timestamp, slot, origin, its incarnation."""
 _RECOVERED = struct.Struct("<8sqiii")
 """Digest of the attempt, `Recovered.base`, `Recovered.part`, `Recovered.parts`."""
-_GUARANTEES = (Guarantee.AGREED, Guarantee.SAFE)
 
 Number: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_COUNT)]
 Node: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NODE_ID)]
@@ -60,14 +47,7 @@ Index: TypeAlias = Annotated[int, Meta(ge=0, lt=MOST_RINGS)]
 Network: TypeAlias = Annotated[int, Meta(ge=1, le=MOST_NETWORKS)]
 Digest: TypeAlias = Annotated[bytes, Meta(min_length=8, max_length=8)]
 Nodes: TypeAlias = Annotated[tuple[Node, ...], Meta(max_length=MOST_NODES)]
-
-
-class Bundle(NamedTuple):
-    """Messages of one application, with consecutive numbers."""
-
-    guarantee: Guarantee
-    number: int
-    payloads: Sequence[bytes]
+Places: TypeAlias = Annotated[tuple[tuple[Number, Index, Number], ...], Meta(max_length=MOST_LOOSE)]
 
 
 class Place(NamedTuple):
@@ -86,8 +66,12 @@ class Entry(NamedTuple):
     place: Place
     origin: NodeId
     incarnation: int
-    raw: bytes
-    """The bundle, as its sender wrote it."""
+    bundle: Bundle
+
+    @property
+    def raw(self) -> bytes:
+        """The bundle, as its sender wrote it."""
+        return self.bundle.raw
 
 
 class Forwarded(NamedTuple):
@@ -171,6 +155,8 @@ class State(msgspec.Struct, array_like=True, frozen=True, tag="state"):
     """Whose messages are delivered, even if others before them are missing."""
     loose: Annotated[tuple[tuple[Number, Index, Number, Node], ...], Meta(max_length=MOST_LOOSE)]
     """What it has beyond that: place and origin of each bundle."""
+    withheld: Places = ()
+    """The bundles that it has without their contents, of those that not all are known to have."""
 
 
 class Done(msgspec.Struct, array_like=True, frozen=True, tag="done"):
@@ -184,8 +170,8 @@ class Done(msgspec.Struct, array_like=True, frozen=True, tag="done"):
 Control: TypeAlias = Report | State | Done | Recovered
 """What agrees on the next configuration."""
 Note: TypeAlias = Vector | Enter | Pause | Report | State | Done
-Message: TypeAlias = bytes | Forwarded | Recovered | Note
-"""What a payload says; bundles as they are."""
+Message: TypeAlias = Bundle | Forwarded | Recovered | Note
+"""What a payload says."""
 
 _decoder = msgspec.msgpack.Decoder(Note)
 _encode = msgspec.msgpack.Encoder().encode
@@ -194,53 +180,6 @@ _encode = msgspec.msgpack.Encoder().encode
 def write_note(note: Note) -> bytes:
     """A note as a payload."""
     return bytes((NOTE,)) + _encode(note)
-
-
-def write_bundles(payloads: Sequence[bytes], number: int, guarantee: Guarantee) -> list[bytes]:
-    """Messages with consecutive numbers, as few payloads."""
-    code = _GUARANTEES.index(guarantee)
-    totals = list(accumulate(map(len, payloads), initial=0))
-    bundles: list[bytes] = []
-    first = 0
-    while first < len(payloads):
-        end = bisect_right(totals, totals[first] + BUNDLE_SIZE) - 1
-        end = min(end, first + LARGEST_CHUNK)
-        if end == first:
-            bundles.append(_BUNDLE.pack(BUNDLE, code, number + first, 0) + payloads[first])
-            first += 1
-        else:
-            some = payloads[first:end]
-            bundles.append(_BUNDLE.pack(BUNDLE, code, number + first, len(some)) + join_chunks(some))
-            first = end
-    return bundles
-
-
-def read_bundle(raw: bytes) -> Bundle | None:
-    """The messages of a bundle."""
-    return _read_again(raw) if len(raw) <= READ_AGAIN else _read_bundle(raw)
-
-
-def _read_bundle(raw: bytes) -> Bundle | None:
-    if len(raw) < _BUNDLE.size:
-        return None
-    kind, code, number, count = _BUNDLE.unpack_from(raw)
-    if kind != BUNDLE or code >= len(_GUARANTEES) or not 0 < number < MAX_COUNT:
-        return None
-    if not count:
-        return Bundle(_GUARANTEES[code], number, [raw[_BUNDLE.size :]])
-    try:
-        return Bundle(_GUARANTEES[code], number, split_chunks(raw, _BUNDLE.size, count))
-    except Malformed:
-        return None
-
-
-_read_again = lru_cache(maxsize=32)(_read_bundle)
-"""A bundle is read when it comes and when it is delivered, which is soon, as a rule."""
-
-
-def is_safe(raw: bytes) -> bool:
-    """Whether the messages of a bundle ask for safe delivery."""
-    return raw[1] == 1
 
 
 def write_forwarded(entry: Entry, last: bool) -> bytes:
@@ -252,15 +191,16 @@ def write_recovered(recovered: Recovered) -> bytes:
     """A bundle that others may lack; without one, that there is none between the timestamps in question."""
     digest, base, part, parts, source, entry = recovered
     head = bytes((RECOVERED,)) + _RECOVERED.pack(digest, *base, part, parts)
-    return head + _write_entry(entry or Entry(Place(0, source, 0), 1, 0, b""))
+    return head + (_PLACE.pack(source, 0, 0, 1, 0) if entry is None else _write_entry(entry))
 
 
 def _write_entry(entry: Entry) -> bytes:
-    place, origin, incarnation, raw = entry
-    return _PLACE.pack(place.source, place.timestamp, place.slot, origin, incarnation) + raw
+    place, origin, incarnation, bundle = entry
+    return _PLACE.pack(place.source, place.timestamp, place.slot, origin, incarnation) + bundle.raw
 
 
 def _read_entry(payload: bytes, at: int) -> Entry | None:
+    """The bundle that begins there; None if there is none."""
     if len(payload) < at + _PLACE.size:
         return None
     source, timestamp, slot, origin, incarnation = _PLACE.unpack_from(payload, at)
@@ -268,29 +208,35 @@ def _read_entry(payload: bytes, at: int) -> Entry | None:
         return None
     if not (0 < origin <= MAX_NODE_ID and 0 <= incarnation <= MAX_INCARNATION):
         return None
-    return Entry(Place(timestamp, source, slot), origin, incarnation, payload[at + _PLACE.size :])
+    bundle = read_bundle(payload[at + _PLACE.size :])
+    return None if bundle is None else Entry(Place(timestamp, source, slot), origin, incarnation, bundle)
+
+
+def _read_recovered(payload: bytes) -> Recovered | None:
+    if len(payload) <= _RECOVERED.size:
+        return None
+    digest, seq, rep, part, parts = _RECOVERED.unpack_from(payload, 1)
+    at = 1 + _RECOVERED.size
+    if parts < 0 or not -1 <= part < max(parts, 1):
+        return None
+    base = ConfigurationId(seq, rep)
+    if len(payload) == at + _PLACE.size:
+        source = _PLACE.unpack_from(payload, at)[0]
+        return Recovered(digest, base, part, parts, source, None) if source < MOST_RINGS else None
+    entry = _read_entry(payload, at)
+    return None if entry is None else Recovered(digest, base, part, parts, entry.place.source, entry)
 
 
 def read(payload: bytes) -> Message | None:
-    """What a payload says: the payload itself if it is a bundle, None if it says nothing."""
+    """What a payload says; None if it says nothing."""
     kind = payload[0] if payload else 0
     if kind == BUNDLE:
-        return payload if read_bundle(payload) is not None else None
+        return read_bundle(payload)
     if kind == FORWARDED:
         entry = _read_entry(payload, 2)
-        whole = entry is not None and read_bundle(entry.raw) is not None
-        return Forwarded(entry, bool(payload[1])) if entry is not None and whole else None
+        return None if entry is None else Forwarded(entry, bool(payload[1]))
     if kind == RECOVERED:
-        if len(payload) <= _RECOVERED.size:
-            return None
-        digest, seq, rep, part, parts = _RECOVERED.unpack_from(payload, 1)
-        entry = _read_entry(payload, 1 + _RECOVERED.size)
-        if entry is None or parts < 0 or not -1 <= part < max(parts, 1):
-            return None
-        found = entry if entry.raw else None
-        if found is not None and read_bundle(found.raw) is None:
-            return None
-        return Recovered(digest, ConfigurationId(seq, rep), part, parts, entry.place.source, found)
+        return _read_recovered(payload)
     if kind == NOTE:
         try:
             note: Note = _decoder.decode(payload[1:])

@@ -9,7 +9,8 @@ from heapq import heappop, heappush
 
 from ordercast.core.contract import Deliver, Effect, Stable
 from ordercast.core.identity import Batch, ConfigurationId, NodeId
-from ordercast.rings.messages import Entry, Place, Ring, is_safe, read_bundle
+from ordercast.rings.bundles import is_safe, is_withheld
+from ordercast.rings.messages import Entry, Place, Ring
 
 SOURCE_BITS = 10
 """Bits of the index of the source ring in a message's place in the order (`Batch.seq`)."""
@@ -47,10 +48,12 @@ class Order:
         """Whose loose bundles are delivered: those with whom this node has said `Done`."""
         self.last_seq = 0
         """Place of the last message delivered."""
+        self._last = Place(0, 0, 0)
+        """Place of the last bundle handed over; it may have no messages."""
         self.waiting_bytes = 0
         """Bytes of bundles that are not delivered yet."""
         self._waiting: list[Place] = []
-        self._unstable: deque[Batch] = deque()
+        self._unstable: deque[tuple[Place, Batch]] = deque()
 
     @property
     def complete(self) -> int:
@@ -65,7 +68,13 @@ class Order:
     def add(self, entry: Entry) -> bool:
         """Keep a bundle; whether it is news."""
         place = entry.place
-        if place in self.entries or place.timestamp <= self.stable or place.source >= len(self.rings):
+        known = self.entries.get(place)
+        if known is not None:
+            if fuller(entry, known):
+                self.entries[place] = entry
+                self.waiting_bytes += (len(entry.raw) - len(known.raw)) * (place > self._last)
+            return False
+        if place.timestamp <= self.stable or place.source >= len(self.rings):
             return False
         self.entries[place] = entry
         heappush(self._waiting, place)
@@ -77,13 +86,24 @@ class Order:
     def add_loose(self, entry: Entry) -> None:
         """Keep a bundle before which something may be missing, unless it is here already or was delivered."""
         place = entry.place
-        if place not in self.entries and place.timestamp > self.horizon[place.source]:
+        if place in self.entries or place.timestamp <= self.horizon[place.source]:
+            return
+        known = self.loose.get(place)
+        if known is None or fuller(entry, known):
             self.loose[place] = entry
 
     def scattered(self) -> list[Place]:
         """Bundles that are here although something before them from their ring may not be."""
         beyond = [place for place in self._waiting if place.timestamp > self.horizon[place.source]]
         return sorted({*self.loose, *beyond})
+
+    def withheld(self) -> list[Place]:
+        """The bundles here that not everybody is known to have, and that are without their contents."""
+        kept = {**self.entries, **self.loose}
+        return sorted(place for place, entry in kept.items() if is_withheld(entry.raw))
+
+    def __contains__(self, place: Place) -> bool:
+        return place in self.loose or place in self.entries
 
     def at(self, place: Place) -> Entry:
         """The bundle at a place."""
@@ -135,22 +155,22 @@ class Order:
 
     def _hand_over(self, entry: Entry, effects: list[Effect]) -> None:
         batch = self.batch(entry)
-        effects.append(Deliver(batch))
-        self._unstable.append(batch)
-        self.last_seq = batch.seq
+        if batch.payloads:  # else the bundle tells what its sender needs
+            effects.append(Deliver(batch))
+            self.last_seq = batch.seq
+        self._last = entry.place
+        self._unstable.append((entry.place, batch))
         self.waiting_bytes -= len(entry.raw)
 
     def batch(self, entry: Entry) -> Batch:
         """The messages of a bundle at their places."""
-        bundle = read_bundle(entry.raw)
-        assert bundle is not None, "what is no bundle is not taken"
-        place = entry.place
+        place, origin, incarnation, bundle = entry
         return Batch(
             self.id,
             seq_of(place),
             place.slot,
-            entry.origin,
-            entry.incarnation,
+            origin,
+            incarnation,
             bundle.number,
             bundle.guarantee,
             bundle.payloads,
@@ -162,9 +182,15 @@ class Order:
         """Give up what everybody has."""
         unstable = self._unstable
         gone: list[Batch] = []
-        while unstable and unstable[0].timestamp <= stable:
-            batch = unstable.popleft()
-            gone.append(batch)
-            del self.entries[Place(batch.timestamp, batch.seq & (1 << SOURCE_BITS) - 1, batch.slot)]
+        while unstable and unstable[0][0].timestamp <= stable:
+            place, batch = unstable.popleft()
+            if batch.payloads:
+                gone.append(batch)
+            del self.entries[place]
         if gone:
             effects.append(Stable(gone))
+
+
+def fuller(entry: Entry, known: Entry) -> bool:
+    """Whether a bundle has the contents of its messages, and the same one that is known has not."""
+    return is_withheld(known.raw) and not is_withheld(entry.raw)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from ordercast.core.contract import Effect
 from ordercast.core.identity import Guarantee
-from ordercast.core.packing import SendQueue
+from ordercast.core.packing import NEARLY, SendQueue
+from ordercast.rings.bundles import BUNDLE_SIZE
 from ordercast.totem.circulation import Outbox
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.limits import Limits
@@ -35,7 +36,9 @@ class RingOutbox:
         self._control = Outbox(config, timed=True)
         self._traffic = Outbox(config, timed=True)
         self._control.queue = SendQueue(LARGEST_QUEUE)
-        self._traffic.queue = SendQueue(LARGEST_QUEUE)
+        self._nearly = 1 if config.packet_size > BUNDLE_SIZE else NEARLY
+        """A bundle that a packet could take whole is not cut into fragments, where packets are large."""
+        self._traffic.queue = SendQueue(LARGEST_QUEUE, self._nearly)
         self._both = (self._control, self._traffic)
         self.open = False
         self.vector: Callable[[], bytes] | None = None
@@ -53,7 +56,7 @@ class RingOutbox:
         """Give up all traffic that is not broadcast yet."""
         self.open = self._halfway = False
         self.vector = None
-        self._traffic.queue = SendQueue(LARGEST_QUEUE)
+        self._traffic.queue = SendQueue(LARGEST_QUEUE, self._nearly)
 
     @property
     def control_bytes(self) -> int:

@@ -18,7 +18,7 @@ def due(rings: Iterable[AttachedRing], latest: int) -> Iterator[AttachedRing]:
     know that much.
     """
     for ring in rings:
-        for target, sources in ring.edges:
+        for target, sources, _ in ring.edges:
             if target.outbox.vector is None and any(
                 ring.horizon[i] > horizon < latest or ring.acknowledged[i] > acknowledged < latest
                 for i in sources
@@ -36,7 +36,7 @@ def written(rings: Iterable[AttachedRing], target: AttachedRing) -> Vector:
     known = {
         i: (ring.horizon[i], ring.acknowledged[i])
         for ring in rings
-        for to, sources in ring.edges
+        for to, sources, _ in ring.edges
         if to is target
         for i in sorted(sources)
     }

@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ordercast.core.contract import (
+    Attend,
     Brake,
     CancelTimer,
     Deliver,
@@ -42,6 +43,7 @@ from ordercast.core.contract import (
     Timer,
     Unicast,
 )
+from ordercast.core.fronted import Fronted, bytes_of
 from ordercast.core.identity import Guarantee, Kind, NodeId
 from ordercast.core.wire import KIND_BYTE
 from ordercast.errors import OrdercastError
@@ -71,24 +73,27 @@ class Outgoing:
     """Submitted messages that the machine was not given yet, in runs of one guarantee."""
 
     def __init__(self) -> None:
-        self._runs: deque[tuple[list[bytes], Guarantee]] = deque()
+        self._runs: deque[tuple[list[bytes] | Fronted, Guarantee]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._runs)
 
     def add(self, payloads: Sequence[bytes], guarantee: Guarantee) -> None:
         """Messages behind those that are here."""
-        if self._runs and self._runs[-1][1] is guarantee:
-            self._runs[-1][0].extend(payloads)
+        last, asked = self._runs[-1] if self._runs else (None, guarantee)
+        if type(payloads) is Fronted:  # with many messages: they stay what they are
+            self._runs.append((payloads, guarantee))
+        elif type(last) is list and asked is guarantee:
+            last.extend(payloads)
         else:
             self._runs.append((list(payloads), guarantee))
 
-    def take(self, room: int) -> tuple[list[bytes], Guarantee] | None:
+    def take(self, room: int) -> tuple[Sequence[bytes], Guarantee] | None:
         """The first run, or as much of it as fits into ``room`` bytes; None if nothing does."""
         if not self._runs or room <= 0:
             return None
         payloads, guarantee = self._runs[0]
-        if sum(map(len, payloads)) <= room:
+        if bytes_of(payloads) <= room:
             self._runs.popleft()
             return payloads, guarantee
         fits = bisect_right(list(accumulate(map(len, payloads))), room)
@@ -154,6 +159,8 @@ class Driver:
         self._tokens = False
         """The machine has sent a token: there is room for messages when the next one comes."""
         self._outgoing = Outgoing()
+        self._attend: Attend | None = None
+        """What the machine is to be told before it is given more."""
         self._submitting = False
         self._timers = Timers(self.lag, now_us, self._on_alarm)
         self._guarded = 0
@@ -171,6 +178,7 @@ class Driver:
         """Begin the next life, with a new machine, where the last one ended by itself."""
         assert not self.live, "one life at a time"
         self.machine = machine
+        self._attend = None
         self._sent_before = self.sent
         if self._recorder is not None:
             self._recorder.begin_life(self.now_us(), incarnation)
@@ -212,6 +220,14 @@ class Driver:
     def submit(self, payloads: Sequence[bytes], guarantee: Guarantee) -> None:
         """Messages for the machine; those of one turn of the event loop go to it together."""
         self._outgoing.add(payloads, guarantee)
+        self._submit_soon()
+
+    def attend(self, attend: Attend) -> None:
+        """Tell the machine what this node needs, before anything that is submitted after this."""
+        self._attend = attend
+        self._submit_soon()
+
+    def _submit_soon(self) -> None:
         if not self._submitting:
             self._submitting = True
             asyncio.get_running_loop().call_soon(self._on_submitting)
@@ -225,6 +241,10 @@ class Driver:
 
     def _submit(self) -> None:
         """Hand over what waits, as far as the machine has room for it; the rest waits for the next token."""
+        if self.live and self._attend is not None:
+            attend, self._attend = self._attend, None
+            now = self.now_us()
+            self._carry_out(now, self._ask(now, attend))
         while self.live and (run := self._outgoing.take(self.machine.room)) is not None:
             payloads, guarantee = run
             now = self.now_us()

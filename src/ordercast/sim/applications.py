@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
-from ordercast.core.contract import Accept, Event, Submit
+from ordercast.core.contract import Accept, Attend, Event, Submit
 from ordercast.core.identity import Batch, Configuration, Guarantee, MessageId, NodeId
 from ordercast.sim.clock import Clock
 from ordercast.sim.host import Host, Offer, Refill, take
@@ -39,6 +39,9 @@ class Above(Protocol):
 
     def submit(self, host: Host, size: int, guarantee: Guarantee) -> bool:
         """The application of a node has a message; False if it is refused."""
+
+    def attends(self, host: Host) -> Attend | None:
+        """What a machine is to be told before it is given more."""
 
     def offers(self, host: Host, room: int) -> Sequence[Offer]:
         """What a machine is to be given next, if it has room for so many bytes."""
@@ -152,6 +155,10 @@ class Applications:
                 waiting.extend(self._offer(host, *message, None) for message in messages)
                 refill = None
             if self.above is not None and not waiting:
+                attend = self.above.attends(host)
+                if attend is not None:
+                    self._carry_out(host, attend)
+                    continue
                 waiting.extend(self.above.offers(host, room))
             offers = take(waiting, room)
             if not offers:

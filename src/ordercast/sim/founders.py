@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ordercast.core.identity import NodeId
+from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.sim.faults import At, Fault, Heal, Partition
 from ordercast.sim.world import World
 
@@ -45,31 +45,61 @@ def draw_meeting(
 
 
 def may_go_on(world: World, settings: Mapping[str, Any]) -> bool:
-    """Whether those that live can go on from the last view, or begin one if there was none.
+    """Whether those that live can go on from the last view they know, or begin one if there was none.
 
     Where several groups were begun, what is left of one may have to wait for who is down: then all must live.
     """
     founders = settings.get("founders") or {}
     if founders and _several(founders) and not all(map(world.living, world.nodes)):
         return False
-    last = _last_view(world)
-    if last:
-        return 2 * sum(map(world.living, last)) > len(last)
+    known = _known(world)
+    views = known + _installed(world)
+    if views and not _majority_lives(world, max(views)[1]):
+        return False
+    between_lives = any(world.living(node) and not world.up(node) for node in world.nodes)
+    if views and between_lives:
+        return True  # what it has stored is not seen until its next life begins
+    if known:
+        return _majority_lives(world, max(known)[1])
     if not founders:
-        return 2 * sum(map(world.living, world.nodes)) > len(world.nodes)
+        return _majority_lives(world, world.nodes)
     ready = [needed for node in world.nodes if world.living(node) and (needed := founders[str(node)])]
     return bool(ready) and len(ready) >= max(ready)
 
 
-def _last_view(world: World) -> tuple[NodeId, ...]:
-    """The members of the last view that was installed, or that a node has a vote in: those who decided on it
-    may have failed before they installed it. Empty if there was none."""
-    views = [] if world.latest is None else [(world.latest.id, world.latest.members)]
+def majority_failed(world: World) -> bool:
+    """Whether of the last view too many have failed for the others to go on. Who has left has not failed."""
+    views = _known(world) + _installed(world)
+    if not views:
+        return False
+    members = max(views)[1]
+    failed = sum(not world.living(node) and not world.hosts[node].left for node in members)
+    return 2 * failed >= len(members)
+
+
+def _majority_lives(world: World, members: Sequence[NodeId]) -> bool:
+    """Whether more than half of these live."""
+    return 2 * sum(map(world.living, members)) > len(members)
+
+
+def _known(world: World) -> list[tuple[ConfigurationId, tuple[NodeId, ...]]]:
+    """The views that living nodes have a vote in, each with its members.
+
+    The last of them may be later than the last that was installed: those who decided on it failed before they
+    installed it. It may be earlier: those who decided on the installed one failed before they told anybody.
+    Then who is left has to ask a majority of the earlier one whether there is a later one.
+    """
+    views = []
     for host in world.hosts.values():
         known = getattr(host.machine, "voting_view", None)
         if known is not None:
             views.append((known.id, known.members))
-    return max(views)[1] if views else ()
+    return views
+
+
+def _installed(world: World) -> list[tuple[ConfigurationId, tuple[NodeId, ...]]]:
+    """The last view that was installed, with its members, if there was one."""
+    return [] if world.latest is None else [(world.latest.id, world.latest.members)]
 
 
 def _several(founders: Founders) -> bool:

@@ -26,7 +26,7 @@ from ordercast.core.identity import Kind, NodeId
 from ordercast.sim.clock import Runaway
 from ordercast.sim.coverage import coverage
 from ordercast.sim.faults import At, Begin, Burst, Clock, Crash, Fault, When, schedule
-from ordercast.sim.founders import draw_meeting, may_go_on
+from ordercast.sim.founders import draw_meeting, majority_failed, may_go_on
 from ordercast.sim.network import Lan
 from ordercast.sim.process_groups import GroupLoad, SimulatedProcesses, draw_group_load
 from ordercast.sim.protocol import LabProtocol
@@ -310,6 +310,8 @@ def _drive(world: World, case: Case, primary: bool) -> _End:
     if random.Random(f"{case.seed}/drizzle").random() < 0.2 and not _steady_in_drizzle(world, primary):
         return _End(converged=False)
     _advance(world, world.now + AFTERMATH_US)
+    if primary and majority_failed(world):  # as who was let in by a Join that it sent before it failed
+        return _End(converged=True, majority=False)
     world.applications.close()
     left, rows, since_us = _unfinished(world), len(world.rows), world.now
     while left and world.now - since_us <= BOUND_US:  # a slow ring may take long, but it has to get on

@@ -80,6 +80,7 @@ class Host:
         "incarnation",
         "input_bytes",
         "leaving",
+        "left",
         "machine",
         "made",
         "next_clock_us",
@@ -116,6 +117,8 @@ class Host:
         self.up = False
         self.leaving = False
         """Its machine was told to go (`Stop`) in this life."""
+        self.left = False
+        """It did, and the others go on without it."""
         self.reviving = False
         """Its machine halted by itself, and a new life is about to begin."""
         self.paused = False

@@ -84,6 +84,14 @@ class HostsAndLoss(msgspec.Struct, frozen=True, kw_only=True):
     """The same for a unicast packet: the token."""
     send_us: int = 0
     """Processor time a host needs to send a packet; the packet leaves after it."""
+    message_us: int = 0
+    """Processor time a host needs for each message that it puts into a packet, and for each that it delivers,
+    beside what packets cost."""
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether a host needs processor time for anything."""
+        return bool(self.receive_us or self.unicast_us or self.send_us or self.message_us)
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

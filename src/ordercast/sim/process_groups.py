@@ -11,7 +11,8 @@ from collections import Counter
 
 import msgspec
 
-from ordercast.core.contract import QueueFull
+from ordercast.core.addresses import WITHHELD
+from ordercast.core.contract import Attend, QueueFull
 from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
 from ordercast.core.subjects import subscription
 from ordercast.process_groups.machine import ProcessGroups
@@ -30,6 +31,8 @@ SUBSCRIPTIONS = (
     *(subscription("G1", "q"), subscription("*", "q"), subscription(">", "r")),
 )
 """Patterns and queues that processes may join beside groups."""
+WITHOUT_CONTENTS = "process groups: message without contents"
+_WITHHELD = bytes((WITHHELD,))
 
 
 class GroupLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,11 +69,11 @@ class GroupLoad(msgspec.Struct, frozen=True, kw_only=True):
 def draw_group_load(stream: random.Random) -> GroupLoad:
     """What processes do in a fuzzed run."""
     return GroupLoad(
-        groups=stream.choice((1, 2, 3, 6)),
+        groups=stream.choice((1, 2, 3, 6, 20)),
         processes=stream.choice((1, 2, 3, 4)),
         rate=stream.choice((0.0, 5.0, 20.0, 60.0)),
         outside=stream.choice((0.0, 0.2, 0.5)),
-        subscribing=stream.choice((0.0, 0.3, 0.7)),
+        subscribing=stream.choice((0.0, 0.0, 0.3, 0.7)),
     )
 
 
@@ -126,12 +129,18 @@ class SimulatedProcesses:
 
     def deliver(self, host: Host, batch: Batch) -> None:
         """An ordering machine delivers messages."""
+        if batch.payloads[0][:1] == _WITHHELD:
+            self._seen[WITHOUT_CONTENTS] += len(batch.payloads)
         self._tell(host, self._machines[host.node].routing.deliver(batch))
 
     def install(self, host: Host, configuration: Configuration) -> None:
         """An ordering machine installs a configuration."""
         self._tell(host, self._machines[host.node].install(configuration))
         host.appetite = True
+
+    def attends(self, host: Host) -> Attend | None:
+        """What the ordering machine of a host is to be told before it is given more."""
+        return self._machines[host.node].attend()
 
     def offers(self, host: Host, room: int) -> list[Offer]:
         """What the ordering machine of a host is to be given next."""
@@ -142,7 +151,7 @@ class SimulatedProcesses:
 
     def hungry(self, host: Host) -> bool:
         """Whether something waits to be submitted."""
-        return self._machines[host.node].waiting > 0
+        return self._machines[host.node].hungry
 
     def submit(self, host: Host, size: int, guarantee: Guarantee) -> bool:
         """A message of the workload: from one of the node's processes, or none, to one group or several."""
@@ -167,7 +176,7 @@ class SimulatedProcesses:
                 self._seen[f"process groups: queue {'again' if output.again else 'message'}"] += 1
             for columns in of_output(output):
                 host.record.group_event(self._world.now, *columns)
-        if self._machines[host.node].waiting:
+        if self._machines[host.node].hungry:
             host.appetite = True
 
     # --- what processes do ------------------------------------------------------------------------
@@ -263,4 +272,5 @@ def _counted(machine: ProcessGroups) -> dict[str, int]:
     return {
         "process groups: configuration settled": int(machine.stats["settled"]),
         "process groups: configuration ended unsettled": int(machine.stats["given_up"]),
+        "process groups: contents lost": int(machine.stats["withheld"]),
     }

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from heapq import heappush
 
 from ordercast.core.contract import CancelTimer, Packet, SetTimer
+from ordercast.core.identity import Batch
 from ordercast.sim.clock import Clock
 from ordercast.sim.host import Alarm, Arrival, Host
 from ordercast.sim.network import NetworkConfig
@@ -137,6 +138,12 @@ class Processors:
             packet = packet._replace(waited_us=self._clock.now - due_us)
         host.guard -= 1
         self._hand_packet(host, packet)
+
+    def work_on(self, host: Host, batch: Batch) -> None:
+        """Messages were packed, or are delivered: what the host sends and does next is that much later."""
+        if self._costs.message_us:
+            work_us = self._costs.message_us * len(batch.payloads)
+            host.departs_us = max(host.departs_us, self._clock.now) + work_us
 
     # --- timers --------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from heapq import heappush
 from typing import Any, NamedTuple
 
 from ordercast.core.contract import (
+    LEFT,
     Accept,
     Brake,
     CancelTimer,
@@ -135,8 +136,8 @@ class World:
         self._watchers: list[Callable[[NodeId, str], None]] = []
         self._watchers_sent: list[Callable[[NodeId, str | None], None]] = []
         self.kind_of = kind_of
-        self._send_us = network.send_us
-        plain = not (packets or network.receive_us or network.unicast_us or network.send_us)
+        self._send_us, self._message_us = network.send_us, network.message_us
+        plain = not (packets or network.takes_time)
         self.applications = Applications(self.clock, self.hosts, application_queue, self._carry_out)
         self._feed = self.applications.feed
         self._processors = Processors(
@@ -332,7 +333,7 @@ class World:
         machine = host.machine = self._make(host.node)
         host.handle = machine.handle
         host.up = True
-        host.leaving = host.reviving = False
+        host.leaving = host.left = host.reviving = False
         self.starts += 1
         if self.applications.above is not None:
             self.applications.above.begin(host)
@@ -430,7 +431,7 @@ class World:
         host.record.packet(self.clock.now, "packet_sent", effect.data)
         for watcher in self._watchers_sent:
             watcher(host.node, self.kind_of(effect.data))
-        if self._send_us:
+        if self._send_us or self._message_us:
             host.departs_us = max(host.departs_us, self.clock.now) + self._send_us
             heappush(self.clock.heap, (host.departs_us, self.clock.tick(), self._depart, host, effect))
         else:
@@ -448,11 +449,12 @@ class World:
 
     def _originate(self, host: Host, effect: Originate) -> None:
         host.record.originate(self.clock.now, effect.batch)
+        self._processors.work_on(host, effect.batch)
 
     def _deliver(self, host: Host, effect: Deliver) -> None:
-        batch = effect[0]
-        host.record.deliver(self.clock.now, batch)
-        self.applications.deliver(host, batch)
+        host.record.deliver(self.clock.now, effect.batch)
+        self._processors.work_on(host, effect.batch)
+        self.applications.deliver(host, effect.batch)
 
     def _deliver_above(self, host: Host, effect: Deliver) -> None:
         self._deliver(host, effect)
@@ -490,6 +492,7 @@ class World:
         self.halt_reasons[effect.reason] += 1
         host.record.halt(self.clock.now)
         self._bury(host)
+        host.left = effect.reason == LEFT
         if self._revive_us is not None and not host.leaving:
             host.reviving = True
             due_us = self.clock.now + self._revive_us

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ordercast.core.contract import (
+    LEFT,
     Accept,
+    Attend,
     Brake,
     Distance,
     Drop,
@@ -27,6 +29,7 @@ from ordercast.core.contract import (
     Timer,
 )
 from ordercast.core.declared import zeros
+from ordercast.core.fronted import whole
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
 from ordercast.core.lamport import LamportClock
 from ordercast.core.wire import FORGED_SENDER, PREFIX_SIZE, Malformed
@@ -128,6 +131,8 @@ class TotemMachine:
                 self.formation.on_distance(round_trip_us, effects)
             case Brake(on):
                 self._on_brake(now_us, on, effects)
+            case Attend():
+                pass  # on one ring, all get everything
             case _:
                 raise TypeError(f"not an event: {event!r}")
         self._look_after(now_us, effects)
@@ -204,7 +209,7 @@ class TotemMachine:
         )
         effects.append(Multicast(farewell.encode()))
         self.halted = True
-        effects.append(Halt("left"))
+        effects.append(Halt(LEFT))
 
     # --- submitting -----------------------------------------------------------------------------
 
@@ -218,6 +223,7 @@ class TotemMachine:
                 f"totem has no level of resilience {guarantee}: send agreed, or safe; "
                 "the sequencer family (total, cm, rbp, irbp, pinwheel, dtp) offers levels"
             )
+        payloads = whole(payloads)
         largest = max(map(len, payloads), default=0)
         if largest > self.config.max_message_size:
             raise ValueError(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ordercast.core.contract import (
+    LEFT,
+    Attend,
     Brake,
     Distance,
     Drop,
@@ -22,6 +24,7 @@ from ordercast.core.contract import (
     Submit,
     Timer,
 )
+from ordercast.core.fronted import whole
 from ordercast.core.identity import ConfigurationId, Guarantee, NodeId
 from ordercast.core.wire import FORGED_SENDER, Malformed
 from ordercast.viewsync.change import ViewChange
@@ -88,6 +91,8 @@ class GroupMachine:
                 self._on_submit(now_us, payloads, guarantee, effects)
             case Distance():
                 pass  # the timeouts of this family are set by hand
+            case Attend():
+                pass  # all members of a view get everything
             case Gone(node):
                 self._on_gone(now_us, node, effects)
             case Start(incarnation, stored, seed):
@@ -168,6 +173,7 @@ class GroupMachine:
     ) -> None:
         if self.life.incarnation < 0 or self.life.leaving:
             raise RuntimeError(f"node {self.me} takes no messages: it is not started, or it is leaving")
+        payloads = whole(payloads)
         largest = max(map(len, payloads), default=0)
         if largest > self.config.max_message_size:
             raise ValueError(
@@ -179,7 +185,7 @@ class GroupMachine:
     def _on_stop(self, now_us: int, effects: list[Effect]) -> None:
         self.life.leaving = True
         if self.life.view is None:
-            self.life.halt("left", effects)
+            self.life.halt(LEFT, effects)
         else:
             self.membership.leave_if_done(now_us, effects)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ordercast.core.contract import (
+    LEFT,
     Drop,
     Effect,
     SetTimer,
@@ -273,6 +274,10 @@ class Membership:
         if view is not None and head.view == view.id and packet.turn > view.turn and decision.full:
             life.halt("excluded", effects)  # who is in the next view was asked in the last turn of this one
             return
+        if view is not None and view.id.seq < head.view.seq and life.is_in(decision):
+            # The group went on without this life, and let it in again because of a Join that came late.
+            life.halt("excluded", effects)
+            return
         if view is None and self._joining.inherits(decision):
             last = Last(head.view, packet.turn, packet.value, Exchange({}))
             self._joining.inherit(now_us, decision, last, effects)
@@ -302,7 +307,7 @@ class Membership:
         decision = decode_decision(change.decision)
         stays = life.view is None or not decision.full or life.is_in(decision)
         if not stays:
-            life.halt("left" if life.leaving else "excluded", effects)  # and needs nothing any more
+            life.halt(LEFT if life.leaving else "excluded", effects)  # and needs nothing any more
             return
         settled = change.settled(decision, effects)
         if settled is None:
@@ -381,7 +386,7 @@ class Membership:
         if not life.leaving or life.halted or not life.orderer.idle or life.state is not State.MEMBER:
             return
         if life.lives.keys() == {life.me}:
-            life.halt("left", effects)
+            life.halt(LEFT, effects)
         else:
             self.start(now_us, True, "leaving", effects)
 

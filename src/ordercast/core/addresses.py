@@ -1,0 +1,144 @@
+"""What stands in front of a message of a process: from whom it is, and for which groups.
+
+All that stands before the application's bytes of a message is its *address*, equal for all messages of one
+process to the same groups, so that these are handled together. It begins with a byte that says what the
+payload is; payloads that begin with another one are no messages of processes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import compress, repeat
+from itertools import count as count_from
+from operator import not_
+from typing import NamedTuple
+
+from ordercast.core.fronted import Fronted
+from ordercast.core.identity import GROUPS_BETWEEN
+from ordercast.core.subjects import LONGEST_SUBJECT, MARK
+
+MESSAGE, HEADED, WITHHELD = 4, 6, 7
+"""A message; one with words of its sender beside it; one without its contents, for nodes without members of
+its groups."""
+LONGEST_NAME = LONGEST_SUBJECT
+"""Bytes of a group's name, in UTF-8."""
+MOST_GROUPS = 64
+"""Groups that one message may be addressed to."""
+
+_HEAD = struct.Struct("<BIB")
+_MESSAGES = (MESSAGE, HEADED, WITHHELD)
+_GROUPS_AT = _HEAD.size - 1
+
+
+class Address(NamedTuple):
+    """From whom a message is, and to which groups."""
+
+    sender: int
+    groups: tuple[str, ...]
+
+
+def address(sender: int, groups: Sequence[str], *, headed: bool = False) -> bytes:
+    """What stands in front of a message of a process, by number, to these groups; or of one with a `head`."""
+    names = [group.encode() for group in groups]
+    if any(group.startswith(MARK) for group in groups):
+        raise ValueError("nothing can be sent to a subscription: name the subject")
+    return _HEAD.pack(HEADED if headed else MESSAGE, sender, len(names)) + b"".join(
+        bytes((len(name),)) + name for name in names
+    )
+
+
+def address_of(payload: bytes) -> bytes | None:
+    """The part of a payload that is a message's address; None if it is no message."""
+    if len(payload) < _HEAD.size or payload[0] not in _MESSAGES:
+        return None
+    end = _HEAD.size
+    for _ in range(payload[5]):
+        if end >= len(payload):
+            return None
+        end += 1 + payload[end]
+    found = payload[:end]
+    return found if end <= len(payload) and read_address(found) is not None else None
+
+
+@lru_cache(maxsize=4096)  # asked of each message, and there are few
+def read_address(found: bytes) -> Address | None:
+    """What an address says; None if it is none."""
+    _, sender, count = _HEAD.unpack_from(found)
+    groups: list[str] = []
+    at = _HEAD.size
+    for _ in range(count):
+        name = found[at + 1 : at + 1 + found[at]]
+        at += 1 + len(name)
+        try:
+            groups.append(name.decode())
+        except UnicodeDecodeError:
+            return None
+    well_formed = 0 < count <= MOST_GROUPS and all(map(is_name, groups)) and len(set(groups)) == count
+    return Address(sender, tuple(groups)) if well_formed else None
+
+
+LOOK = 256
+"""Messages that are looked at together."""
+
+
+def runs_of(payloads: Sequence[bytes]) -> Iterator[range]:
+    """The places of messages that follow each other and have one address; other payloads are by themselves.
+
+    An address tells where it ends: what begins with one has that address, and no other.
+    """
+    begin = 0
+    if type(payloads) is Fronted and is_address(payloads.front):
+        yield range(len(payloads))
+        return
+    while begin < len(payloads):
+        found = address_of(payloads[begin])
+        end = begin + 1
+        if found is not None:
+            while same := payloads[end : end + LOOK]:
+                others = map(bytes.startswith, same, repeat(found))
+                equal = next(compress(count_from(0), map(not_, others)), LOOK)
+                end = min(end + equal, len(payloads))
+                if equal < LOOK:
+                    break
+        yield range(begin, end)
+        begin = end
+
+
+def groups_part(payload: bytes) -> bytes:
+    """The part of a message's address that names its groups; empty if the payload is no message."""
+    found = address_of(payload)
+    return b"" if found is None else found[_GROUPS_AT:]
+
+
+def withheld(payload: bytes) -> bytes:
+    """What a node gets of a message, by its payload or address, that is for none of its processes."""
+    found = address_of(payload)
+    assert found is not None, "only messages are withheld"
+    return bytes((WITHHELD,)) + found[1:]
+
+
+@lru_cache(maxsize=4096)
+def is_address(found: bytes) -> bool:
+    """Whether these bytes are an address, with nothing behind it."""
+    return address_of(found) == found
+
+
+def is_withheld_front(payload: bytes) -> bool:
+    """Whether a payload is what `withheld` makes of a message."""
+    return payload[:1] == bytes((WITHHELD,)) and is_address(payload)
+
+
+@lru_cache(maxsize=4096)
+def names_of(found: bytes) -> str:
+    """The groups of an address, as one text (`GROUPS_BETWEEN`)."""
+    where = read_address(found)
+    return "" if where is None else GROUPS_BETWEEN.join(where.groups)
+
+
+def is_name(group: str) -> bool:
+    """Whether a group that messages can be sent to may be called so."""
+    return (
+        0 < len(group.encode()) <= LONGEST_NAME and GROUPS_BETWEEN not in group and not group.startswith(MARK)
+    )
