@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from ordercast.audit.properties import audit_runs
 from ordercast.cli.bench import bench
 from ordercast.measure import netns
+from ordercast.measure.apart import measure_apart
 from ordercast.measure.bench import Plan, Result, WorkerFailed, measure
+from ordercast.trace.reader import read_runs
 
 APP = typer.Typer()
 APP.command()(bench)
@@ -83,6 +87,48 @@ def test_rings_deliver_one_order() -> None:
     assert [ring["members"] for ring in topology["rings"]] == [[1, 2], [2, 3, 4]]
 
 
+def test_messages_to_ones_own_ring_go_there_alone_and_those_to_all_are_timed_across_rings() -> None:
+    plan = Plan(nodes=6, seconds=1.0, rate=100, protocol="rings", rings=3, locality=0.5)
+    result = checked(measure(plan), 6)
+    assert result.agreement.messages == 600, "of each node half to all, half to the group of its ring"
+    assert result.counted("withheld") > 0
+    assert {figures.node for figures in result.nodes if figures.far_samples} == set(range(1, 7))
+    first = result.nodes[0]
+    assert first.far_p99_us >= first.far_p50_us > 0
+    document = result.as_dict()
+    assert document["withheld"] == result.counted("withheld")
+    assert document["ordered_per_s"] > 0
+
+
+def test_flat_out_too() -> None:
+    plan = Plan(nodes=4, seconds=0.5, protocol="rings", rings=2, locality=0.9)
+    result = checked(measure(plan), 4)
+    assert result.agreement.messages > 0
+    assert result.ordered_per_s > 0
+
+
+def test_rings_apart_have_an_order_each() -> None:
+    result = measure_apart(Plan(nodes=2, seconds=0.5, rate=100), 2)
+    assert result.good
+    assert [each.agreement.messages for each in (*result.rings, result.one)] == [100, 100, 100]
+    assert result.as_dict()["together_per_s"] > 0
+    with pytest.raises(ValueError, match="at least 2"):
+        measure_apart(Plan(nodes=2), 1)
+    with pytest.raises(ValueError, match="without faults"):
+        measure_apart(Plan(nodes=2, kill_one=True), 2)
+
+
+@pytest.mark.skipif(netns.missing() is not None, reason=netns.missing() or "")
+def test_a_node_that_is_cut_off_comes_back_and_the_traces_are_clean(tmp_path: Path) -> None:
+    plan = Plan(nodes=3, seconds=2.0, rate=100, netns=True, cut_one=True, trace=str(tmp_path))
+    result = measure(plan)
+    assert result.agreement.equal, result.agreement.difference
+    assert result.killed == 3
+    assert [figures.node for figures in result.nodes] == [1, 2, 3]
+    report = audit_runs(read_runs(tmp_path))
+    assert report.clean, "\n".join(violation.sentence for violation in report.violations)
+
+
 def test_a_process_that_fails_is_reported_with_what_it_said() -> None:
     with pytest.raises(WorkerFailed, match=r"(?s)the process of node 1 ended before its time.*nonsense"):
         measure(Plan(nodes=1, seconds=0.1, settings={"nonsense": 1}))
@@ -96,6 +142,10 @@ def test_a_process_that_fails_is_reported_with_what_it_said() -> None:
         ({"seconds": 0.0}, "measure for"),
         ({"rate": -1.0}, "leave it out for flat out"),
         ({"size": -1}, "0 or more"),
+        ({"locality": 0.5}, "add --rings"),
+        ({"locality": 1.5, "rings": 2, "protocol": "rings", "nodes": 4}, "between 0 and 1"),
+        ({"cut_one": True}, "add --netns"),
+        ({"cut_one": True, "stop_one": True}, "choose one"),
     ],
 )
 def test_a_plan_that_cannot_be_says_what_can(fields: dict[str, object], said: str) -> None:
@@ -119,6 +169,21 @@ def test_the_command_shows_people_a_table_and_the_verdict() -> None:
     assert "delivered/s" in answer.out
     assert "the same order at every node" in answer.out
     assert "starting 2 nodes" in answer.err
+
+
+def test_the_command_shows_rings_and_what_gateways_forward() -> None:
+    answer = ask("--nodes", "4", "--rings", "2", "--locality", "0.5", "--seconds", "0.3", "--rate", "50")
+    assert answer.code == 0, answer.err
+    assert "on all rings together" in answer.out
+    assert "without contents" in answer.out
+
+
+def test_the_command_shows_rings_apart() -> None:
+    answer = ask("--nodes", "2", "--rings", "2", "--apart", "--seconds", "0.3", "--rate", "50")
+    assert answer.code == 0, answer.err
+    assert "one ring alone" in answer.out
+    assert "one order on ring 2" in answer.out
+    assert "at least 2" in ask("--apart").err
 
 
 def test_the_command_says_what_is_wrong_with_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:

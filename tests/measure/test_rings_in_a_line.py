@@ -6,7 +6,7 @@ import pytest
 
 from ordercast.demo.run import Plan as DemoPlan
 from ordercast.measure.bench import Plan
-from ordercast.measure.rings import gateways, in_a_line, places, without
+from ordercast.measure.rings import far, first_ring, gateways, in_a_line, places, without
 
 NINE = {1: (1, 2, 3), 2: (3, 4, 5, 6), 3: (6, 7, 8, 9)}
 
@@ -37,3 +37,10 @@ def test_the_first_gateway_is_killed() -> None:
     assert Plan(nodes=9).victim == DemoPlan(nodes=9).killed == 9
     with pytest.raises(ValueError, match="protocol totem has one"):
         Plan(nodes=9, rings=3)
+
+
+def test_nodes_send_on_their_first_ring_and_share_none_with_those_that_are_far() -> None:
+    assert [first_ring(NINE, node) for node in range(1, 10)] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert far(NINE, 1) == (4, 5, 6, 7, 8, 9)
+    assert far(NINE, 3) == (7, 8, 9)
+    assert far({1: (1, 2)}, 1) == ()

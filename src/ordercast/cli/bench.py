@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +13,7 @@ from ordercast.cli import options
 from ordercast.cli.config import used
 from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProfileName, ProtocolName, Settings
 from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
+from ordercast.measure.apart import Apart, measure_apart
 from ordercast.measure.bench import MOST_NODES, Plan, Result, WorkerFailed, measure
 from ordercast.measure.netns import NoNamespaces
 from ordercast.measure.relay import Impairments
@@ -42,6 +45,16 @@ def bench(
     stop_one: Annotated[
         bool, typer.Option("--stop-one", help="Stop the last node halfway (SIGSTOP); look at longest_gap_ms.")
     ] = False,
+    cut_one: Annotated[
+        bool,
+        typer.Option(
+            "--cut-one",
+            help="Cut the last node off halfway, or the first gateway, and let it come back. With --netns.",
+        ),
+    ] = False,
+    trace: Annotated[
+        Path | None, typer.Option(help="Each node writes its trace into this directory: see ordercast audit.")
+    ] = None,
     netns: Annotated[
         bool, typer.Option("--netns", help="Each node in a network namespace of its own. Needs root.")
     ] = False,
@@ -62,6 +75,21 @@ def bench(
             min=1, help="On how many rings, in a line, with a gateway between neighbours: protocol rings."
         ),
     ] = 1,
+    apart: Annotated[
+        bool,
+        typer.Option(
+            "--apart",
+            help="These rings are of the same nodes, without gateways or an order between them: a process "
+            "for each node and ring. Beside them, one ring is measured alone. Protocol: any.",
+        ),
+    ] = False,
+    locality: Annotated[
+        float,
+        typer.Option(
+            help="Share of each node's messages, 0.9 for 90%, to a group with members on its own ring alone; "
+            "the rest to all nodes. With --rings."
+        ),
+    ] = 0.0,
     uvloop: Annotated[
         bool | None,
         typer.Option("--uvloop/--no-uvloop", help="The event loop. Not given: uvloop if installed."),
@@ -77,7 +105,7 @@ def bench(
     the processor's share, node by node; and whether all delivered the same messages in the same order.
     Exit code 1 if they did not.
     """
-    if rings > 1:
+    if rings > 1 and not apart:
         protocol = RINGS
     with blaming("--protocol"):
         chosen = protocol_called(protocol)
@@ -86,7 +114,7 @@ def bench(
     with blaming("--set"):
         values = options.fields(settings or ())
         used(config.with_changes(protocol_settings=values))
-    if (kill_one or stop_one) and chosen.primary_partition and nodes < FEWEST_OF_A_VIEW:
+    if (kill_one or stop_one or cut_one) and chosen.primary_partition and nodes < FEWEST_OF_A_VIEW:
         refuse(
             f"{protocol} goes on with a majority only, which one of {nodes} nodes is not: choose --nodes "
             f"{FEWEST_OF_A_VIEW} or more"
@@ -102,6 +130,8 @@ def bench(
             log=log,
             kill_one=kill_one,
             stop_one=stop_one,
+            cut_one=cut_one,
+            trace=None if trace is None else str(trace),
             netns=netns,
             impairments=Impairments(
                 loss=loss,
@@ -116,12 +146,17 @@ def bench(
             protocol=protocol,
             profile=config.profile,
             settings=values,
-            rings=rings,
+            rings=1 if apart else rings,
+            locality=locality,
         )
     except ValueError as error:
         refuse(str(error))
+    if trace is not None:
+        trace.mkdir(parents=True, exist_ok=True)
     try:
-        result = measure(plan, tell=lambda text: ASIDE.print(f"[bright_black]{text}[/]"))
+        result = measure_apart(plan, rings, tell=_tell_aside) if apart else measure(plan, tell=_tell_aside)
+    except ValueError as error:
+        refuse(str(error))
     except NoNamespaces as error:
         refuse(str(error))
     except WorkerFailed as error:
@@ -129,9 +164,45 @@ def bench(
         raise typer.Exit(Code.BROKEN) from None
     if json:
         answer(result.as_dict())
+    elif isinstance(result, Apart):
+        _show_apart(result)
     else:
         _show(result)
     raise typer.Exit(Code.OK if result.good else Code.FAILED)
+
+
+def _tell_aside(text: str) -> None:
+    ASIDE.print(f"[bright_black]{text}[/]")
+
+
+def _show_apart(result: Apart) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bright_black")
+    for name in ("", "ordered/s", "p50", "p99", "longest gap", "cpu"):
+        table.add_column(name, justify="right", no_wrap=True)
+    named = [
+        *((f"ring {at}", ring) for at, ring in enumerate(result.rings, 1)),
+        ("one ring alone", result.one),
+    ]
+    for name, ring in named:
+        table.add_row(
+            name,
+            f"{ring.ordered_per_s:,.0f}",
+            _time(statistics.median(node.p50_us for node in ring.nodes)),
+            _time(max(node.p99_us for node in ring.nodes)),
+            f"{max(node.longest_gap_ms for node in ring.nodes):,.1f} ms",
+            f"{sum(node.cpu for node in ring.nodes):.1%}",
+        )
+    SAY.print()
+    SAY.print(table)
+    SAY.print()
+    share = result.together_per_s / max(1.0, result.one.ordered_per_s)
+    ordered = (
+        f"{result.together_per_s:,.0f} messages/s on all rings, {share:.2f} times what one ring orders alone"
+    )
+    SAY.print(facts({"together": ordered}))
+    for name, ring in named:
+        told = ring.agreement.difference or f"one order on {name}: {ring.agreement.messages:,} messages"
+        SAY.print(verdict(ring.good, told if not ring.lost else f"{ring.lost:,} messages lost on {name}"))
 
 
 def _show(result: Result) -> None:
@@ -154,10 +225,17 @@ def _show(result: Result) -> None:
     SAY.print()
     plan = result.plan
     megabytes = result.delivered_per_s * plan.size / 1e6
-    shown = {
-        "throughput": f"{result.delivered_per_s:,.0f} messages/s, {megabytes:,.1f} MB/s, at each node",
-        "event loop": result.loop,
-    }
+    shown = {"throughput": f"{result.delivered_per_s:,.0f} messages/s, {megabytes:,.1f} MB/s, at each node"}
+    if plan.rings > 1:
+        level = "safe" if plan.safe else "agreed"
+        worst = max(node.far_p99_us for node in result.nodes)
+        shown["ordered"] = f"{result.ordered_per_s:,.0f} messages/s on all rings together"
+        shown["across rings"] = f"{level}: p50 {_time(result.far_p50_us)}, p99 {_time(worst)}"
+        shown["gateways"] = (
+            f"{result.counted('forwarded'):,} bundles of messages forwarded, "
+            f"{result.counted('withheld'):,} without contents"
+        )
+    shown["event loop"] = result.loop
     changes = {tuple(map(tuple, installed)) for installed in result.configurations.values()}
     for installed in sorted(changes):
         if installed:

@@ -20,7 +20,7 @@ from ordercast.demo.messages import SAFE_EVERY, Close, Job, Leave, Report, Start
 from ordercast.demo.processes import DemoFailed, Process, Processes, State
 from ordercast.keys import create
 from ordercast.measure.agreement import CommonDigests, ConfigurationOrder, Life, OrderComparison
-from ordercast.measure.rings import free_address, gateways, in_a_line, places, without
+from ordercast.measure.rings import gateways, in_a_line, on_loopback, places, without
 from ordercast.runtime.storage import DataDirectory
 
 SCENE_TIMEOUT_S = 90.0
@@ -153,7 +153,7 @@ class DemoRun:
         self._begun = time.monotonic()
         self._steady: tuple[NodeId, ...] = ()
         self._addresses: dict[NodeId, str] = {}
-        self._places = places(plan.on_rings, free_address) if plan.rings > 1 else {}
+        self._places = places(plan.on_rings, on_loopback()) if plan.rings > 1 else {}
 
     def perform(self) -> None:
         """Perform all steps. No process is left when this returns, or raises."""

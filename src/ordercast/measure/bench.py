@@ -9,7 +9,8 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -21,10 +22,11 @@ from ordercast.errors import OrdercastError
 from ordercast.keys import create
 from ordercast.measure.agreement import Agreement, Life, OrderComparison
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, WorkerResult
+from ordercast.measure.loads import group_of
 from ordercast.measure.netns import Namespaces
 from ordercast.measure.processes import JsonProcess
 from ordercast.measure.relay import Impairments
-from ordercast.measure.rings import free_address, gateways, in_a_line, places, port_of
+from ordercast.measure.rings import far, first_ring, gateways, in_a_line, on_loopback, places, port_of
 from ordercast.runtime.config_values import DEFAULT_PORT
 from ordercast.runtime.ring_settings import RINGS
 
@@ -63,6 +65,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Kill the process of the `victim` halfway, with -9."""
     stop_one: bool = False
     """Stop the process of the `victim` halfway (SIGSTOP), and let it go on at the end."""
+    cut_one: bool = False
+    """Cut the `victim` off from all others halfway, and let it come back after half of the time that is left;
+    in network namespaces."""
+    trace: str | None = None
+    """A directory for the traces of the nodes."""
     netns: bool = False
     """Each node in its own network namespace; else all on loopback."""
     impairments: Impairments = Impairments()
@@ -76,15 +83,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the protocol."""
     rings: int = 1
     """How many rings the nodes are on, in a line, with a gateway between neighbours: protocol ``rings``."""
+    locality: float = 0.0
+    """The share of each node's messages that goes to the group of the nodes whose first ring is its own; the
+    others go to a group of all nodes."""
+
+    @property
+    def line(self) -> dict[int, tuple[int, ...]]:
+        """The nodes of each ring, by network."""
+        return in_a_line(self.nodes, self.rings)
 
     @property
     def victim(self) -> int:
-        """Who is killed or stopped: the last node; of several rings, the first gateway."""
-        return self.nodes if self.rings == 1 else gateways(in_a_line(self.nodes, self.rings))[0]
+        """Who is killed, stopped or cut off: the last node; of several rings, the first gateway."""
+        return self.nodes if self.rings == 1 else gateways(self.line)[0]
 
     def __post_init__(self) -> None:
         if self.rings != 1:
-            in_a_line(self.nodes, self.rings)
+            assert self.line, "there are nodes enough"
             if self.protocol != RINGS:
                 raise ValueError(f"{self.rings} rings: protocol {self.protocol} has one, take {RINGS}")
         if not 1 <= self.nodes <= MOST_NODES:
@@ -93,8 +108,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("one node alone cannot lose another: take at least 2 nodes")
         if self.stop_one and self.nodes < 2:
             raise ValueError("one node alone cannot miss another: take at least 2 nodes")
-        if self.stop_one and self.kill_one:
-            raise ValueError("a process is killed, or stopped: choose one of the two")
+        if self.kill_one + self.stop_one + self.cut_one > 1:
+            raise ValueError("a node is killed, stopped or cut off: choose one of these")
+        if self.cut_one and not self.netns:
+            raise ValueError("a node is cut off from others in network namespaces: add --netns")
+        if self.cut_one and not self.impairments.none:
+            raise ValueError("where a network loses or delays, nobody can be cut off: choose one of the two")
         if not self.impairments.none and not self.netns:
             raise ValueError("a network that loses or delays is one of namespaces: add --netns")
         if not 0.1 <= self.seconds <= 86_400:
@@ -103,6 +122,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(
                 f"{self.rate:g} messages/s: between 0 and 1,000,000, or leave it out for flat out"
             )
+        if not 0 <= self.locality <= 1:
+            raise ValueError(f"a share of {self.locality:g}: between 0 and 1, 0.9 for 90%")
+        if self.locality and self.rings == 1:
+            raise ValueError("locality is about several rings: add --rings 3")
         if self.size < 0:
             raise ValueError(f"{self.size} bytes: a message has 0 or more")
 
@@ -116,7 +139,7 @@ class Result(msgspec.Struct, kw_only=True):
     """The figures of the nodes that were there to the end."""
     agreement: Agreement
     killed: int | None
-    """Which node was killed, or stopped."""
+    """Which node was killed, stopped or cut off."""
     lost: int
     """Messages that were taken from a node, and never delivered at one; both lived to the end."""
     configurations: dict[int, list[list[int]]]
@@ -139,9 +162,24 @@ class Result(msgspec.Struct, kw_only=True):
         return self.agreement.equal and (not self.lost or self.split)
 
     @property
+    def ordered_per_s(self) -> float:
+        """Messages ordered in a second, of all nodes together; each counts when its sender delivers it."""
+        return sum(node.ordered_per_s for node in self.nodes)
+
+    def counted(self, statistic: str) -> int:
+        """What the machines of all nodes counted, together."""
+        found: list[Any] = [status["statistics"] for status in self.statuses.values()]
+        return sum(int(each.get(statistic, 0)) for each in found)
+
+    @property
     def delivered_per_s(self) -> float:
         """Messages that a node delivers in a second: the median over the nodes."""
         return statistics.median(node.delivered_per_s for node in self.nodes)
+
+    @property
+    def far_p50_us(self) -> float:
+        """Latency from nodes on other rings: the median over the nodes; 0 if none is so far from others."""
+        return statistics.median([node.far_p50_us for node in self.nodes if node.far_samples] or [0.0])
 
     def as_dict(self) -> dict[str, Any]:
         """For programs: the names are part of the interface of `ordercast bench`."""
@@ -157,13 +195,22 @@ class Result(msgspec.Struct, kw_only=True):
             "lost": self.lost,
             "split": self.split,
             "killed": self.killed,
+            "ordered_per_s": round(self.ordered_per_s, 1),
             "delivered_per_s": self.delivered_per_s,
             "p50_us": statistics.median(node.p50_us for node in self.nodes),
             "p99_us": max(node.p99_us for node in self.nodes),
+            "far_p50_us": self.far_p50_us,
+            "far_p99_us": max(node.far_p99_us for node in self.nodes),
+            "forwarded": self.counted("forwarded"),
+            "withheld": self.counted("withheld"),
             "longest_gap_ms": max(node.longest_gap_ms for node in self.nodes),
             "configurations": {str(node): installed for node, installed in self.configurations.items()},
             "loop": self.loop,
-            **{name: value for name, value in plan.items() if name not in ("nodes", "kill_one", "uvloop")},
+            **{
+                name: value
+                for name, value in plan.items()
+                if name not in ("nodes", "kill_one", "trace", "uvloop")
+            },
         }
 
 
@@ -176,29 +223,66 @@ def measure(plan: Plan, tell: Tell = lambda _: None) -> Result:
             network.impair(plan.impairments)
         processes = Processes(plan, work, network)
         stack.callback(processes.end)
-        return _conduct(plan, processes, tell)
+        tell(f"starting {plan.nodes} nodes {'in network namespaces' if plan.netns else 'on loopback'}")
+        workers = form(plan, processes, tell)
+        return _conduct(plan, processes, workers, begin(workers), network, tell)
 
 
-def _conduct(plan: Plan, processes: Processes, tell: Tell) -> Result:
-    tell(f"starting {plan.nodes} nodes {'in network namespaces' if plan.netns else 'on loopback'}")
+def form(plan: Plan, processes: Processes, tell: Tell) -> list[Worker]:
+    """Start the processes, and wait until they have found each other."""
     workers = processes.start()
     for worker in workers:
         worker.hear(Ready, STARTING_S)
     load = "flat out" if plan.rate is None else f"at {plan.rate:g} messages/s a node"
     tell(f"the group has formed; {plan.size} bytes a message, {load}, for {plan.seconds:g} s")
+    return workers
+
+
+def begin(workers: Iterable[Worker]) -> int:
+    """The load begins at all of them in one instant: which, by the monotonic clock, in nanoseconds."""
     begin_ns = time.monotonic_ns() + int(HEAD_START_S * 1e9)
     for worker in workers:
         worker.say(Begin(begin_ns))
+    return begin_ns
+
+
+def _conduct(
+    plan: Plan,
+    processes: Processes,
+    workers: list[Worker],
+    begin_ns: int,
+    network: Namespaces | None,
+    tell: Tell,
+) -> Result:
     killed = None
     if plan.kill_one or plan.stop_one:
-        time.sleep(max(0.0, (begin_ns - time.monotonic_ns()) / 1e9 + plan.seconds / 2))
-        killed = workers.pop(plan.victim - 1)
-        killed.process.send_signal(signal.SIGKILL if plan.kill_one else signal.SIGSTOP)
-        tell(f"{'killed' if plan.kill_one else 'stopped'} node {killed.node}")
+        _sleep_until(begin_ns, plan.seconds / 2)
+        victim = workers.pop(plan.victim - 1)
+        killed = victim.node
+        victim.process.send_signal(signal.SIGKILL if plan.kill_one else signal.SIGSTOP)
+        tell(f"{'killed' if plan.kill_one else 'stopped'} node {killed}")
+    elif plan.cut_one and network is not None:
+        _sleep_until(begin_ns, plan.seconds / 2)
+        killed = plan.victim
+        network.split(set(network.nodes) - {killed})
+        tell(f"cut off node {killed}")
+        _sleep_until(begin_ns, plan.seconds * 3 / 4)
+        network.heal()
+        tell(f"node {killed} reaches the others again")
+    return finish(plan, processes, workers, killed, tell)
+
+
+def finish(plan: Plan, processes: Processes, workers: list[Worker], killed: int | None, tell: Tell) -> Result:
+    """Wait for the end of the load and for the last message, and compare what all delivered."""
     sent = {worker.node: worker.hear(Sent, plan.seconds + ENDING_S).messages for worker in workers}
-    tell(f"{sum(sent.values()):,} messages sent; waiting for the last to arrive")
+    total = sum(count for groups in sent.values() for count in groups.values())
+    tell(f"{total:,} messages sent; waiting for the last to arrive")
+    expected: dict[str, dict[int, int]] = {}
+    for node, groups in sent.items():
+        for group, count in groups.items():
+            expected.setdefault(group, {})[node] = count
     for worker in workers:
-        worker.say(Await(sent))
+        worker.say(Await(expected))
     results = {worker.node: worker.hear(WorkerResult, ENDING_S) for worker in workers}
     for worker in workers:
         worker.dismiss()
@@ -207,26 +291,45 @@ def _conduct(plan: Plan, processes: Processes, tell: Tell) -> Result:
         loop="uvloop" if processes.uvloop else "asyncio",
         nodes=[result.figures for result in results.values()],
         agreement=_compared(results),
-        killed=None if killed is None else killed.node,
-        lost=max(sum(map(abs, result.missing.values())) for result in results.values()),
+        killed=killed,
+        lost=max(result.missing for result in results.values()),
         configurations={node: result.configurations for node, result in results.items()},
         statuses={node: result.status for node, result in results.items()},
     )
 
 
+def _sleep_until(begin_ns: int, seconds: float) -> None:
+    """Until so long after the load began."""
+    time.sleep(max(0.0, (begin_ns - time.monotonic_ns()) / 1e9 + seconds))
+
+
 def _compared(results: Mapping[int, WorkerResult]) -> Agreement:
-    order = OrderComparison()
+    """Whether all nodes that deliver a group's messages deliver them at the same places, in the same order:
+    so any two nodes order what both deliver in the same way."""
+    orders: defaultdict[str, OrderComparison] = defaultdict(OrderComparison)
     for node, result in results.items():
-        for number, (blocks, ends) in enumerate(result.lives):
-            order.add(Life(node, number), blocks, ends)
-    return order.agreement()
+        for group, lives in result.lives.items():
+            for number, (blocks, ends) in enumerate(lives):
+                orders[group].add(Life(node, number), blocks, ends)
+    found = {group: order.agreement() for group, order in sorted(orders.items())}
+    differences = (
+        f"in group {group}, {each.difference}" for group, each in found.items() if each.difference is not None
+    )
+    return Agreement(
+        all(each.equal for each in found.values()),
+        sum(each.blocks for each in found.values()),
+        sum(each.messages for each in found.values()),
+        next(differences, None),
+    )
 
 
 class Processes:
     """The processes of a measurement."""
 
-    def __init__(self, plan: Plan, work: Path, network: Namespaces | None) -> None:
+    def __init__(self, plan: Plan, work: Path, network: Namespaces | None, port: int = DEFAULT_PORT) -> None:
+        """In namespaces, they receive at that port."""
         self._plan = plan
+        self._port = port
         self._work = work
         self._network = network
         self._workers: list[Worker] = []
@@ -244,9 +347,10 @@ class Processes:
         numbers = range(1, plan.nodes + 1)
         self._workers = [Worker(node, self._work / f"stderr{node}", network) for node in numbers]
         seeds: tuple[str, ...] = ()
-        rings = {} if plan.rings == 1 else places(in_a_line(plan.nodes, plan.rings), self._address)
+        line = {} if plan.rings == 1 else plan.line
+        rings = places(line, on_loopback() if network is None else self._address_in_namespace)
         for worker in self._workers:
-            host = "127.0.0.1:0" if network is None else f"{network.address(worker.node)}:{DEFAULT_PORT}"
+            host = "127.0.0.1:0" if network is None else f"{network.address(worker.node)}:{self._port}"
             worker.say(
                 Job(
                     node=worker.node,
@@ -254,8 +358,12 @@ class Processes:
                     listen=host,
                     seeds=seeds,
                     rings=rings.get(worker.node, ()),
+                    far=far(line, worker.node),
+                    local_group=group_of(first_ring(line, worker.node)) if plan.locality else None,
+                    locality=plan.locality,
                     data=str(self._work / f"data{worker.node}"),
                     log=str(self._work / f"log{worker.node}") if plan.log else None,
+                    trace=plan.trace,
                     key=None if key is None else str(key),
                     size=plan.size,
                     seconds=plan.seconds,
@@ -273,10 +381,8 @@ class Processes:
             worker.hear(Ready, STARTING_S)
         return list(self._workers)
 
-    def _address(self, node: int, network: int) -> str:
-        """Where a node receives on one of several rings."""
-        if self._network is None:
-            return free_address(node, network)
+    def _address_in_namespace(self, node: int, network: int) -> str:
+        assert self._network is not None
         return f"{self._network.address(node)}:{port_of(network)}"
 
     def end(self) -> None:

@@ -19,9 +19,17 @@ class Job(msgspec.Struct, kw_only=True):
     seeds: tuple[str, ...]
     rings: tuple[RingPlace, ...]
     """Its rings, instead of these two, where there are several."""
+    far: tuple[int, ...]
+    """Nodes that it shares no ring with: how long their messages take to come here is measured apart."""
+    local_group: str | None
+    """The group of the nodes of its ring, beside that of all nodes, if there is one."""
+    locality: float
+    """The share of its messages that go there."""
     data: str
     log: str | None
     """Directory of the ordered log, if there is to be one."""
+    trace: str | None
+    """Directory of all traces, if there are to be any."""
     key: str | None
     """File of the group key."""
     size: int
@@ -49,15 +57,15 @@ class Begin(msgspec.Struct, tag="begin"):
 
 
 class Sent(msgspec.Struct, tag="sent"):
-    """From a worker: its time is over, and so many messages of it were taken."""
+    """From a worker: its time is over, and so many messages of it were taken, by group."""
 
-    messages: int
+    messages: dict[str, int]
 
 
 class Await(msgspec.Struct, tag="await"):
-    """To a worker: so many messages, by sender, are to arrive before you end."""
+    """To a worker: so many messages, by group and sender, are to arrive before you end."""
 
-    messages: dict[int, int]
+    messages: dict[str, dict[int, int]]
 
 
 class Figures(msgspec.Struct, kw_only=True):
@@ -65,10 +73,15 @@ class Figures(msgspec.Struct, kw_only=True):
 
     node: int
     sent_per_s: float
+    ordered_per_s: float
+    """Messages of its own that it delivered: each message counts at one node, its sender."""
     delivered_per_s: float
     p50_us: float
     """Latency from `send` to the sender's own delivery, of the sampled messages."""
     p99_us: float
+    far_p50_us: float
+    """Latency from `send` at a node that it shares no ring with to the delivery here, of sampled messages."""
+    far_p99_us: float
     longest_gap_ms: float
     """The longest time without a delivery."""
     cpu: float
@@ -77,17 +90,18 @@ class Figures(msgspec.Struct, kw_only=True):
     """Memory in use, when the load began and when it ended."""
     samples: int
     """Latencies that were measured."""
+    far_samples: int
 
 
 class WorkerResult(msgspec.Struct, tag="result", kw_only=True):
     """From a worker, at its end: everything."""
 
     figures: Figures
-    lives: list[tuple[list[Block], list[End]]]
-    """What it delivered, in one life after the other."""
+    lives: dict[str, list[tuple[list[Block], list[End]]]]
+    """By group: what it delivered, in one life after the other."""
     configurations: list[list[int]]
     """Members of the regular configurations that it installed under load."""
-    missing: dict[int, int]
-    """Messages that never arrived, by sender."""
+    missing: int
+    """Messages that never arrived, or too often."""
     status: dict[str, object]
     """The node's own account of itself, at the end of the load."""

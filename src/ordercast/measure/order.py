@@ -124,7 +124,7 @@ class DeliveryDigests:
         count = len(payloads)
         head = _HEAD.pack(sender, incarnation, numbers[0], seq, slots[0], count)
         digest = zlib.crc32(head, self._digest)
-        if seq % self._sample == 0:
+        if (seq ^ seq >> 10) % self._sample == 0:  # where rings are joined, the lower bits say which ring
             for payload in payloads:
                 digest = zlib.crc32(payload, digest ^ len(payload))
         self._digest = digest

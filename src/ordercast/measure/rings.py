@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import socket
+import ipaddress
+import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,8 +15,6 @@ from ordercast.runtime.ring_settings import RingSettings
 
 PORTS_APART = 10
 """From a gateway's port on one ring to that on the next, where it has one address."""
-TRIES = 100
-"""Ports of loopback that are tried."""
 
 
 class RingPlace(msgspec.Struct, frozen=True):
@@ -48,6 +47,17 @@ def gateways(rings: Mapping[int, Sequence[NodeId]]) -> list[NodeId]:
     return sorted({node for node in seen if seen.count(node) > 1})
 
 
+def first_ring(rings: Mapping[int, Sequence[NodeId]], node: NodeId) -> int:
+    """The network on which a node sends what its application sends."""
+    return min(network for network, nodes in rings.items() if node in nodes)
+
+
+def far(rings: Mapping[int, Sequence[NodeId]], node: NodeId) -> tuple[NodeId, ...]:
+    """The nodes that a node shares no ring with."""
+    near = {other for nodes in rings.values() if node in nodes for other in nodes}
+    return tuple(sorted({other for nodes in rings.values() for other in nodes} - near))
+
+
 def without(rings: Mapping[int, Sequence[NodeId]], gone: NodeId) -> list[tuple[NodeId, ...]]:
     """The parts that the nodes fall into when one is gone."""
     parts: list[set[NodeId]] = []
@@ -76,15 +86,10 @@ def port_of(network: int) -> int:
     return DEFAULT_PORT + PORTS_APART * (network - 1)
 
 
-def free_address(node: NodeId, network: int) -> str:
-    """An address of loopback whose port, and the next one, are free."""
-    for _ in range(TRIES):
-        with socket.socket(type=socket.SOCK_DGRAM) as first, socket.socket(type=socket.SOCK_DGRAM) as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return f"127.0.0.1:{port}"
-    raise OSError(f"no two ports in a row are free for node {node}: stop what uses so many")
+def on_loopback() -> Callable[[NodeId, int], str]:
+    """For `places`: each node has an address of loopback to itself, drawn anew for each run.
+
+    Another program has its ports on another of the 16 million addresses, so that none can be in use.
+    """
+    first = ipaddress.IPv4Address("127.0.0.0") + random.randrange(2**16, 2**24 - 2**16)
+    return lambda node, network: f"{first + node}:{port_of(network)}"

@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 import time
-from collections import Counter, deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,12 +19,11 @@ import msgspec
 
 from ordercast.core.identity import Kind, NodeId
 from ordercast.groups.api import Group, Node
-from ordercast.groups.events import ConfigurationChange, Delivery, Rejoined
+from ordercast.groups.events import ConfigurationChange, Delivery
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, WorkerResult
 from ordercast.measure.latency import Latencies
-from ordercast.measure.order import Block, DeliveryDigests, End
+from ordercast.measure.loads import GROUP, GroupLoad, Turns, random_payload, sent_ns, timed
 
-GROUP = "bench"
 MEETING_S = 30.0
 """How long the nodes have to find each other."""
 DRAINING_S = 20.0
@@ -42,30 +41,25 @@ Told = TypeVar("Told")
 
 
 class Worker:
-    """A member of the group, its load, and what it sees."""
+    """A node, its load, and what it sees."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.digests = self._new_digests()
+        sample = SAMPLE if job.rate is None else 1
+        names = [GROUP] if job.local_group is None else [GROUP, job.local_group]
+        self.loads = [GroupLoad(name, sample) for name in names]
         self.delivered = 0
-        """Messages, in all configurations; and by who sent them."""
-        self.by_sender: Counter[NodeId] = Counter()
-        self._lives: list[tuple[list[Block], list[End]]] = []
+        """Messages, in all groups and configurations."""
         self._configurations: list[list[NodeId]] = []
-        self.latencies = Latencies()
-        self.sent = 0
-        self._own = 0
-        """Own messages that were delivered, of this life."""
-        self._stamps: deque[tuple[int, int]] = deque()
-        """Numbers of own messages under way, and when they were sent; in order."""
-        self._life = self._sent_before = 0
-        """The life that these are of, and how many messages earlier ones had sent."""
+        self._own_latencies, self._far_latencies = Latencies(), Latencies()
+        self._life = 0
+        """The life that is sent in."""
         self._last_ns = 0
         self._gap_ns = 0
         self._under_load = False
 
     async def run(self) -> None:
-        """Start the node, put load on the group, and tell what was measured."""
+        """Start the node, put load on the groups, and tell what was measured."""
         job = self.job
         key = None if job.key is None else Path(job.key)
         node = Node(
@@ -75,6 +69,7 @@ class Worker:
             ring=tuple(place.settings(key) for place in job.rings),
             data=job.data,
             log=job.log,
+            trace=job.trace,
             key=None if job.rings else key,
             insecure=job.key is None,
             protocol=job.protocol,
@@ -83,25 +78,25 @@ class Worker:
         )
         async with node:
             say(Ready(node.address, 1))
-            group = await node.join(GROUP)
-            reading = asyncio.create_task(self._read(group))
+            groups = [await node.join(load.name) for load in self.loads]
+            reading = [
+                asyncio.create_task(self._read(*each)) for each in zip(groups, self.loads, strict=True)
+            ]
             await node.wait_for(job.nodes, MEETING_S)
             say(Ready(node.address, job.nodes))
             begin = await hear(Begin)
             self._configurations.clear()  # how the group was formed
-            load = asyncio.create_task(self._load(node, group, begin.at_ns))
-            await asyncio.wait((load, reading), return_when=asyncio.FIRST_COMPLETED)
-            if reading.done():
-                await reading  # raises what ended the node
+            load = asyncio.create_task(self._load(node, groups, begin.at_ns))
+            done, _ = await asyncio.wait((load, *reading), return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                await ended  # raises what ended the node
             figures, status = await load
-            say(Sent(self.sent))
+            say(Sent({each.name: each.sent for each in self.loads}))
             missing = await self._arrival((await hear(Await)).messages)
-            self.digests.close()
-            self._lives.append(self.digests.take())
             say(
                 WorkerResult(
                     figures=figures,
-                    lives=self._lives,
+                    lives={each.name: each.lives() for each in self.loads},
                     configurations=self._configurations,
                     missing=missing,
                     status=status,
@@ -111,115 +106,120 @@ class Worker:
 
     # --- receiving -----------------------------------------------------------------------------
 
-    async def _read(self, group: Group) -> None:
-        me, stamps, took = self.job.node, self._stamps, self.latencies.add
+    async def _read(self, group: Group, load: GroupLoad) -> None:
+        me, far = self.job.node, frozenset(self.job.far)
+        own_took, far_took = self._own_latencies.add, self._far_latencies.add
         async for entry in group.batches():
             if isinstance(entry, Delivery):
                 now = time.monotonic_ns()
                 if now - self._last_ns > self._gap_ns and self._under_load:
                     self._gap_ns = now - self._last_ns
                 self._last_ns = now
-                self.digests.add(entry)
-                count = len(entry.payloads)
-                self.delivered += count
-                self.by_sender[entry.sender] += count
-                if entry.sender == me and entry.incarnation == self._life:
-                    self._own += count
-                    while stamps and stamps[0][0] <= self._own:
-                        took(now - stamps.popleft()[1])
+                load.add(entry)
+                self.delivered += len(entry.payloads)
+                if entry.sender == me:
+                    if entry.incarnation == self._life:
+                        for stamp_ns in load.returned(len(entry.payloads)):
+                            own_took(now - stamp_ns)
+                elif entry.sender in far and (stamp_ns := sent_ns(entry.payloads[0])):
+                    far_took(now - stamp_ns)
             elif isinstance(entry, ConfigurationChange):
-                self._install(entry)
+                load.install(entry)
+                if load is self.loads[0] and entry.kind is Kind.REGULAR:
+                    self._configurations.append(list(entry.members))
 
-    def _install(self, configuration: ConfigurationChange) -> None:
-        if isinstance(configuration, Rejoined):
-            self.digests.leave_behind()
-            self._lives.append(self.digests.take())
-            self.digests = self._new_digests()
-        self.digests.install(configuration)
-        if configuration.kind is Kind.REGULAR:
-            self._configurations.append(list(configuration.members))
-
-    def _new_digests(self) -> DeliveryDigests:
-        return DeliveryDigests(sample=SAMPLE if self.job.rate is None else 1)
-
-    async def _arrival(self, expected: dict[int, int]) -> dict[int, int]:
-        """Wait for so many messages of each sender; how many never came."""
+    async def _arrival(self, expected: dict[str, dict[NodeId, int]]) -> int:
+        """Wait for so many messages, by group and sender; how many never came."""
         until = time.monotonic() + DRAINING_S
         while True:
-            there = self.by_sender
-            missing = {
-                sender: count - there[sender] for sender, count in expected.items() if there[sender] != count
-            }
-            if not missing or time.monotonic() > until:
-                return missing
+            missing = [load.missing(expected[load.name]) for load in self.loads]
+            if not any(missing) or time.monotonic() > until:
+                return sum(abs(count) for each in missing for count in each.values())
             await asyncio.sleep(0.01)
 
     # --- sending -------------------------------------------------------------------------------
 
-    async def _load(self, node: Node, group: Group, begin_ns: int) -> tuple[Figures, dict[str, object]]:
+    async def _load(
+        self, node: Node, groups: Sequence[Group], begin_ns: int
+    ) -> tuple[Figures, dict[str, object]]:
         job = self.job
         await asyncio.sleep((begin_ns - time.monotonic_ns()) / 1e9)
         before = (time.monotonic_ns(), time.process_time(), self.delivered, _memory_mb())
         self._last_ns, self._under_load = before[0], True
         end_ns = begin_ns + int(job.seconds * 1e9)
         sending = asyncio.create_task(
-            self._send_flat_out(node, group, end_ns)
+            self._send_flat_out(node, groups, end_ns)
             if job.rate is None
-            else self._send_paced(node, group, begin_ns, end_ns)
+            else self._send_paced(node, groups, begin_ns, end_ns)
         )
         await asyncio.sleep((end_ns - time.monotonic_ns()) / 1e9)
         now, cpu_s, count, memory = time.monotonic_ns(), time.process_time(), self.delivered, _memory_mb()
         self._under_load = False
         gap_ns = max(self._gap_ns, now - self._last_ns) if job.rate != 0 else 0
-        sent, status = self.sent, node.status()
-        latencies = self.latencies.frozen()
+        sent, own, status = self._sent, sum(load.own for load in self.loads), node.status()
+        latencies, far = self._own_latencies.frozen(), self._far_latencies.frozen()
         await sending
         elapsed = (now - before[0]) / 1e9
         figures = Figures(
             node=job.node,
             sent_per_s=round(sent / elapsed, 1),
+            ordered_per_s=round(own / elapsed, 1),
             delivered_per_s=round((count - before[2]) / elapsed, 1),
             p50_us=latencies.percentile_us(50),
             p99_us=latencies.percentile_us(99),
+            far_p50_us=far.percentile_us(50),
+            far_p99_us=far.percentile_us(99),
             longest_gap_ms=round(gap_ns / 1e6, 3),
             cpu=round((cpu_s - before[1]) / elapsed, 4),
             rss_mb=(before[3], memory),
             samples=latencies.count,
+            far_samples=far.count,
         )
         return figures, status
 
-    def _stamp(self, node: Node, now_ns: int) -> None:
-        """The next message is timed. Its number is that of a life: a node may begin another meanwhile."""
-        if node.incarnation != self._life:
-            self._life, self._sent_before = node.incarnation, self.sent
-            self._stamps.clear()
-            self._own = 0
-        self._stamps.append((self.sent - self._sent_before + 1, now_ns))
+    @property
+    def _sent(self) -> int:
+        return sum(load.sent for load in self.loads)
 
-    async def _send_flat_out(self, node: Node, group: Group, end_ns: int) -> None:
+    def _stamp(self, node: Node, load: GroupLoad, now_ns: int) -> None:
+        """The next message is timed. A node may have begun another life meanwhile."""
+        if node.incarnation != self._life:
+            self._life = node.incarnation
+            for each in self.loads:
+                each.begin_life()
+        load.stamp(now_ns)
+
+    async def _send_flat_out(self, node: Node, groups: Sequence[Group], end_ns: int) -> None:
         """As much as is taken. The first message of each batch is timed."""
         size, safe = self.job.size, self.job.safe
-        payloads = [os.urandom(size)] * max(1, min(LARGEST_BATCH, BATCH_BYTES // max(1, size)))
+        payloads = [random_payload(size)] * max(1, min(LARGEST_BATCH, BATCH_BYTES // max(1, size)))
+        turns = Turns(self.loads, self.job.locality)
         now = time.monotonic_ns
         while (begun := now()) < end_ns:
-            self._stamp(node, begun)
-            await group.send_many(payloads, safe=safe)
-            self.sent += len(payloads)
+            turn = turns.next()
+            load = self.loads[turn]
+            self._stamp(node, load, begun)
+            payloads[0] = timed(payloads[0], begun)
+            await groups[turn].send_many(payloads, safe=safe)
+            load.sent += len(payloads)
 
-    async def _send_paced(self, node: Node, group: Group, begin_ns: int, end_ns: int) -> None:
+    async def _send_paced(self, node: Node, groups: Sequence[Group], begin_ns: int, end_ns: int) -> None:
         """On a schedule that does not drift; every message is timed from its own `send`."""
         rate, size, safe = self.job.rate, self.job.size, self.job.safe
         if not rate:
             return
-        payload, every_ns = os.urandom(size), 1e9 / rate
+        payload, every_ns = random_payload(size), 1e9 / rate
+        turns = Turns(self.loads, self.job.locality)
         now = time.monotonic_ns
-        while (due_ns := begin_ns + int(self.sent * every_ns)) < end_ns:
+        while (due_ns := begin_ns + int(self._sent * every_ns)) < end_ns:
             if (early_ns := due_ns - now()) > 0:
                 await asyncio.sleep(max(TICK_S, early_ns / 1e9))
                 continue
-            self._stamp(node, now())
-            await group.send(payload, safe=safe)
-            self.sent += 1
+            turn, begun = turns.next(), now()
+            load = self.loads[turn]
+            self._stamp(node, load, begun)
+            await groups[turn].send(timed(payload, begun), safe=safe)
+            load.sent += 1
 
 
 def _memory_mb() -> float:
