@@ -171,6 +171,26 @@ def test_the_same_run_gives_the_same_figures() -> None:
     assert conduct(run) == conduct(run)
 
 
+def test_members_that_need_a_message_are_counted_and_the_others_are_not() -> None:
+    meter = Meter(2, Window(messages=2), audience=lambda groups: frozenset({1}))
+    meter.take(TWO)
+    figures = meter.figures()
+    assert figures["delivery_us"] == (200 + 100) / 2, "at the first node alone"
+    assert figures["latency_agreed_us"] == (200 + 100) / 2
+    assert figures["known_us"] == (900 + 400) / 2
+    assert figures["stability_us"] == (1100 + 1000) / 2, "that all have it is for all to know"
+
+
+def test_hosts_that_need_time_for_a_message_order_no_more_than_they_have_time_for() -> None:
+    def per_s(message_us: int) -> float:
+        net: dict[str, int | float] = {"message_us": message_us}
+        run = Run(protocol="totem", nodes=2, arrivals="saturating", size=100, seconds=0.2, net=net)
+        return conduct(run).figures["ordered_per_s"]
+
+    assert per_s(50) > 2 * per_s(200)
+    assert 0.5 * 1e6 / 200 < per_s(200) < 1.1 * 1e6 / 200
+
+
 def test_a_run_by_time_measures_what_was_submitted_then() -> None:
     run = Run(protocol="dtp", nodes=3, arrivals="deterministic", rate=100, seconds=0.5)
     figures = conduct(run).figures

@@ -13,11 +13,20 @@ from made_frames import made, verdict
 from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.lab.experiment import Experiment, experiment
 from ordercast.lab.experiments import totem_density, totem_latency, totem_throughput
-from ordercast.lab.experiments.totem_density import BUCKET_US, LOSSES, MESSAGES, Arrivals, Histogram, modelled
-from ordercast.lab.experiments.totem_throughput import ALL, ONE, PACKED, SINGLE
+from ordercast.lab.experiments.totem_density import (
+    BUCKET_US,
+    LOSSES,
+    MESSAGES,
+    USUAL,
+    Arrivals,
+    Histogram,
+    modelled,
+)
+from ordercast.lab.experiments.totem_throughput import ALL, MESSAGE_US, ONE, PACKED, SINGLE, costing
 from ordercast.lab.grid import checked
 from ordercast.lab.totem_hosts import EIGHT, FIVE
 
+COSTLY = costing(MESSAGE_US[-1])
 EXPERIMENTS = (totem_throughput.EXPERIMENT, totem_latency.EXPERIMENT, totem_density.EXPERIMENT)
 
 
@@ -42,7 +51,8 @@ def test_the_quick_grids_are_small() -> None:
 def test_without_packing_is_a_setting_of_the_protocol() -> None:
     assert "packing" in LAB_PROTOCOLS["totem"].product.settings.__struct_fields__
     packing = {run.labels["how"]: run.settings["packing"] for run in totem_throughput.grid(False)}
-    assert packing == {ALL: False, ONE: False, PACKED: True, SINGLE: False}
+    costly = dict.fromkeys(map(costing, MESSAGE_US), True)
+    assert packing == {ALL: False, ONE: False, PACKED: True, SINGLE: False, **costly}
 
 
 # --- throughput ----------------------------------------------------------------------------------
@@ -51,7 +61,7 @@ def test_without_packing_is_a_setting_of_the_protocol() -> None:
 def throughput(per_s: Callable[[str, str, int], float]) -> list[dict[str, Any]]:
     """Results with these rates for hosts, manner and size."""
     points = [(FIVE, how, size) for how in (ALL, ONE) for size in (128, 1024)]
-    points += [(EIGHT, how, size) for how in (PACKED, SINGLE) for size in (100, 1000)]
+    points += [(EIGHT, how, size) for how in (PACKED, SINGLE, COSTLY) for size in (100, 1000)]
     return [
         {
             "hosts": hosts,
@@ -60,6 +70,7 @@ def throughput(per_s: Callable[[str, str, int], float]) -> list[dict[str, Any]]:
             "ordered_per_s": per_s(hosts, how, size),
             "utilization": 0.9,
             "sent/data": 0.1,
+            "rotation_us": 10_000.0,
         }
         for hosts, how, size in points
     ]
@@ -87,10 +98,10 @@ def throughput(per_s: Callable[[str, str, int], float]) -> list[dict[str, Any]]:
         ),
         (
             "the cost of packing decides",
-            lambda h, how, size: 9000 if size == 100 else 2000,
+            lambda h, how, size: 9000 if size == 100 and how == COSTLY else 2000,
             lambda h, how, size: 20_000 if size == 100 else 2000,
         ),
-        ("processors are saturated", lambda h, how, size: 300_000, lambda h, how, size: 10_000),
+        ("processors are saturated", lambda h, how, size: 40_000, lambda h, how, size: 10_000),
     ],
 )
 def test_verdicts_on_throughput_follow_what_was_measured(
@@ -200,6 +211,10 @@ def test_what_the_model_says_passes_all_verdicts() -> None:
             lambda arrivals, loss, shares: modelled(arrivals, 0.0).buckets(25, 400),
         ),
         (
+            "usual on a modern LAN",
+            lambda arrivals, loss, shares: stretched(shares, 2) if loss == USUAL else shares,
+        ),
+        (
             "costs about a rotation",
             lambda arrivals, loss, shares: stretched(shares, 3) if loss == LOSSES[-1] else shares,
         ),
@@ -228,9 +243,9 @@ def test_a_histogram_knows_its_mean_and_quantiles() -> None:
 
 
 def test_figures_and_tables_are_made_of_the_results() -> None:
-    runs = [{**row, "bytes_per_s": 1.0, "rotation_us": 1.0} for row in throughput(lambda h, how, size: 1000)]
+    runs = [{**row, "bytes_per_s": 1.0} for row in throughput(lambda h, how, size: 1000)]
     assert len(totem_throughput.figures(made(runs))) == 2
-    assert [len(table.rows) for table in totem_throughput.tables(made(runs))] == [4, 4]
+    assert [len(table.rows) for table in totem_throughput.tables(made(runs))] == [4, 6]
     only = made([row for row in runs if row["hosts"] == FIVE])
     assert [figure.name for figure in totem_throughput.figures(only)] == ["throughput-10"]
     assert [len(table.rows) for table in totem_throughput.tables(only)] == [4]

@@ -10,7 +10,7 @@
 - *Load* of a node: overhead packets that it sends, for each message of the group; its *work* is these and the
   packets with its own messages. How even they are is told by their variation: deviation over mean, 0 is even.
 - *Latency* counts every delivery at every node, by guarantee: from submission, and from broadcast, which is
-  what 000 §9 measures.
+  what 000 §9 measures. `known_us` is the same for the moment at which a node knows that all have the message.
 
 All are of *measured* messages: those submitted while the measurement lasts. A message is forgotten as soon as
 every node has said that it is stable, so that a run of any length is measured in little memory.
@@ -20,16 +20,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ordercast.core.declared import PacketKind, Purpose
 from ordercast.core.identity import NodeId
 from ordercast.core.percentiles import percentile
-from ordercast.trace.columns import EVENT, GUARANTEE, SIZE, TIME_US, message_of
+from ordercast.trace.columns import EVENT, GROUP, GUARANTEE, NODE, SIZE, TIME_US, message_of
 from ordercast.trace.schema import Row
 
 _Message: TypeAlias = tuple[int | None, int | None, int | None]
+Audience: TypeAlias = Callable[[str | None], frozenset[NodeId]]
+"""From the groups that a message is addressed to, as a trace has them: the nodes that need it."""
 
 
 class Window:
@@ -73,10 +75,12 @@ class Window:
 class _Flight:
     """A measured message that not all nodes know to be stable."""
 
-    __slots__ = ("delivered", "last_us", "originate_us", "stable", "submit_us")
+    __slots__ = ("delivered", "last_us", "originate_us", "stable", "submit_us", "to")
 
-    def __init__(self, submit_us: int) -> None:
+    def __init__(self, submit_us: int, to: frozenset[NodeId] | None) -> None:
         self.submit_us = submit_us
+        self.to = to
+        """The nodes that need it; None: all."""
         self.originate_us = submit_us
         self.delivered = 0
         """At how many nodes."""
@@ -114,9 +118,13 @@ class Mean:
 class Meter:
     """Measures a run while it goes on."""
 
-    def __init__(self, nodes: int, window: Window, bucket_us: int = 100) -> None:
+    def __init__(
+        self, nodes: int, window: Window, bucket_us: int = 100, audience: Audience | None = None
+    ) -> None:
+        """With an `audience`, deliveries are counted at the nodes that need a message."""
         self.nodes, self.window = nodes, window
-        self.delivery, self.stability = Mean(), Mean()
+        self._audience = audience
+        self.delivery, self.stability, self.known = Mean(), Mean(), Mean()
         self.ordered = self.ordered_bytes = 0
         """Messages, measured or not, first delivered while the measurement lasted."""
         self.histograms: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -161,7 +169,8 @@ class Meter:
                 fresh[message_of(row)] = None
                 if self.window.takes(row[TIME_US]):
                     self._measured += 1
-                    flights[message_of(row)] = _Flight(row[TIME_US])
+                    to = None if self._audience is None else self._audience(row[GROUP])
+                    flights[message_of(row)] = _Flight(row[TIME_US], to)
             elif event == "originate":
                 flight = flights.get(message_of(row))
                 if flight is not None:
@@ -169,11 +178,13 @@ class Meter:
 
     def _delivered(self, row: Row, flight: _Flight) -> None:
         time_us, guarantee = row[TIME_US], row[GUARANTEE] or ""
+        if flight.to is not None and row[NODE] not in flight.to:
+            return
         flight.delivered += 1
         flight.last_us = time_us
         self._late(guarantee, time_us - flight.submit_us)
         self._late(f"{guarantee}/originate", time_us - flight.originate_us)
-        if flight.delivered == self.nodes:
+        if flight.delivered == (self.nodes if flight.to is None else len(flight.to)):
             self.delivery.add(time_us - flight.submit_us)
 
     def _late(self, name: str, latency_us: int) -> None:
@@ -183,6 +194,8 @@ class Meter:
     def _stable(self, row: Row, flight: _Flight) -> None:
         time_us = row[TIME_US]
         flight.stable += 1
+        if flight.to is None or row[NODE] in flight.to:
+            self.known.add(time_us - flight.submit_us)
         self._held_us += time_us - flight.originate_us
         if flight.stable == self.nodes:
             self.stability.add(time_us - flight.submit_us)
@@ -199,6 +212,7 @@ class Meter:
             "delivery_us": self.delivery.mean,
             "stability_us": self.stability.mean,
             "stability_sd_us": self.stability.deviation,
+            "known_us": self.known.mean,
             "buffer": self._held_us / (self.nodes * length_us) if length_us else 0.0,
             "ordered_per_s": self.ordered * per_s,
             "bytes_per_s": self.ordered_bytes * per_s,

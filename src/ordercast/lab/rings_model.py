@@ -1,24 +1,31 @@
 """Latencies over several Totem rings that gateways join, bounded instead of simulated.
 
-Every message goes to all rings, so that each ring carries all of them; what differs is how many nodes its
-token visits. docs/lab-model.md derives this. In short: a message waits for the token of its ring, and at
-each gateway for that of the next. Then a node still has to hear from every other ring that nothing with a
-lower timestamp comes from there. How long that takes depends on how far clocks of rings differ, which is
-bounded from below and from above.
+Each ring carries all messages: with their contents where it or a ring behind it needs them
+(`ordercast.lab.locality`), and where not, as their places, which are short packets. docs/lab-model.md derives
+this. In short: a message waits for the token of its ring, and at each gateway for that of the next. Then a
+node still has to hear from every other ring that nothing with a lower timestamp comes from there. How long
+that takes depends on how far clocks of rings differ, which is bounded from below and from above.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from ordercast.lab.locality import Destination, Locality, address_to
 from ordercast.lab.totem_model import RingModel, ethernet_ring, safe_mean_us, wait_mean_us
 from ordercast.sim.network import Ethernet
 
 Attached = Mapping[int, Sequence[int]]
 """The numbers of the networks that each node is attached to."""
+BUNDLE_BYTES = 12
+"""What stands in front of a message on several rings (`ordercast.rings.messages`),"""
+FORWARDED_BYTES = 24
+"""and in front of that where a gateway forwards it. Without the message's contents, its address is behind
+both."""
 
 
 class Bounds(NamedTuple):
@@ -49,13 +56,12 @@ class RingsModel:
     """Rings that gateways join in a tree, and their load."""
 
     rings: Mapping[int, RingModel]
-    """By network: each carries the messages of all nodes."""
+    """By network: each carries the messages of all nodes, or their places."""
     hops: Mapping[int, Mapping[int, tuple[int, ...]]]
     """From a ring to another, the rings that a message comes to on the way, the last included."""
-    senders: Mapping[int, int]
-    """How many nodes send first on each ring."""
-    members: Mapping[int, int]
-    """How many nodes deliver on each ring; gateways count where they send."""
+    needed: Mapping[tuple[int, int], float]
+    """From a ring to a ring: deliveries there that count, of all of them together, for each message of the
+    network; gateways count where they send."""
 
     @cached_property
     def _times(self) -> dict[int, Times]:
@@ -66,12 +72,10 @@ class RingsModel:
         return found
 
     def _mean(self, bound_us: dict[tuple[int, int], float]) -> float:
-        """Over all senders and all who deliver."""
-        nodes = sum(self.senders.values())
-        return sum(
-            took_us * self.senders[source] * self.members[target]
-            for (source, target), took_us in bound_us.items()
-        ) / (nodes * sum(self.members.values()))
+        """Over all senders and all who need their messages."""
+        return sum(took_us * self.needed.get(pair, 0.0) for pair, took_us in bound_us.items()) / sum(
+            self.needed.values()
+        )
 
     def _way_us(self, source: int, target: int) -> float:
         """Over the rings on the way from one to another, for the token of each and to its nodes."""
@@ -120,20 +124,71 @@ class RingsModel:
         )
 
 
-def ethernet_rings(network: Ethernet, networks: Attached, *, rate: float, size: int) -> RingsModel:
+def ethernet_rings(
+    network: Ethernet,
+    networks: Attached,
+    *,
+    rate: float,
+    size: int,
+    locality: Locality | None = None,
+    places: bool = True,
+) -> RingsModel:
     """The model of rings on Ethernets of one kind, joined in a tree; `rate` messages a second, of all nodes.
 
-    Raises `LoadTooHigh` where that is more than a ring can carry.
+    `locality` says where messages are needed; None: everywhere. Without `places`, rings that do not need a
+    message carry nothing of it: that is what 001 does. Raises `LoadTooHigh` where the rate is more than a
+    ring can carry.
     """
     numbers = sorted({number for on in networks.values() for number in on})
     sizes = {number: sum(number in on for on in networks.values()) for number in numbers}
-    senders = {number: sum(on[0] == number for on in networks.values()) for number in numbers}
-    return RingsModel(
-        {number: ethernet_ring(network, nodes=sizes[number], rate=rate, size=size) for number in numbers},
-        {source: _ways(source, networks) for source in numbers},
-        senders,
-        senders,
-    )
+    hops = {source: _ways(source, networks) for source in numbers}
+    if locality is None:
+        locality = Locality(len(networks), ((Destination(1.0, frozenset({0})),),))
+    spread = _Spread(networks, hops, locality)
+    heads = (BUNDLE_BYTES, BUNDLE_BYTES + FORWARDED_BYTES) if len(numbers) > 1 else (0, 0)
+    rings = {}
+    for number in numbers:
+        own, forwarded, place = (
+            ethernet_ring(network, nodes=sizes[number], rate=1e-9, size=length)
+            for length in (size + heads[0], size + heads[1], heads[1] + spread.address_bytes)
+        )
+        shares = (spread.own[number], spread.forwarded[number])
+        mean_us = shares[0] * own.message_us + shares[1] * forwarded.message_us
+        if places:
+            mean_us += (1 - sum(shares)) * place.message_us
+            rings[number] = replace(own, rate=rate, message_us=mean_us)
+        else:
+            rings[number] = replace(own, rate=rate * sum(shares), message_us=mean_us / sum(shares))
+    return RingsModel(rings, hops, spread.needed)
+
+
+class _Spread:
+    """Where messages come from and go to, for each message of the network."""
+
+    def __init__(
+        self, networks: Attached, hops: Mapping[int, Mapping[int, tuple[int, ...]]], locality: Locality
+    ) -> None:
+        self.needed: defaultdict[tuple[int, int], float] = defaultdict(float)
+        """From ring to ring, deliveries that count."""
+        self.own: defaultdict[int, float] = defaultdict(float)
+        """By ring, the share of messages that nodes send on it."""
+        self.forwarded: defaultdict[int, float] = defaultdict(float)
+        """By ring, the share of messages that gateways forward to it with their contents."""
+        members = [Counter(networks[node][0] for node in area) for area in locality.members]
+        senders = Counter((locality.area_of(node), on[0]) for node, on in networks.items())
+        address_bytes = 0.0
+        for (area, source), count in senders.items():
+            self.own[source] += count / len(networks)
+            for probability, areas in locality.destinations[area]:
+                weight = probability * count / len(networks)
+                at: Counter[int] = sum((members[each] for each in areas), Counter())
+                for number, nodes in at.items():
+                    self.needed[source, number] += weight * nodes
+                for number in set[int]().union(*(hops[source][number] for number in at)) - {source}:
+                    self.forwarded[number] += weight
+                address_bytes += weight * len(address_to(areas))
+        self.address_bytes = round(address_bytes)
+        """The mean length of an address."""
 
 
 def _ways(source: int, networks: Attached) -> dict[int, tuple[int, ...]]:

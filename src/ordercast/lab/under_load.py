@@ -16,7 +16,7 @@ from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.core.contract import Start
 from ordercast.core.declared import Sort, together
 from ordercast.lab.grid import GridError, Method, Outcome, Run
-from ordercast.lab.metrics import Meter, Traffic, Window
+from ordercast.lab.metrics import Audience, Meter, Traffic, Window
 from ordercast.sim.faults import schedule
 from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.network import Ethernet
@@ -35,12 +35,13 @@ OVERRUN_FACTOR = 5
 
 def conduct(run: Run, trace: TraceWriter | None = None) -> Outcome:
     """Carry out a run."""
-    _check_size(run)
+    check_size(run)
     with without_garbage_collection():
-        return _Bench(run, trace).outcome()
+        return Bench(run, trace).outcome()
 
 
-def _check_size(run: Run) -> None:
+def check_size(run: Run) -> None:
+    """Raise GridError if the protocol does not take such large messages."""
     machine = protocol_called(run.protocol).make(run.settings)(1)
     machine.handle(0, Start(0, None, seed=0))
     largest = run.size_to or run.size
@@ -51,18 +52,28 @@ def _check_size(run: Run) -> None:
         )
 
 
-class _Bench:
+class Bench:
     """The world of one run, and what measures it."""
 
-    def __init__(self, run: Run, trace: TraceWriter | None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        trace: TraceWriter | None,
+        *,
+        lead_us: int = 0,
+        audience: Audience | None = None,
+    ) -> None:
+        """The load begins `lead_us` before the measurement, where that is one of seconds.
+
+        `audience` says which nodes need a message, by the groups that it is addressed to; None: all do.
+        """
         self._run, self._trace = run, trace
         protocol = protocol_called(run.protocol)
         members = tuple(range(1, run.nodes + 1))
-        self._world = protocol.world(run.settings, members, run.network_config, run.seed)
-        begin_us = WARM_UP_US
-        end_us = None if run.seconds is None else begin_us + int(run.seconds * 1_000_000)
-        self._window = Window(skip=run.skip, messages=run.messages, begin_us=begin_us, end_us=end_us)
-        self._meter = Meter(run.nodes, self._window, run.bucket_us)
+        self.world = protocol.world(run.settings, members, run.network_config, run.seed)
+        self._lead_us = lead_us
+        self._window = Window(skip=run.skip, messages=run.messages)
+        self._meter = Meter(run.nodes, self._window, run.bucket_us, audience)
         self._traffic = Traffic(protocol.product.kinds.values())
         self._statistics = protocol.product.statistics
         self._marks: list[dict[str, float]] = []
@@ -70,45 +81,60 @@ class _Bench:
         self._stage = 0
 
     def outcome(self) -> Outcome:
-        run, world = self._run, self._world
+        """Carry it out."""
+        run, world = self._run, self.world
         schedule(world, run.parsed_faults)
         world.at(0, world.start)
-        self._until(WARM_UP_US)
+        self.form()
         self._require_group()
-        stop_us = None if run.messages is not None else self._window.end_us
-        drive(world, msgspec.structs.replace(run.workload, start_us=WARM_UP_US, stop_us=stop_us))
+        begin_us, window = world.now, self._window
+        window.begin_us = begin_us + self._lead_us
+        if run.seconds is not None:
+            window.end_us = window.begin_us + int(run.seconds * 1_000_000)
+        drive(world, msgspec.structs.replace(run.workload, start_us=begin_us, stop_us=window.end_us))
         world.watch_sent(self._sent)
         self._carry_on()
+        if len(self._marks) == 1:  # nobody has sent anything since the measurement ended
+            self._marks.append(self._mark())
         figures = self._meter.figures()
         messages = figures["measured"] if run.messages is not None else float(self._meter.ordered)
         figures |= self._traffic.figures(run.nodes, messages)
         figures |= self._running(figures["window_us"])
         return Outcome(figures=figures, histograms=_plain(self._meter.histograms), notes=self._notes(figures))
 
+    def form(self) -> None:
+        """Let the group form before the load begins."""
+        self.until(WARM_UP_US)
+
+    @property
+    def formed(self) -> bool:
+        """Whether all nodes are in one configuration."""
+        in_it = {host.configuration for host in self.world.hosts.values()}
+        return len(in_it) == 1 and None not in in_it
+
     def _require_group(self) -> None:
         """A load on a group that has not formed would measure the forming."""
-        in_it = {host.configuration for host in self._world.hosts.values()}
-        formed = len(in_it) == 1 and None not in in_it
-        if not formed and not self._run.faults:
+        if not self.formed and not self._run.faults:
             raise GridError(
-                f"{self._run.summary}: the group had not formed after {WARM_UP_US // 1000} ms; "
+                f"{self._run.summary}: the group had not formed after {self.world.now // 1000} ms; "
                 "its timeouts do not fit so many nodes, or so slow a network"
             )
 
     def _carry_on(self) -> None:
         """Until everything measured is settled, or it takes far too long."""
-        run, world, meter = self._run, self._world, self._meter
+        run, world, meter = self._run, self.world, self._meter
         expected_us = (run.seconds or (run.skip + (run.messages or 0)) / run.rate) * 1_000_000
-        latest_us = WARM_UP_US + int(OVERRUN_FACTOR * expected_us) + 60_000_000
+        latest_us = world.now + int(OVERRUN_FACTOR * expected_us) + 60_000_000
         if run.seconds is not None:
             assert self._window.end_us is not None
-            self._until(self._window.end_us)
+            self.until(self._window.end_us)
             latest_us = world.now + DRAIN_US
         while not meter.complete and world.now < latest_us:
-            self._until(world.now + SLICE_US)
+            self.until(world.now + SLICE_US)
 
-    def _until(self, time_us: int) -> None:
-        world = self._world
+    def until(self, time_us: int) -> None:
+        """Carry on until that time, and measure what happens."""
+        world = self.world
         while world.now < time_us:
             world.run_until(min(time_us, world.now + SLICE_US))
             self._meter.take(world.rows)
@@ -118,7 +144,7 @@ class _Bench:
 
     def _sent(self, node: int, kind: str | None) -> None:
         """A packet is sent: counted while the measurement lasts, which the world knows to the message."""
-        run, world = self._run, self._world
+        run, world = self._run, self.world
         if run.messages is not None:
             accepted = world.applications.accepted
             stage = (accepted > run.skip) + (accepted > run.skip + run.messages)
@@ -132,7 +158,7 @@ class _Bench:
             self._traffic.sent[node, kind or "?"] += 1
 
     def _mark(self) -> dict[str, float]:
-        world = self._world
+        world = self.world
         machines = [host.machine.stats for host in world.hosts.values() if host.machine is not None]
         marked = {"busy_us": world.networks.busy_us}
         marked |= {f"stats/{name}": value for name, value in together(self._statistics, machines).items()}
@@ -154,7 +180,7 @@ class _Bench:
         return found
 
     def _notes(self, figures: dict[str, float]) -> list[str]:
-        world = self._world
+        world = self.world
         notes = [f"damaged on its way: {damage}" for damage in world.applications.corrupt[:3]]
         if figures["unsettled"]:
             notes.append(

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 Arrivals = Literal["poisson", "deterministic"]
 
 RATE = 1000
-LOSSES = (0.0, 1e-4, 1e-3, 1e-2)
+LOSSES = (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
+USUAL = 1e-5
+"""001: the probability of loss is "typically less than r = 0.00001"."""
 ARRIVALS: tuple[Arrivals, ...] = ("poisson", "deterministic")
 MESSAGES, TOKENS = "messages", "messages and tokens"
 BUCKET_US = 25
@@ -164,6 +166,8 @@ def claims(frames: Frames) -> list[Claim]:
         made += [_deterministic_is_shorter(found), _bunching(found, rotations), _lower_rates(found)]
     if any(case.loss for case in found):
         made += [_loss_lengthens(found), _next_rotation(found)]
+    if any(case.loss == USUAL for case in found):
+        made.append(_usual_loss(found))
     fits = {case: fit(case, curve) for case, curve in found.items() if case.lost == MESSAGES}
     return [*made, *([_fits(fits, frames.quick)] if fits else [])]
 
@@ -242,6 +246,28 @@ def _loss_lengthens(found: dict[Case, Histogram]) -> Claim:
         where="001, Fig. 7",
         measured="what 99.9% do not exceed: " + "; ".join(told),
         holds=holds if told else None,
+    )
+
+
+def _usual_loss(found: dict[Case, Histogram]) -> Claim:
+    told, apart = [], []
+    for arrivals in ARRIVALS:
+        usual, calm = found.get(Case(arrivals, USUAL)), found.get(Case(arrivals, 0.0))
+        if usual is None or calm is None:
+            continue
+        longest = calm.quantile_us(0.9999)
+        rare = modelled(arrivals, USUAL).above(longest) - modelled(arrivals, 0.0).above(longest)
+        apart.append(abs(usual.quantile_us(0.999) / calm.quantile_us(0.999) - 1))
+        told.append(
+            f"{arrivals} {usual.quantile_us(0.999) / 1000:.2f} against {calm.quantile_us(0.999) / 1000:.2f} "
+            f"ms; by our model {rare:.0e} of deliveries are late because of it"
+        )
+    return Claim(
+        says="With the loss that is usual on a modern LAN (r = 10⁻⁵) the density is that without loss",
+        where="001, Fig. 7",
+        measured="what 99.9% do not exceed, with it and without: " + "; ".join(told),
+        holds=max(apart) <= 0.02 if apart else None,
+        note="taken as within 2%",
     )
 
 
