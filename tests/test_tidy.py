@@ -57,7 +57,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     ),
     "client": frozenset({"errors", "transport"}),  # knows nodes by what they say to clients alone
     "threads": frozenset({"core", "errors", "runtime", "groups", "process_groups", "client"}),
-    "testing": frozenset({"core", "trace", "transport", "runtime", "groups"}),  # groups in memory
+    # nodes in memory, and what their applications do: a test draws what it saw
+    "testing": frozenset({"core", "trace", "transport", "runtime", "groups", "errors", "draw"}),
     "measure": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
     "demo": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups", "measure"}),
     "lab": frozenset({"core", "trace", "audit", "sim", "protocols", "catalogue", "spark", "errors"}),
@@ -73,11 +74,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 """Package by package, the others of ours that it may import; a new package is added here on purpose."""
 
-LABORATORY = frozenset({"audit", "catalogue", "demo", "draw", "lab", "measure", "mutants", "sim"})
+LABORATORY = frozenset({"audit", "catalogue", "demo", "draw", "lab", "measure", "mutants", "sim", "testing"})
 """Packages that a node never loads, nor do those that it loads: they are for who studies the protocols."""
 PRODUCT = (
     *("", "core", *MACHINES, "protocols", "transport", "runtime", "groups", "clients", "log"),
-    *("client", "threads", "testing", "errors"),
+    *("client", "threads", "errors"),
 )
 """Packages of which a node, or a program that uses the library, is made; the empty one is `ordercast`."""
 

@@ -86,6 +86,10 @@ class Member:
         self.storage = storage
         self.transport = parts.transport
         self.log = parts.log
+        self.streams = parts.environment.open_streams(config, parts.transport)
+        """Bytes to and from other nodes, beside the packets of the group."""
+        self.at_moment = parts.environment.at_moment
+        """Told what begins or ends, for tests."""
         self.started_us = parts.environment.now_us()
         self.rates = Rates(self.started_us)
         self.services = Services(config, protocol.statistics, parts.log)
@@ -257,6 +261,7 @@ class Member:
         self._upkeep.close()
         await self._next_life.wait()
         await self.services.close()
+        await self.streams.close()
         if self._trace is not None:
             await asyncio.to_thread(self._trace.close)
             self._trace = None

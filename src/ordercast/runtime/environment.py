@@ -16,7 +16,8 @@ from ordercast.errors import StorageProblem
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.storage import DataDirectory, Memory, Storage
 from ordercast.trace.schema import About, Row
-from ordercast.transport.interface import OneNetwork, Setup
+from ordercast.transport.interface import OneNetwork, Setup, Transport
+from ordercast.transport.streams import Streams
 
 
 class Trace(Protocol):
@@ -46,6 +47,10 @@ class Environment(NamedTuple):
     """On one network; called for each that the node is on, with what it is told of that one alone."""
     open_trace: Callable[[NodeConfig, NodeId, int, About], Trace | None]
     """For a life of the node: its identifier and incarnation; None if no trace is to be kept."""
+    open_streams: Callable[[NodeConfig, Transport], Streams]
+    """For a life of the node, whose packets that transport carries."""
+    at_moment: Callable[[str], None] = lambda moment: None
+    """Told, where a test may want something to happen, what begins or ends now; names are plain words."""
 
 
 def system() -> Environment:
@@ -57,6 +62,7 @@ def system() -> Environment:
         open_storage=_open_storage,
         open_transport=_open_udp,
         open_trace=_open_journal,
+        open_streams=_open_tcp,
     )
 
 
@@ -81,6 +87,13 @@ async def _open_udp(config: NodeConfig, setup: Setup) -> OneNetwork:
         cipher=config.cipher,
     )
     return await UdpTransport.open(setup, settings)
+
+
+def _open_tcp(config: NodeConfig, transport: Transport) -> Streams:
+    from ordercast.runtime.tcp_streams import TcpStreams
+
+    places = (each.place(sealed=transport.sealed) for each in config.by_network().values())
+    return TcpStreams(list(dict.fromkeys(place.host for place in places)), transport.host_of)
 
 
 def _open_journal(config: NodeConfig, node: NodeId, incarnation: int, about: About) -> Trace | None:

@@ -166,6 +166,9 @@ class Transport(Protocol):
     def hosts(self) -> Sequence[str]:
         """The hosts of reachable nodes."""
 
+    def host_of(self, node: NodeId) -> str | None:
+        """The host that a node's packets come from; None if that is not known."""
+
     def status(self) -> dict[str, Any]:
         """What `ordercast status` tells of it, by name; everything can be written as JSON."""
 

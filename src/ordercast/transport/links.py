@@ -139,6 +139,11 @@ class Links:
         """The hosts of the nodes that there are links to."""
         return list(dict.fromkeys(peer.token[0] for peer in self.targets))
 
+    def host_of(self, node: NodeId) -> str | None:
+        """The host of a node that there is a link to."""
+        peer = self.peers.get(node)
+        return None if peer is None or not peer.linked else str(peer.token[0])
+
     def heard(self, peer: Peer) -> None:
         """Something came from it that nobody else could have sent, or so it seems."""
         peer.heard = self._clock()

@@ -7,6 +7,7 @@ without waiting, and the same seed gives the same run.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -20,6 +21,7 @@ from ordercast.core.wire import MAX_PACKET
 from ordercast.errors import ConfigProblem, DuplicateNode, OrdercastError
 from ordercast.keys import Keyring
 from ordercast.transport.interface import Capacity, Network, Receiver, Setup
+from ordercast.transport.memory_streams import AGAIN_US, End, MemoryStreams
 from ordercast.transport.udp_socket import Address
 
 ANSWER_S = 0.5
@@ -69,6 +71,19 @@ class MemoryNetwork:
         self._bytes: Counter[NodeId] = Counter()
         """On the way to each node."""
         self._alarm: asyncio.TimerHandle | None = None
+        self._paused: dict[NodeId, list[tuple[_What, NodeId, int, Sequence[bytes]]]] = {}
+        """What has arrived at each process that is stopped, and waits for it."""
+        self._slow_us: Counter[NodeId] = Counter()
+        """How much longer what a node sends and gets takes."""
+        self._context = contextvars.Context()
+        """What the network does is in no node's context."""
+        self._stream_delays = random.Random(f"{seed}/streams")
+        self._changed = asyncio.Event()
+        """Set and cleared when nodes reach each other that did not."""
+        self.ends: dict[End, None] = {}
+        """The ends of all streams, in the order in which they began."""
+        self.served: dict[NodeId, MemoryStreams] = {}
+        """Who serves streams."""
 
     # --- what tests do to it --------------------------------------------------------------------
 
@@ -78,14 +93,70 @@ class MemoryNetwork:
         unknown = self._sides.keys() - set(self.nodes)
         if unknown or len(self._sides) < sum(map(len, sides)):
             raise ValueError(f"sides are {sides}: name each of the nodes {self.nodes} once at most")
+        self._go_on()
 
     def heal(self) -> None:
         """All nodes reach each other again."""
         self._sides = {}
+        self._go_on()
+
+    def pause(self, node: NodeId) -> None:
+        """A node's process is stopped: what arrives waits, as far as there is room."""
+        self._paused.setdefault(node, [])
+
+    def resume(self, node: NodeId) -> None:
+        """A process that was stopped goes on with what waits."""
+        for what, sender, size, packets in self._paused.pop(node, ()):
+            self._hand_over(what, sender, node, size, packets)
+        self._go_on()
+
+    def slow(self, node: NodeId, by_us: int) -> None:
+        """What a node sends and gets takes so much longer from now on; 0: no longer."""
+        self._slow_us[node] = by_us
+
+    def crash(self, node: NodeId, *, silently: bool = False) -> None:
+        """A node's process is no more, as with ``kill -9``; silently: its machine is not either."""
+        transport = self._open.get(node)
+        if transport is not None:
+            transport.crash()
+            if not silently:
+                self._send(_What.GONE, node, self.others(node), ())
+            del self._open[node]
+        for _, _, size, _ in self._paused.pop(node, ()):
+            self._bytes[node] -= size
+        self.served.pop(node, None)
+        for end in [end for end in self.ends if end.node == node]:
+            end.crash()
 
     def connected(self, one: NodeId, other: NodeId) -> bool:
         """Whether packets get from one node to another."""
         return self._sides.get(one, 0) == self._sides.get(other, 0)
+
+    # --- what streams do ------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """What waits may get through now."""
+        self._changed.set()
+        self._changed.clear()
+        for end in list(self.ends):
+            end.wake()
+
+    def passes(self, sender: NodeId, to: NodeId) -> bool:
+        """Whether bytes get from one node to another, which takes them."""
+        return self.connected(sender, to) and to not in self._paused
+
+    def stream_delay_us(self, one: NodeId, other: NodeId) -> int:
+        """How long the next bytes take; longer if they are lost, and sent again."""
+        least, most = self.delay_us
+        lost = self.loss > 0 and self._stream_delays.random() < self.loss
+        again_us = AGAIN_US if lost else 0
+        return self._stream_delays.randint(least, most) + again_us + self._slow_us[one] + self._slow_us[other]
+
+    async def travel(self, sender: NodeId, to: NodeId) -> None:
+        """Wait for as long as something takes to get there."""
+        await asyncio.sleep(self.stream_delay_us(sender, to) / 1_000_000)
+        while not self.passes(sender, to):
+            await self._changed.wait()
 
     # --- what transports do ---------------------------------------------------------------------
 
@@ -133,6 +204,7 @@ class MemoryNetwork:
         now_us = round(loop.time() * 1_000_000) + least
         lossy = self.loss > 0 and what is not _What.GONE
         ordered = what in (_What.DATA, _What.TOKEN)
+        slow = self._slow_us
         size = sum(map(len, packets))
         for to in receivers:
             arriving = packets
@@ -148,6 +220,8 @@ class MemoryNetwork:
                 continue
             self._bytes[to] += size
             at_us = now_us + int(draw() * (most - least + 1))
+            if slow:
+                at_us += slow[sender] + slow[to]
             if ordered:
                 at_us = self._last_us[sender, to] = max(at_us, self._last_us.get((sender, to), 0))
             self._count += 1
@@ -159,7 +233,8 @@ class MemoryNetwork:
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = loop.call_at(self._on_the_way[0][0] / 1_000_000, self._arrive)
+        at_s = self._on_the_way[0][0] / 1_000_000
+        self._alarm = loop.call_at(at_s, self._arrive, context=self._context)
 
     def _arrive(self) -> None:
         """Hand over what arrives now."""
@@ -168,16 +243,24 @@ class MemoryNetwork:
         now_us, on_the_way = round(loop.time() * 1_000_000), self._on_the_way
         while on_the_way and on_the_way[0][0] <= now_us:
             _, what, _, sender, to, size, packets = heappop(on_the_way)
-            self._bytes[to] -= size
-            receiver = self._open.get(to)
-            if receiver is None:
-                continue
-            if self.connected(sender, to):
-                receiver.arrive(what, sender, packets)
+            if to in self._paused and to in self._open and self.connected(sender, to):
+                self._paused[to].append((what, sender, size, packets))
             else:
-                receiver.lost_packets["cut off"] += len(packets)
+                self._hand_over(what, sender, to, size, packets)
         if on_the_way and self._alarm is None:
             self._arm(loop)
+
+    def _hand_over(
+        self, what: _What, sender: NodeId, to: NodeId, size: int, packets: Sequence[bytes]
+    ) -> None:
+        self._bytes[to] -= size
+        receiver = self._open.get(to)
+        if receiver is None:
+            return
+        if self.connected(sender, to):
+            receiver.context.run(receiver.arrive, what, sender, packets)
+        else:
+            receiver.lost_packets["cut off"] += len(packets)
 
 
 class MemoryTransport:
@@ -191,6 +274,8 @@ class MemoryTransport:
         self._drops = setup.drops
         self._receiver: Receiver | None = None
         self._closed = False
+        self.context = contextvars.copy_context()
+        """In which the node is told what arrives."""
         self.met = asyncio.Event()
         """Set whenever a node comes onto the network."""
         self.lost_packets: Counter[str] = Counter()
@@ -227,6 +312,10 @@ class MemoryTransport:
             self._closed = True
             self.met.set()
             self._network.close(self._node)
+
+    def crash(self) -> None:
+        """Send and receive nothing any more, and tell nobody: the process has ended."""
+        self._closed = True
 
     # --- packets --------------------------------------------------------------------------------
 
@@ -303,6 +392,10 @@ class MemoryTransport:
     def hosts(self) -> Sequence[str]:
         """No hosts: peers are in this process."""
         return ()
+
+    def host_of(self, node: NodeId) -> str | None:
+        """None: no node has a host."""
+        return None
 
     def take_refusal(self) -> OrdercastError | None:
         """None: no node refuses another one."""

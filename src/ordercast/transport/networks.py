@@ -138,6 +138,11 @@ class Networks:
         """The hosts of reachable nodes on all networks."""
         return list(dict.fromkeys(host for transport in self._all for host in transport.hosts()))
 
+    def host_of(self, node: NodeId) -> str | None:
+        """The host that a node's packets come from, on the first network where there is one."""
+        hosts = (transport.host_of(node) for transport in self._all)
+        return next((host for host in hosts if host is not None), None)
+
     def lost(self) -> Mapping[str, int]:
         """Packets that were lost below, on all networks together."""
         return sum((Counter(transport.lost()) for transport in self._all), Counter())

@@ -320,6 +320,10 @@ class UdpTransport:
         """Where linked peers are."""
         return self.links.hosts()
 
+    def host_of(self, node: NodeId) -> str | None:
+        """Where the peer is, while there is a link to it."""
+        return self.links.host_of(node)
+
     def take_refusal(self) -> OrdercastError | None:
         """The last one, if there is no link."""
         refusals, self._refusals = self._refusals, []

@@ -1,17 +1,4 @@
-"""Groups of real nodes in one process and in virtual time, for tests.
-
-    async def main():
-        async with Cluster(5, seed=7, loss=0.01) as cluster:
-            groups = [await node.join("orders") for node in cluster.nodes]
-            cluster.network.partition({1, 2})
-            ...
-
-    ordercast.testing.run(main())
-
-`run` runs a coroutine in virtual time: `asyncio.sleep(3600)` takes no time at all. Nodes, groups, driver and
-protocol are those of a real network; packets travel in memory, and disks are kept there. The same seed gives
-the same run, and the same rows of trace.
-"""
+"""Groups of real nodes on one network in memory, which do what a test tells them and nothing else."""
 
 from __future__ import annotations
 
@@ -31,9 +18,8 @@ from ordercast.runtime.storage import Memory, Storage
 from ordercast.trace.schema import About, Row
 from ordercast.transport.interface import OneNetwork, Setup
 from ordercast.transport.memory import MemoryNetwork
-from ordercast.transport.virtual_time import run as run
-
-__all__ = ["Cluster", "run"]
+from ordercast.transport.memory_streams import MemoryStreams
+from ordercast.transport.streams import Streams
 
 
 class RowDigest:
@@ -107,6 +93,7 @@ class Cluster:
             open_storage=lambda config: self._open_disk(id),
             open_transport=self._open_transport,
             open_trace=self._open_trace,
+            open_streams=lambda config, transport: self._open_streams(id),
         )
         return Node(
             id=id,
@@ -128,6 +115,10 @@ class Cluster:
 
     async def _open_transport(self, config: NodeConfig, setup: Setup) -> OneNetwork:
         return self.networks.get(setup.network, self.network).open(setup)
+
+    def _open_streams(self, id: NodeId) -> Streams:
+        networks = [network for number, network in self.networks.items() if id in self._rings[number]]
+        return MemoryStreams(id, networks or [self.network])
 
     def _open_trace(self, config: NodeConfig, node: NodeId, incarnation: int, about: About) -> Trace:
         return self.trace

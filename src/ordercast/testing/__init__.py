@@ -1,0 +1,21 @@
+"""Groups of real nodes in one process and in virtual time, for tests.
+
+    async def main():
+        async with Cluster(5, seed=7, loss=0.01) as cluster:
+            groups = [await node.join("orders") for node in cluster.nodes]
+            cluster.network.partition({1, 2})
+            ...
+
+    ordercast.testing.run(main())
+
+`run` runs a coroutine in virtual time: `asyncio.sleep(3600)` takes no time at all. Nodes, groups, driver and
+protocol are those of a real network; packets travel in memory, and disks are kept there. The same seed gives
+the same run, and the same rows of trace.
+"""
+
+from __future__ import annotations
+
+from ordercast.testing.cluster import Cluster as Cluster
+from ordercast.transport.virtual_time import run as run
+
+__all__ = ["Cluster", "run"]
