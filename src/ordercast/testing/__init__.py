@@ -11,11 +11,38 @@
 `run` runs a coroutine in virtual time: `asyncio.sleep(3600)` takes no time at all. Nodes, groups, driver and
 protocol are those of a real network; packets travel in memory, and disks are kept there. The same seed gives
 the same run, and the same rows of trace.
+
+`linearizable` judges what clients were answered, recorded in a `History`, by a `Model`.
 """
 
 from __future__ import annotations
 
 from ordercast.testing.cluster import Cluster as Cluster
+from ordercast.testing.history import Call as Call
+from ordercast.testing.history import History as History
+from ordercast.testing.linearizability import NotLinearizable as NotLinearizable
+from ordercast.testing.linearizability import Undecided as Undecided
+from ordercast.testing.linearizability import linearizable as linearizable
+from ordercast.testing.models import ANY as ANY
+from ordercast.testing.models import COUNTER as COUNTER
+from ordercast.testing.models import LOCK as LOCK
+from ordercast.testing.models import MAP as MAP
+from ordercast.testing.models import QUEUE as QUEUE
+from ordercast.testing.models import Model as Model
 from ordercast.transport.virtual_time import run as run
 
-__all__ = ["Cluster", "run"]
+__all__ = [
+    "ANY",
+    "COUNTER",
+    "LOCK",
+    "MAP",
+    "QUEUE",
+    "Call",
+    "Cluster",
+    "History",
+    "Model",
+    "NotLinearizable",
+    "Undecided",
+    "linearizable",
+    "run",
+]
