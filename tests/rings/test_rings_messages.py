@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from ordercast.core.identity import ConfigurationId, Guarantee
 from ordercast.rings.bundles import BUNDLE_SIZE, is_safe, read_bundle, write_bundles
 from ordercast.rings.messages import (
+    SHARED_SIZE,
     Done,
     Enter,
     Entry,
@@ -19,12 +22,14 @@ from ordercast.rings.messages import (
     Recovered,
     Report,
     Ring,
+    Several,
     State,
     Vector,
     read,
     write_forwarded,
     write_note,
     write_recovered,
+    write_several,
 )
 
 RAW = write_bundles([b"one", b""], 7, Guarantee.SAFE)[0]
@@ -43,6 +48,7 @@ WRITTEN = {
     **{type(note).__name__: write_note(note) for note in NOTES},
     "bundle": RAW,
     "forwarded": write_forwarded(ENTRY, True),
+    "several": b"".join(write_several([write_forwarded(ENTRY, True), write_note(Vector(((0, 5, 3),)))])),
     "recovered": write_recovered(SHARED),
     "recovered, nothing": write_recovered(SHARED._replace(entry=None, parts=0)),
 }
@@ -77,6 +83,28 @@ def test_messages_come_out_of_their_bundles_in_order_and_with_their_numbers(
         assert is_safe(raw) == (guarantee is Guarantee.SAFE)
         found += bundle.payloads
     assert found == payloads
+
+
+@given(st.lists(st.integers(0, SHARED_SIZE + 9), max_size=9))
+def test_small_messages_share_payloads_and_come_out_in_order(sizes: list[int]) -> None:
+    bundles = [read_bundle(write_bundles([bytes(size)], 7, Guarantee.AGREED)[0]) for size in sizes]
+    sent = [Forwarded(ENTRY._replace(bundle=bundle), True) for bundle in bundles if bundle is not None]
+    alone = [write_forwarded(*forwarded) for forwarded in sent]
+    written = list(write_several(alone))
+    found: list[object] = []
+    for payload in written:
+        message = read(payload)
+        found += message.messages if isinstance(message, Several) else [message]
+        assert len(payload) <= SHARED_SIZE + 3 or payload in alone
+    assert found == sent
+    assert all(len(a) + len(b) > SHARED_SIZE - 8 for a, b in pairwise(written)), "no payload could take more"
+
+
+def test_nothing_but_what_gateways_forward_shares_a_payload() -> None:
+    vector = write_note(Vector(((0, 5, 3),)))
+    for other in (RAW, write_note(Done(3, 11, b"12345678")), write_recovered(SHARED), WRITTEN["several"]):
+        (payload,) = write_several([vector, other])
+        assert read(payload) is None
 
 
 @given(st.binary(max_size=200))

@@ -106,6 +106,18 @@ def _vectors_promise_too_much(right: Any) -> Any:
     return written
 
 
+@_mutant("rings+groups", "gateways", RingOutbox, "put_behind", "places come behind what was forwarded later")
+def _places_come_late(right: Any) -> Any:
+    def put_behind(self: RingOutbox, payload: bytes) -> None:
+        places = self._places[:]
+        self._places.clear()
+        right(self, payload)
+        for place in places:
+            self.put(place)
+
+    return put_behind
+
+
 # --- safe delivery ----------------------------------------------------------------------------------
 
 

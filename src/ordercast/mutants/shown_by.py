@@ -101,6 +101,7 @@ SHOWN_BY = {
     "forwarded-out-of-order": 24,
     "no-vectors": 25,
     "vectors-promise-too-much": 25,
+    "places-come-late": 24,
     "nothing-is-acknowledged": 25,
     "states-are-not-passed-on": 25,
     "lowest-number-counts": 25,

@@ -9,7 +9,7 @@ from ordercast.totem.config import TotemConfig
 
 MOST_NETWORKS = 1_023
 """Networks are numbered from 1 to this."""
-HEAD_ROOM = 1_024
+HEAD_ROOM = 1_280
 """Bytes that a ring's own payload may be larger than a message of the application."""
 
 

@@ -47,5 +47,11 @@ class Forwarding:
             if entry.place.source in sources:
                 needed = self._interests.need(nodes, audience(entry.bundle))
                 passed_on = entry if needed else entry._replace(bundle=withhold(entry.bundle))
-                target.put(write_forwarded(passed_on, last))
-                self._counts["withheld" if is_withheld(passed_on.raw) else "forwarded"] += 1
+                payload = write_forwarded(passed_on, last)
+                if is_withheld(passed_on.raw):
+                    target.outbox.put_place(payload)
+                    self._counts["withheld"] += 1
+                else:
+                    target.outbox.put_behind(payload)
+                    self._counts["forwarded"] += 1
+                target.traffic = True

@@ -65,6 +65,7 @@ from ordercast.rings.messages import (
     Recovered,
     Report,
     Ring,
+    Several,
     Vector,
     read,
     write_note,
@@ -356,6 +357,9 @@ class RingsMachine:
                 self._receive(ring, Forwarded(entry, traffic.last))
             case Forwarded() as forwarded if forwarded.entry.place.source < len(self.order.rings):
                 self._receive(ring, forwarded)
+            case Several(messages):
+                for message in messages:
+                    self._take(ring, traffic._replace(message=message))
             case Vector() as vector if ring.ring is not None:
                 ring.take(vector)
             case Enter() if ring.ring is not None:

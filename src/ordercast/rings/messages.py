@@ -5,6 +5,7 @@
 | `Bundle` | messages of an application, in order; or which groups a node needs | their sender | its ring |
 | `Forwarded` | a bundle of another ring, with its contents or without | gateways | along the spanning tree |
 | `Vector` | Guarantee Vector: how much came from rings, what is safe on them | gateways | a ring |
+| `Several` | some of these two, in this order | gateways | a ring |
 | `Enter` | the sender has installed the configuration that is in force on the ring | all | its rings |
 | `Pause` | nobody may send new messages for now, or again | who is overloaded | everywhere |
 | `Report` | the rings of a node, which orders nothing until a topology is agreed on | all | everywhere |
@@ -12,7 +13,7 @@
 | `Recovered` | a bundle of an old configuration that others lack | who has it | everywhere |
 | `Done` | the sender has all that those who come along have | all | everywhere |
 
-The first five are *traffic* of a component configuration: that of the sender's last `Done` on this ring. The
+The first six are *traffic* of a component configuration: that of the sender's last `Done` on this ring. The
 others agree on the next configuration.
 
 Anybody on a ring may have sent a payload; `read` returns what it says within limits, or None.
@@ -21,21 +22,27 @@ Anybody on a ring may have sent a payload; `read` returns what it says within li
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from ordercast.core.identity import MAX_INCARNATION, MAX_NODE_ID, ConfigurationId, NodeId
-from ordercast.core.wire import MAX_COUNT, UNREADABLE
+from ordercast.core.packing import LENGTH_SIZE, join_chunks, split_chunks
+from ordercast.core.wire import MAX_COUNT, UNREADABLE, Malformed
 from ordercast.rings.bundles import BUNDLE, Bundle, read_bundle
-from ordercast.rings.config import MOST_NETWORKS
+from ordercast.rings.config import HEAD_ROOM, MOST_NETWORKS
 
 MOST_RINGS = 1_023
 """Rings of one component, at most: the index of a ring has ten bits in a message's place."""
 MOST_NODES = 16_384
 MOST_LOOSE = 65_536
-FORWARDED, RECOVERED, NOTE = 2, 3, 4
+FORWARDED, RECOVERED, NOTE, SEVERAL = 2, 3, 4, 5
+SHARED_SIZE = HEAD_ROOM
+"""Bytes of small messages that share a payload, at most."""
+_COUNT = struct.Struct("<H")
+_SEVERAL = bytes((SEVERAL,))
 _PLACE = struct.Struct("<HqIii")
 """Index of the source ring, timestamp, slot, origin, its incarnation."""
 _RECOVERED = struct.Struct("<8sqiii")
@@ -80,6 +87,12 @@ class Forwarded(NamedTuple):
     entry: Entry
     last: bool
     """It is the last one of its timestamp from its ring."""
+
+
+class Several(NamedTuple):
+    """What a gateway broadcasts together: many bundles without contents take few packets."""
+
+    messages: tuple[Forwarded | Vector, ...]
 
 
 class Recovered(NamedTuple):
@@ -170,7 +183,7 @@ class Done(msgspec.Struct, array_like=True, frozen=True, tag="done"):
 Control: TypeAlias = Report | State | Done | Recovered
 """What agrees on the next configuration."""
 Note: TypeAlias = Vector | Enter | Pause | Report | State | Done
-Message: TypeAlias = Bundle | Forwarded | Recovered | Note
+Message: TypeAlias = Bundle | Forwarded | Several | Recovered | Note
 """What a payload says."""
 
 _decoder = msgspec.msgpack.Decoder(Note)
@@ -185,6 +198,39 @@ def write_note(note: Note) -> bytes:
 def write_forwarded(entry: Entry, last: bool) -> bytes:
     """A bundle on its way over another ring."""
     return bytes((FORWARDED, last)) + _write_entry(entry)
+
+
+def write_several(payloads: Iterable[bytes]) -> Iterator[bytes]:
+    """Forwarded bundles and vectors, in this order, as few payloads: small ones share one."""
+    some: list[bytes] = []
+    size = 0
+    for payload in payloads:
+        size += LENGTH_SIZE + len(payload)
+        if some and size > SHARED_SIZE:
+            yield _write_together(some)
+            some, size = [], LENGTH_SIZE + len(payload)
+        some.append(payload)
+    if some:
+        yield _write_together(some)
+
+
+def _write_together(payloads: Sequence[bytes]) -> bytes:
+    if len(payloads) == 1:
+        return payloads[0]
+    return _SEVERAL + _COUNT.pack(len(payloads)) + join_chunks(payloads)
+
+
+def _read_several(payload: bytes) -> Several | None:
+    at = 1 + _COUNT.size
+    if len(payload) < at:
+        return None
+    try:
+        chunks = split_chunks(payload, at, _COUNT.unpack_from(payload, 1)[0])
+    except Malformed:
+        return None
+    messages = [read(chunk) for chunk in chunks if chunk[:1] != _SEVERAL]
+    found = tuple(message for message in messages if isinstance(message, Forwarded | Vector))
+    return Several(found) if len(found) == len(chunks) else None
 
 
 def write_recovered(recovered: Recovered) -> bytes:
@@ -235,6 +281,8 @@ def read(payload: bytes) -> Message | None:
     if kind == FORWARDED:
         entry = _read_entry(payload, 2)
         return None if entry is None else Forwarded(entry, bool(payload[1]))
+    if kind == SEVERAL:
+        return _read_several(payload)
     if kind == RECOVERED:
         return _read_recovered(payload)
     if kind == NOTE:

@@ -8,6 +8,7 @@ from ordercast.core.contract import Effect
 from ordercast.core.identity import Guarantee
 from ordercast.core.packing import NEARLY, SendQueue
 from ordercast.rings.bundles import BUNDLE_SIZE
+from ordercast.rings.messages import SHARED_SIZE, write_several
 from ordercast.totem.circulation import Outbox
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.limits import Limits
@@ -43,6 +44,9 @@ class RingOutbox:
         self.open = False
         self.vector: Callable[[], bytes] | None = None
         """Writes the Guarantee Vector that is due, when it can be broadcast."""
+        self._places: list[bytes] = []
+        """Forwarded bundles without contents, which wait for what goes out behind them."""
+        self._places_bytes = 0
         self._halfway = False
         """A message of the traffic is partly broadcast: nothing may come between its fragments."""
 
@@ -52,10 +56,24 @@ class RingOutbox:
         """Broadcast traffic of the configuration in force; what is `apart` shares no packet with the rest."""
         self._traffic.accept((payload,), _APART if apart else Guarantee.AGREED)
 
+    def put_place(self, payload: bytes) -> None:
+        """Broadcast a forwarded bundle without contents: with the next one that has them, or the vector."""
+        self._places.append(payload)
+        self._places_bytes += len(payload)
+
+    def put_behind(self, payload: bytes) -> None:
+        """Broadcast what may not come before the places that wait."""
+        for together in write_several((*self._places, payload)):
+            self.put(together)
+        self._places.clear()
+        self._places_bytes = 0
+
     def close(self) -> None:
         """Give up all traffic that is not broadcast yet."""
         self.open = self._halfway = False
         self.vector = None
+        self._places.clear()
+        self._places_bytes = 0
         self._traffic.queue = SendQueue(LARGEST_QUEUE, self._nearly)
 
     @property
@@ -66,7 +84,7 @@ class RingOutbox:
     @property
     def traffic_bytes(self) -> int:
         """Bytes of traffic that wait."""
-        return LARGEST_QUEUE - self._traffic.room
+        return LARGEST_QUEUE - self._traffic.room + self._places_bytes
 
     # --- for the ring ---------------------------------------------------------------------------
 
@@ -122,14 +140,18 @@ class RingOutbox:
     @property
     def backlog(self) -> int:
         """About how many datagrams wait."""
-        traffic = self._traffic.backlog + (self.vector is not None) if self.open else 0
+        traffic = 0
+        if self.open:
+            traffic = self._traffic.backlog
+            if self.vector is not None:
+                traffic += 1 + self._places_bytes // SHARED_SIZE
         return self._control.backlog + traffic
 
     def next_packet(self, ring: Ring, seq: int, most: int, effects: list[Effect]) -> Data | None:
         """The next packet, made of control messages if there are any."""
         if self.open and self.vector is not None:
             write, self.vector = self.vector, None
-            self.put(write())
+            self.put_behind(write())
         packet = None
         if not self._halfway:
             packet = self._control.next_packet(ring, seq, most, effects)
