@@ -40,12 +40,16 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "extras": frozenset({"errors"}),
     "plain_file": frozenset(),
     "file_lock": frozenset(),
+    "disk_advice": frozenset(),
     "keys": frozenset({"errors", "plain_file"}),
     "transport": frozenset({"core", "errors", "keys", "plain_file"}),  # knows no machine, driver or protocol
     # drives any machine over any transport: it is handed both
-    "runtime": frozenset({"core", "trace", "errors", "plain_file", "file_lock", "transport"}),
+    "runtime": frozenset({"core", "trace", "errors", "plain_file", "file_lock", "disk_advice", "transport"}),
     "log": frozenset(
-        {"core", "trace", "errors", "file_lock", "keys", "transport", "runtime", "process_groups"}
+        {
+            *("core", "trace", "errors", "file_lock", "disk_advice", "keys", "transport", "runtime"),
+            "process_groups",
+        }
     ),  # reads to which groups a message is addressed
     # serves processes that are no members; is handed the groups and the log of its node
     "clients": frozenset({"core", "process_groups", "errors", "runtime", "transport"}),
@@ -55,6 +59,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
             *("process_groups", "clients"),
         }
     ),
+    # objects that are the same at all nodes that have them, and what of them is on disk
+    "replicated": frozenset({"core", "errors", "file_lock", "disk_advice"}),
     "client": frozenset({"errors", "transport"}),  # knows nodes by what they say to clients alone
     "threads": frozenset({"core", "errors", "runtime", "groups", "process_groups", "client"}),
     # nodes in memory, and what their applications do: a test draws what it saw
@@ -78,7 +84,7 @@ LABORATORY = frozenset({"audit", "catalogue", "demo", "draw", "lab", "measure", 
 """Packages that a node never loads, nor do those that it loads: they are for who studies the protocols."""
 PRODUCT = (
     *("", "core", *MACHINES, "protocols", "transport", "runtime", "groups", "clients", "log"),
-    *("client", "threads", "errors"),
+    *("client", "threads", "errors", "replicated"),
 )
 """Packages of which a node, or a program that uses the library, is made; the empty one is `ordercast`."""
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 
+from ordercast.disk_advice import advice
 from ordercast.errors import StorageProblem
 from ordercast.file_lock import HeldByAnother, lock_file
 from ordercast.log.disk import WRITER
 
+_ROOM = "Make room, or keep less with log_bytes or log_age"
+_OTHERWISE = "Check the disk, make room, or keep less with log_bytes; or give the log another place."
 _TRIES = 10
 """A reader that looks whether anybody writes the log has the lock for a moment."""
 
@@ -39,16 +41,5 @@ class StorageErrors:
         if isinstance(error, OSError):
             raise StorageProblem(
                 f"the log {self._path} cannot be written: {error.strerror or error}. The node stops, because "
-                f"its log would have a hole. {_advice(error)}"
+                f"its log would have a hole. {advice(error, _ROOM, _OTHERWISE)}"
             ) from error
-
-
-def _advice(error: OSError) -> str:
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            return "Make room, or keep less with log_bytes or log_age, and start it again."
-        case errno.EROFS | errno.EACCES | errno.EPERM:
-            return "Make the directory writable for the user that runs the node, or give it another one."
-        case errno.EMFILE | errno.ENFILE:
-            return "Allow the process more open files (`ulimit -n`), and start it again."
-    return "Check the disk, make room, or keep less with log_bytes; or give the log another place."

@@ -40,6 +40,7 @@ import msgspec
 
 from ordercast.core.identity import MAX_NODE_ID, NodeId
 from ordercast.core.wire import UNREADABLE
+from ordercast.disk_advice import advice
 from ordercast.errors import ConfigProblem, StorageProblem
 from ordercast.file_lock import HeldByAnother, lock_file
 from ordercast.plain_file import NotPlain, read_plain
@@ -53,6 +54,8 @@ _HEADER = struct.Struct("<4sIQII")
 """Magic, node, how many states were stored before, bytes, checksum."""
 _MAGIC = b"OCS2"
 _LONGEST_FILE = 64 * 1024 * 1024
+_ROOM = "Make room (a node needs some kilobytes)"
+_OTHERWISE = "Check the disk, or give the node a directory on another one."
 
 
 class Storage(Protocol):
@@ -452,17 +455,9 @@ def _or_stop(path: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageProblem(
             f"{path}: {error.strerror or error}. The node stops, because going on without its disk could "
-            f"break uniqueness: it might use a number again after a restart. {_advice(error)}"
+            "break uniqueness: it might use a number again after a restart. "
+            f"{advice(error, _ROOM, _OTHERWISE)}"
         ) from error
-
-
-def _advice(error: OSError) -> str:
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            return "Make room (a node needs some kilobytes) and start it again."
-        case errno.EROFS | errno.EACCES | errno.EPERM:
-            return "Make the directory writable for the user that runs the node, or give it another one."
-    return "Check the disk, or give the node a directory on another one."
 
 
 def _damaged(path: Path, why: str) -> StorageProblem:

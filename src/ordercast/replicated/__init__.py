@@ -1,0 +1,1 @@
+"""Objects that are the same at every node that replicates them."""
