@@ -18,7 +18,9 @@ from ordercast.testing import run
 
 
 def entries(first: int, count: int) -> list[Entry]:
-    return [Entry(Head(1, number, number * 7), b"entry %d" % number) for number in range(first, first + count)]
+    return [
+        Entry(Head(1, number, number * 7), b"entry %d" % number) for number in range(first, first + count)
+    ]
 
 
 async def slices(*parts: bytes) -> AsyncIterator[bytes]:
@@ -43,7 +45,9 @@ def test_what_is_appended_together_is_synced_once() -> None:
         await store.synced(99)
         assert told == [entries(99, 1)[0].head]
         assert store.waiting_bytes == 0
-        assert directory.calls - calls == 6  # the segment, its name, the head in two slots: written and synced
+        assert (
+            directory.calls - calls == 6
+        )  # the segment, its name, the head in two slots: written and synced
         await store.synced(99)
         await store.close()
         again = await opened(directory)
@@ -117,6 +121,41 @@ def test_snapshots_and_states_of_others() -> None:
         store = await opened(directory)
         assert [part async for part in store.snapshot()] == [b"fifty"]
         assert store.found.head == Head(4, 51, 4)
+        await store.close()
+
+    run(main())
+
+
+def test_what_follows_a_state_of_another_may_be_appended_before_that_is_written() -> None:
+    async def main() -> None:
+        directory = MemoryDirectory()
+        store = await opened(directory)
+        told = list[int]()
+        store.on_synced = lambda head: told.append(head.position)
+        store.append(entries(1, 5))
+        await store.synced(5)
+        go_on = asyncio.Event()
+
+        async def slow() -> AsyncIterator[bytes]:
+            await go_on.wait()
+            yield b"three"
+
+        store.append(entries(6, 1))  # of the history that goes
+        replacing = asyncio.create_task(store.replace(Head(2, 3, 1), slow()))
+        await asyncio.sleep(1)
+        store.append([Entry(Head(2, 4, 2), b"other")])
+        waiting = asyncio.create_task(store.synced(4))
+        await asyncio.sleep(1)
+        assert told == [5]
+        assert not waiting.done()
+        go_on.set()
+        await replacing
+        await waiting
+        assert told == [5, 3, 4]
+        assert store.waiting_bytes == 0
+        await store.close()
+        store = await opened(directory)
+        assert store.found.head == Head(2, 4, 2)
         await store.close()
 
     run(main())

@@ -255,6 +255,11 @@ class SnapshotWriter:
             self._directory.sync(self._name)
             self._unsynced = 0
 
+    def write_all(self, slices: Sequence[bytes]) -> None:
+        """Some more of them."""
+        for data in slices:
+            self.write(data)
+
     def finish(self) -> None:
         """That is the whole state; it is on disk when this returns."""
         self._add(frames.End(self._slices))

@@ -1,4 +1,5 @@
-"""The disk of one replicated object, as its replica uses it: nothing here waits for the disk in the event loop.
+"""The disk of one replicated object, as its replica uses it: nothing here waits for the disk in the event
+loop.
 
 All that is appended while the disk is busy is written together and synced once (group commit). Snapshots are
 written in a thread of their own, so that a large one does not hold up what is appended.
@@ -11,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Self, TypeVar
 
 from ordercast.errors import StorageProblem
@@ -49,6 +51,8 @@ class DurableObject:
         self._due: asyncio.Handle | None = None
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._snapshots = asyncio.Lock()
+        self._replacing = False
+        """What is on disk is of another history than what is appended, until a state was written."""
         self._ended: StorageProblem | None = None
 
     @classmethod
@@ -98,22 +102,28 @@ class DurableObject:
         self._write_soon()
 
     async def synced(self, position: int) -> None:
-        """Wait until everything up to this position is on disk. Raises `StorageProblem` if it never will be."""
+        """Wait until everything up to this position is on disk. Raises `StorageProblem` if it never will
+        be."""
         if self._ended is not None:
             raise self._ended
-        if position > self._files.head.position:
+        if self._replacing or position > self._files.head.position:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._waiters.append((position, waiter))
             await waiter
 
     def _write_soon(self) -> None:
         # What else is appended in this turn of the event loop is written with it.
-        if self._waiting and self._due is None and self._writing is None and self._ended is None:
+        if self._may_write and self._due is None:
             self._due = self._loop.call_soon(self._write)
+
+    @property
+    def _may_write(self) -> bool:
+        busy = self._writing is not None or self._replacing or self._ended is not None
+        return bool(self._waiting) and not busy
 
     def _write(self) -> None:
         self._due = None
-        if self._writing is not None or not self._waiting or self._ended is not None:
+        if not self._may_write:
             return
         some: list[Entry] = []
         size = 0
@@ -131,7 +141,8 @@ class DurableObject:
             return
         self.waiting_bytes -= size
         self._write_soon()
-        self._tell(head)
+        if not self._replacing:
+            self._tell(head)
 
     def _tell(self, head: Head) -> None:
         while self._waiters and self._waiters[0][0] <= head.position:
@@ -185,20 +196,24 @@ class DurableObject:
             await self._in_log_thread(lambda: self._files.adopt(written))
 
     async def replace(self, head: Head, slices: AsyncIterator[bytes]) -> None:
-        """Keep a state that was taken from another replica; all that was here goes, and what of it is damaged.
+        """Keep a state that was taken from another replica; all that was here goes, and what of it is
+        damaged.
 
-        What is appended from here on is what follows that state: also before this returns.
+        What is appended from here on is what follows that state: also before this returns. If it raises,
+        nothing more is written until it is called again.
         """
-        self._waiting.clear()
-        self.waiting_bytes = 0
+        self._replacing = True
+        while self._waiting:
+            self.waiting_bytes -= len(self._waiting.popleft().data) + _OVERHEAD
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
         async with self._snapshots:
-            await self._replace(head, slices)
-
-    async def _replace(self, head: Head, slices: AsyncIterator[bytes]) -> None:
-        written = await self._written_snapshot(head, slices)
-        await self._in_log_thread(lambda: self._files.replace(written))
+            written = await self._written_snapshot(head, slices)
+            await self._in_log_thread(lambda: self._files.replace(written))
+        self._replacing = False
         self.found = self._files.found
         self._tell(head)
+        self._write_soon()
 
     async def _written_snapshot(self, head: Head, slices: AsyncIterator[bytes]) -> SnapshotWriter:
         def run(call: Callable[[], T]) -> asyncio.Future[T]:
@@ -214,9 +229,9 @@ class DurableObject:
                 some.append(data)
                 size += len(data)
                 if size >= PIECE_BYTES:
-                    await run(lambda some=some: [written.write(each) for each in some])  # type: ignore[misc]
+                    await run(partial(written.write_all, some))
                     some, size = [], 0
-            await run(lambda: [written.write(each) for each in some])
+            await run(partial(written.write_all, some))
             await run(written.finish)
         except BaseException:
             await asyncio.shield(run(written.abandon))
@@ -234,7 +249,7 @@ class DurableObject:
 
     async def close(self) -> None:
         """Write what is appended, and let go of the directory."""
-        while self._ended is None and (self._waiting or self._writing is not None):
+        while self._ended is None and (self._may_write or self._writing is not None):
             if self._writing is None:
                 self._write()
             else:
