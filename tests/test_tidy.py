@@ -56,11 +56,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "groups": frozenset(
         {
             *("core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"),
-            *("process_groups", "clients"),
+            *("process_groups", "clients", "replicated"),
         }
     ),
-    # objects that are the same at all nodes that have them, and what of them is on disk
-    "replicated": frozenset({"core", "errors", "file_lock", "disk_advice"}),
+    # objects that are the same at all nodes that have them, and what of them is on disk; is handed its node
+    "replicated": frozenset({"core", "errors", "file_lock", "disk_advice", "process_groups", "transport"}),
     "client": frozenset({"errors", "transport"}),  # knows nodes by what they say to clients alone
     "threads": frozenset({"core", "errors", "runtime", "groups", "process_groups", "client"}),
     # nodes in memory, and what their applications do: a test draws what it saw

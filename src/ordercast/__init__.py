@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         AccessDenied,
         AddressProblem,
         ClientClosed,
+        CommandFailed,
+        CommandUnknown,
         ConfigProblem,
         DuplicateNode,
         Evicted,
@@ -28,11 +30,13 @@ if TYPE_CHECKING:
         NoResponders,
         NotAcknowledged,
         NotConnected,
+        NotReplicated,
         OrdercastError,
         OtherProtocol,
         RequestTimeout,
         SendTimeout,
         StorageProblem,
+        Unanswered,
     )
     from ordercast.groups.api import Group, Node, Receipt
     from ordercast.groups.events import (
@@ -47,6 +51,8 @@ if TYPE_CHECKING:
     )
     from ordercast.keys import Keyring
     from ordercast.process_groups.views import Cause, Member, Process
+    from ordercast.replicated.command import Command, command
+    from ordercast.replicated.replicated import Replicated, watch
     from ordercast.runtime.config import NodeConfig
     from ordercast.runtime.config import load as load_config
     from ordercast.runtime.ring_settings import RingSettings
@@ -59,6 +65,9 @@ __all__ = [
     "Cause",
     "Client",
     "ClientClosed",
+    "Command",
+    "CommandFailed",
+    "CommandUnknown",
     "ConfigProblem",
     "Configuration",
     "ConfigurationChange",
@@ -85,6 +94,7 @@ __all__ = [
     "NodeConfig",
     "NotAcknowledged",
     "NotConnected",
+    "NotReplicated",
     "OrdercastError",
     "OtherProtocol",
     "PrimaryLost",
@@ -92,24 +102,30 @@ __all__ = [
     "Process",
     "Receipt",
     "Rejoined",
+    "Replicated",
     "RequestTimeout",
     "RingSettings",
     "SendTimeout",
     "StorageProblem",
+    "Unanswered",
     "client",
+    "command",
     "errors",
     "load_config",
     "threads",
+    "watch",
 ]
 
 _HOMES = {
     "ordercast.core.identity": "Configuration ConfigurationId Ended Kind MessageId",
     "ordercast.client.api": "Client",
     "ordercast.errors": (
-        "AccessDenied AddressProblem ClientClosed ConfigProblem DuplicateNode Evicted Excluded KeyProblem "
-        "MessageTooLarge NoMajority NoResponders NodeClosed NotAcknowledged NotConnected OrdercastError "
+        "AccessDenied AddressProblem ClientClosed CommandFailed CommandUnknown ConfigProblem DuplicateNode "
+        "Evicted Excluded KeyProblem "
+        "MessageTooLarge NoMajority NoResponders NodeClosed NotAcknowledged NotConnected NotReplicated "
+        "OrdercastError "
         "OtherProtocol "
-        "RequestTimeout SendTimeout StorageProblem"
+        "RequestTimeout SendTimeout StorageProblem Unanswered"
     ),
     "ordercast.groups.api": "Group Node Receipt",
     "ordercast.groups.events": (
@@ -117,6 +133,8 @@ _HOMES = {
     ),
     "ordercast.keys": "Keyring",
     "ordercast.process_groups.views": "Cause Member Process",
+    "ordercast.replicated.command": "Command command",
+    "ordercast.replicated.replicated": "Replicated watch",
     "ordercast.runtime.config": "NodeConfig load",
     "ordercast.runtime.ring_settings": "RingSettings",
 }

@@ -100,6 +100,26 @@ class NoMajority(OrdercastError):
     """This node is not in the primary partition, the only one that goes on: nothing can be sent from here."""
 
 
+class NotReplicated(OrdercastError):
+    """A command was called on an object that is not replicated, or from within another command."""
+
+
+class CommandFailed(OrdercastError):
+    """A command of a replicated object raised an exception, the same at every replica.
+
+    Derive your own from it: raised in a command, they reach the caller as they are, with their arguments.
+    Other exceptions reach it as this one.
+    """
+
+
+class CommandUnknown(OrdercastError):
+    """Not all replicas of an object know the command, as while nodes are upgraded: none carried it out."""
+
+
+class Unanswered(OrdercastError):
+    """A command was sent and not answered: it may have been carried out, or may yet be, or not."""
+
+
 class AddressProblem(OrdercastError):
     """An address is not written as one, is taken, or is not one of this machine's."""
 

@@ -9,7 +9,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, Unpack, overload
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.errors import ConfigProblem, NodeClosed, SendTimeout
@@ -22,8 +22,12 @@ from ordercast.groups.settings import MoreSettings
 from ordercast.keys import PREFIX, Keyring
 from ordercast.process_groups.views import Member as GroupMember
 from ordercast.process_groups.views import Process
+from ordercast.replicated.notes import GROUP
+from ordercast.replicated.replicated import Replicated
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.environment import Environment, system
+
+Object = TypeVar("Object", bound=Replicated)
 
 
 class Receipt:
@@ -380,6 +384,21 @@ class Node:
             raise _not_bytes(payload)
         number = await member.processes.outside.send(check_groups(groups), (payload,), guarantee, timeout)
         return Receipt(member.receipts.expect(number)) if receipt else None
+
+    # --- replicated objects ---------------------------------------------------------------------
+
+    async def replicate(self, target: Object, name: str, *, timeout: float | None = None) -> Object:
+        """Replicate an object under a name: its commands are carried out at every node that replicates it,
+        in one order. Returns the same object once it has the state that the others have; the first one begins
+        with the state that it has.
+
+        ``timeout``: seconds to wait at most, here and for the answer of each command and each `sync`.
+        """
+        member = self._running
+        member.check_open()
+        check_group(GROUP + name)
+        member.gate.check_majority()
+        return await member.replicas.replicate(target, name, timeout)
 
     # --- looking --------------------------------------------------------------------------------
 

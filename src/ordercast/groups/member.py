@@ -35,6 +35,9 @@ from ordercast.groups.slow_readers import SlowReaders
 from ordercast.groups.upkeep import Upkeep
 from ordercast.keys import Keyring
 from ordercast.process_groups.notes import describe
+from ordercast.replicated.node import Surroundings
+from ordercast.replicated.quorum import quorum_of
+from ordercast.replicated.replicas import Replicas
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.distance import RoundTrip
 from ordercast.runtime.driver import Driver
@@ -163,6 +166,18 @@ class Member:
             self.id, self.driver, self.readers, self._lifetime, config.send_buffer, lambda: self.settled
         )
         self._slow_readers = SlowReaders(self.readers, self.gate, self._lifetime)
+        self.replicas = Replicas(
+            Surroundings(
+                self.processes,
+                self.gate,
+                self.streams,
+                quorum_of(config.voters, protocol.primary_partition),
+                parts.environment.now_us,
+                parts.environment.new_seed,
+                parts.environment.at_moment,
+                self.check_open,
+            )
+        )
         self.producing = Producing(self.gate, self._lifetime)
         self.log.begin(lambda: self.driver.machine.final, self._apply_brake, self.driver.leave_at_once)
         self._next_life = NextLife(storage, self.driver, build, self, parts.transport.sealed)
@@ -304,6 +319,7 @@ class Member:
         lost = error or NodeClosed("the node has left before this was delivered: send it again from another")
         self.processes.life_over()
         self.readers.end(error, lost)
+        self.replicas.end(lost)
         self.receipts.fail(lost)
         self.gate.end(lost)
         self._lifetime.end(error)
@@ -341,11 +357,13 @@ class Member:
             error = self.primary.why_not(event.missing)
             self.gate.refuse(error)
             self.readers.primary(event, error)
+            self.replicas.primary(error)
             self.receipts.fail(error)
         else:
             LOG.info("in the primary partition again")
             self.gate.accept()
             self.readers.primary(event, None)
+            self.replicas.primary(None)
         self._changed.set()
 
     def _apply_brake(self) -> None:

@@ -1,0 +1,117 @@
+"""Which history counts: what the replicas of an object agree on in each round.
+
+A round begins with each regular configuration, and whenever a replica joins or leaves. Each replica tells, in
+the order, how far the history is that it has. When all have told, the furthest is *chosen*, at the same
+place of the order everywhere. The round is *active* once enough replicas hold it (`quorum.py`): from then on
+commands are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ordercast.core.identity import NodeId
+from ordercast.process_groups.views import Process
+from ordercast.replicated.durable.heads import START, Head
+from ordercast.replicated.notes import Have, Members, Report, RoundId
+from ordercast.replicated.quorum import Quorum
+
+
+class Agreement:
+    """The round that is under way, or settled."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self.round: RoundId | None = None
+        self.members: tuple[Process, ...] = ()
+        self.chosen: Head | None = None
+        """The furthest history of a member, once all have told."""
+        self.active = False
+        self.why_not = "this replica has not joined the others yet"
+        """Why it is not active, for people."""
+        self.holders: set[Process] = set()
+        """Replicas that have the state of the chosen history."""
+        self._quorum = quorum
+        self._there: tuple[NodeId, ...] = ()
+        self._told: dict[Process, Report] = {}
+
+    def begin(self, round: RoundId, members: Sequence[Process], there: tuple[NodeId, ...]) -> None:
+        """A round of these replicas begins, in a configuration of these nodes."""
+        self.round, self.members, self._there = round, tuple(members), there
+        self._told.clear()
+        self.holders.clear()
+        self.chosen, self.active = None, False
+        self.why_not = "the replicas tell each other what they have"
+
+    def end(self) -> None:
+        """This replica is not among the others any more."""
+        self.round, self.chosen, self.active = None, None, False
+        self.why_not = "this replica is not among the others"
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known which history counts."""
+        return self.chosen is not None
+
+    def report(self, sender: Process, report: Report) -> bool:
+        """A replica tells what it has; whether the round is settled by that."""
+        if self.settled or report.round != self.round or sender not in self.members:
+            return False
+        self._told[sender] = report
+        if len(self._told) < len(self.members):
+            return False
+        heads = {each: told.head for each, told in self._told.items() if told.head is not None}
+        keepers = {each.node for each, head in heads.items() if head.epoch > START.epoch}
+        why_not = self._quorum.choose(keepers, self._there)
+        if why_not or not heads:
+            self.why_not = why_not or "no replica has a state"
+            return False
+        self.chosen = max(heads.values(), key=lambda head: (head.epoch, head.position))
+        furthest = [each for each, head in heads.items() if _place(head) == _place(self.chosen)]
+        self.chosen = heads[min(furthest)]
+        self.holders = {each for each, head in heads.items() if head == self.chosen}
+        return True
+
+    def have(self, sender: Process, have: Have) -> None:
+        """A replica has got the state."""
+        if self.settled and have.round == self.round and sender in self.members:
+            self.holders.add(sender)
+
+    def activate(self) -> bool:
+        """Whether the round becomes active now."""
+        if self.active or not self.settled:
+            return False
+        others = any(
+            told.head is not None and told.head.epoch > START.epoch and each not in self.holders
+            for each, told in self._told.items()
+        )
+        nodes = {each.node for each in self.holders}
+        self.why_not = self._quorum.begin(nodes, self._there, others=others)
+        self.active = not self.why_not
+        return self.active
+
+    # --- what was told --------------------------------------------------------------------------
+
+    def head_of(self, process: Process) -> Head | None:
+        """What a replica told that it has."""
+        return self._told[process].head
+
+    def sources(self, me: Process) -> list[tuple[Process, int]]:
+        """The others that hold the state, and their ports: each replica asks them in another order, and who
+        represents the configuration last."""
+        rep = None if self.round is None else self.round.rep
+        others = [each for each in self.members if each in self.holders and each != me]
+        begin = (self.members.index(me) if me in self.members else 0) % max(1, len(others))
+        turned = others[begin:] + others[:begin]
+        return [(each, self._told[each].port) for each in sorted(turned, key=lambda each: each.node == rep)]
+
+    def settlement(self) -> Members:
+        """What the round has settled beside the history, as an entry of it."""
+        there = sorted(self._told)
+        clocks = sorted(told.time_us for told in self._told.values())
+        middle = clocks[(len(clocks) - 1) // 2]
+        known = frozenset[str].intersection(*(frozenset(told.known) for told in self._told.values()))
+        return Members(there, [self._told[each].time_us - middle for each in there], sorted(known))
+
+
+def _place(head: Head) -> tuple[int, int]:
+    return head.epoch, head.position

@@ -1,0 +1,170 @@
+"""Commands: methods of a replicated object that are carried out at every replica, at one place in the order.
+
+Arguments and results travel as their annotations say (msgspec, MessagePack), and are decoded anew at each
+replica: no replica's state shares an object with its caller, or with another replica.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
+
+import msgspec
+
+from ordercast.errors import ConfigProblem
+
+if TYPE_CHECKING:
+    from ordercast.replicated.replicated import Replicated
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Owner = TypeVar("Owner")
+_KINDS = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+)
+encode = msgspec.msgpack.Encoder().encode
+
+
+class Form:
+    """How the arguments and the result of a command travel."""
+
+    def __init__(self, where: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> None:
+        """`where` names the command for people. Raises what is wrong with its annotations."""
+        self._signature = signature
+        names = list(signature.parameters)[1:]
+        for name in (*names, "return"):
+            if name not in hints:
+                what = "its result" if name == "return" else f"its argument {name}"
+                raise ConfigProblem(
+                    f"{where} has no annotation for {what}: give it one, since arguments and results travel "
+                    "as "
+                    "their types say; a command without a result returns None"
+                )
+            check_type(where, hints[name])
+        self._names = names
+        self._arguments = msgspec.msgpack.Decoder(tuple[tuple(hints[name] for name in names)])  # type: ignore[misc]
+        self._result = msgspec.msgpack.Decoder(hints["return"])
+        self._positional = [
+            name for name in names if signature.parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY
+        ]
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """Arguments of a call as they travel. Raises `TypeError` if they do not fit, at the caller."""
+        bound = self._signature.bind(None, *args, **kwargs)
+        bound.apply_defaults()
+        data = encode(list(bound.arguments.values())[1:])
+        try:
+            self._arguments.decode(data)
+        except msgspec.ValidationError as error:
+            raise TypeError(f"the arguments are not of the types that are annotated: {error}") from None
+        return data
+
+    def call(self, data: bytes) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments that came, as positional ones and by name."""
+        values = self._arguments.decode(data)
+        count = len(self._positional)
+        return list(values[:count]), dict(zip(self._names[count:], values[count:], strict=True))
+
+    def result(self, data: bytes) -> Any:
+        """The result that was encoded so."""
+        return self._result.decode(data)
+
+
+def check_type(where: str, kind: Any) -> None:
+    """Raise it if values of a type cannot travel."""
+    try:
+        found = _custom(msgspec.inspect.type_info(kind))
+    except Exception as error:  # noqa: BLE001 - msgspec says in many ways that it does not know a type
+        raise ConfigProblem(f"{where} uses {kind!r}, which cannot travel: {error}; {_ADVICE}") from None
+    if found is not None:
+        raise ConfigProblem(f"{where} uses {found!r}, which cannot travel: {_ADVICE}")
+
+
+_ADVICE = (
+    "use numbers, texts, bytes, lists, tuples, dicts, sets, dataclasses, msgspec.Struct and whatever else "
+    "msgspec encodes"
+)
+
+
+def _custom(info: Any, depth: int = 0) -> Any:
+    """The first type within one that msgspec does not know; None if there is none."""
+    if isinstance(info, msgspec.inspect.CustomType):
+        return info.cls
+    if depth > 20 or not isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field):
+        return None
+    for name in getattr(info, "__struct_fields__", ()):
+        value = getattr(info, name)
+        for each in value if isinstance(value, tuple) else (value,):
+            found = _custom(each, depth + 1)
+            if found is not None:
+                return found
+    return None
+
+
+class Command(Generic[Owner, P, R]):
+    """A method that is called at one replica and carried out at all; see `command`."""
+
+    def __init__(self, function: Callable[Concatenate[Owner, P], R]) -> None:
+        self.function = function
+        """The plain method: for tests of a class without any node, as in ``Bank.pay.function(bank, 5)``."""
+        self.name = function.__name__
+        self.__doc__ = function.__doc__
+        self._form: Form | None = None
+
+    def form(self, owner: type) -> Form:
+        """How its arguments and its result travel; `owner` is the class that it is found in."""
+        if self._form is None:
+            function, where = self.function, f"the command {owner.__name__}.{self.name}"
+            if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+                raise ConfigProblem(
+                    f"{where} is async: a command is carried out at once, the same at all replicas; make it "
+                    "a "
+                    "plain def, and wait outside of it"
+                )
+            signature = inspect.signature(function)
+            if any(each.kind not in _KINDS for each in signature.parameters.values()):
+                raise ConfigProblem(f"{where} has *args or **kwargs: name its arguments")
+            try:
+                hints = get_type_hints(function, localns={owner.__name__: owner}, include_extras=True)
+            except NameError as error:
+                raise ConfigProblem(
+                    f"{where} has an annotation that is not known: {error}; define types at the top of a "
+                    "module"
+                ) from None
+            self._form = Form(where, signature, hints)
+        return self._form
+
+    @property
+    def shape(self) -> str:
+        """Name and arguments: replicas whose commands differ in this do not have the same command."""
+        return f"{self.name}({','.join(list(inspect.signature(self.function).parameters)[1:])})"
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Command[Owner, P, R]: ...
+
+    @overload
+    def __get__(self, instance: Replicated, owner: type) -> Callable[P, Awaitable[R]]: ...
+
+    def __get__(
+        self, instance: Replicated | None, owner: type
+    ) -> Command[Owner, P, R] | Callable[P, Awaitable[R]]:
+        if instance is None:
+            return self
+        return partial(instance._call, self)
+
+
+def command(function: Callable[Concatenate[Owner, P], R]) -> Command[Owner, P, R]:
+    """Make a method a command of a `Replicated` class.
+
+    ``await accounts.transfer("a", "b", 5)`` is then carried out at every replica, at one place in the order,
+    and answered once with the result that it has here. It may change the state and do nothing else: what it
+    does has to follow from its arguments and the state alone, so no clock (`Replicated.now_us` is one), no
+    chance, no files, and no iterating over sets, whose order differs from process to process. An exception
+    that it raises reaches the caller as `CommandFailed`, and what it had changed by then stays changed, at
+    all replicas alike.
+    """
+    return Command(function)

@@ -1,0 +1,109 @@
+"""What the replicas of one object tell each other in the order. Anybody may have sent it: what these limits
+do not allow says nothing, at every replica alike."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.core.wire import UNREADABLE
+from ordercast.process_groups.views import Process
+from ordercast.replicated.durable.heads import Head
+from ordercast.replicated.sessions import Number
+
+GROUP = "$ORDERCAST.REPLICATED."
+"""Replicas of an object are members of the group of this name, with the object's behind it."""
+MOST_COMMANDS = 10_000
+LONGEST_SHAPE = 4_096
+
+
+class RoundId(NamedTuple):
+    """Identifies a round, in which replicas tell what they have: the same at all who take part."""
+
+    seq: int
+    rep: int
+    """The configuration, and"""
+    number: int
+    """the number of the view of the object's group in it."""
+
+
+class Call(msgspec.Struct, array_like=True, frozen=True, tag="c"):
+    """A command is to be carried out."""
+
+    session: Number
+    number: Number
+    """Counts the session's commands."""
+    floor: Number
+    """Results of the session below this number have reached it."""
+    since: Number
+    """A position that the history had reached when the command was asked for first."""
+    time_us: Number
+    """What time it is at the caller's node."""
+    shape: Annotated[str, Meta(max_length=LONGEST_SHAPE)]
+    """The command, and the names of its arguments."""
+    arguments: bytes
+
+
+class Tick(msgspec.Struct, array_like=True, frozen=True, tag="t"):
+    """Time has passed."""
+
+    time_us: Number
+
+
+class Mark(msgspec.Struct, array_like=True, frozen=True, tag="m"):
+    """Somebody wants to know when everything before this was carried out at its own replica."""
+
+    number: Number
+
+
+class Report(msgspec.Struct, array_like=True, frozen=True, tag="r"):
+    """What a replica has when a round begins."""
+
+    round: RoundId
+    head: Head | None
+    """Up to where it has the history of the object; None: it has no state."""
+    known: Annotated[list[str], Meta(max_length=MOST_COMMANDS)]
+    """The commands that it knows, with the names of their arguments."""
+    port: Number
+    """Where it gives its state to others."""
+    time_us: Number = 0
+    """What time it is there; filled in when it is sent."""
+
+
+class Have(msgspec.Struct, array_like=True, frozen=True, tag="h"):
+    """A replica has the state, which it lacked when the round began."""
+
+    round: RoundId
+
+
+class Members(msgspec.Struct, array_like=True, frozen=True, tag="n"):
+    """What a round has settled, as an entry of the history: nobody sends it, all replicas make it alike."""
+
+    there: list[Process]
+    """The replicas."""
+    ahead_us: list[int]
+    """By how much the clock of each is ahead."""
+    known: list[str]
+    """The commands that all of them know."""
+
+
+Entry: TypeAlias = Call | Tick | Members
+"""What the history of an object consists of."""
+Note: TypeAlias = Call | Tick | Mark | Report | Have
+_decoder: msgspec.msgpack.Decoder[Note] = msgspec.msgpack.Decoder(Note)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def written(note: Note | Members) -> bytes:
+    """A note as it travels."""
+    return _encode(note)
+
+
+def read(payload: bytes) -> Note | None:
+    """What was sent; None if it says nothing."""
+    try:
+        return _decoder.decode(payload)
+    except UNREADABLE:
+        return None

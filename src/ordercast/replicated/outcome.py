@@ -1,0 +1,81 @@
+"""What comes of a command: a result, or an exception, as bytes that are the same at every replica."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ordercast.errors import CommandFailed, CommandUnknown, Unanswered
+
+if TYPE_CHECKING:
+    from ordercast.replicated.command import Form
+
+LOG = logging.getLogger("ordercast")
+
+_RESULT, _FAILED, _UNKNOWN, _FORGOTTEN = (bytes((each,)) for each in range(4))
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[str, str, list[Any] | None]).decode
+
+
+def succeeded(result: bytes) -> bytes:
+    """It was carried out, with this result."""
+    return _RESULT + result
+
+
+def failed(error: Exception) -> bytes:
+    """It raised."""
+    kind, args = type(error), None
+    if isinstance(error, CommandFailed):
+        try:
+            return _FAILED + _encode((_name(kind), str(error), list(error.args)))
+        except (TypeError, ValueError, OverflowError):
+            return _FAILED + _encode((_name(kind), str(error), args))
+    LOG.error("a command of a replicated object raised %r, at every replica", error, exc_info=error)
+    return _FAILED + _encode(("", f"{kind.__name__}: {error}", args))
+
+
+def unknown(shape: str) -> bytes:
+    """Not all replicas know it, so none carried it out."""
+    return _UNKNOWN + shape.encode()
+
+
+def forgotten() -> bytes:
+    """It may have been carried out, and nobody remembers."""
+    return _FORGOTTEN
+
+
+def result_of(outcome: bytes, form: Form) -> Any:
+    """What the caller gets: the result, or the exception, which is raised."""
+    kind, inside = outcome[:1], outcome[1:]
+    if kind == _RESULT:
+        return form.result(inside)
+    if kind == _FAILED:
+        raise _error(*_decode(inside))
+    if kind == _UNKNOWN:
+        raise CommandUnknown(
+            f"not all replicas know the command {inside.decode()}, so none carried it out: upgrade the nodes "
+            "that run an earlier version of the class, then call it again"
+        )
+    raise Unanswered(
+        "the command was called long ago, and nobody remembers its result: it may have been carried out; "
+        "look "
+        "at the state, and call it again if it was not"
+    )
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _error(name: str, text: str, args: list[Any] | None) -> CommandFailed:
+    kind = next((each for each in _all(CommandFailed) if _name(each) == name), CommandFailed)
+    try:
+        return kind(text) if args is None else kind(*args)
+    except TypeError:
+        return CommandFailed(text)
+
+
+def _all(kind: type[CommandFailed]) -> list[type[CommandFailed]]:
+    return [kind, *(each for child in kind.__subclasses__() for each in _all(child))]

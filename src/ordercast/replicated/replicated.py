@@ -1,0 +1,207 @@
+"""The base of classes whose objects are replicated: what commands see beside the state."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+from ordercast.errors import ConfigProblem, NotReplicated
+from ordercast.process_groups.views import Process
+from ordercast.replicated.command import Command, encode
+from ordercast.replicated.outcome import failed, succeeded
+from ordercast.replicated.state import Fields
+from ordercast.replicated.watching import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Turn(NamedTuple):
+    """What is carried out now, or was last."""
+
+    now_us: int = 0
+    position: int = 0
+    caller: Process = Process(0, 0, 0)
+
+
+class Attached(Protocol):
+    """A replica, as its object knows it."""
+
+    def call(
+        self, command: Command[Any, Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Awaitable[Any]:
+        """Have a command carried out at all replicas; its result."""
+
+    async def sync(self) -> None:
+        """Wait until everything that was answered anywhere before is here."""
+
+    def tell(self, event: Any) -> None:
+        """Tell those who watch."""
+
+    def watch(self) -> Watch:
+        """Watch the object from now on."""
+
+
+class Replicated:
+    """An object that is the same at every node that replicates it (`Node.replicate`).
+
+    The annotations of the class name the fields of its state, and say how they are encoded. Fields are read
+    as those of any object: that gives the state as this replica has it, which may be behind others' until
+    `sync`. They are changed by commands (`ordercast.command`), by `left` and by `tick`, and by nobody else.
+    """
+
+    wake_at_us: int | None = None
+    """When `tick` is called, in ordered time: set it in a command, in `left` or in `tick`. None: never."""
+
+    _replica: Attached | None = None
+    _turn: Turn = Turn()
+    _applying = False
+    _commands: dict[str, Command[Any, Any, Any]] = {}  # noqa: RUF012 - each class has its own
+    _fields: Fields = Fields({})
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Look at the class: what is wrong with its annotations is said where it is written."""
+        super().__init_subclass__(**more)
+        found = {
+            name: each
+            for base in reversed(cls.__mro__)
+            for name, each in vars(base).items()
+            if isinstance(each, Command)
+        }
+        for name, each in found.items():
+            if name != each.name:
+                raise ConfigProblem(f"the command {each.name} is called {name}, too: give it one name")
+            each.form(cls)
+        cls._commands = found
+        cls._fields = Fields.of(cls, Replicated)
+
+    # --- within a command -----------------------------------------------------------------------
+
+    @property
+    def now_us(self) -> int:
+        """Ordered time: microseconds since the epoch, near the clocks of the replicas. It is the same at all
+        of them, and never falls."""
+        return self._turn.now_us
+
+    @property
+    def position(self) -> int:
+        """The number of what is carried out now, in the history of the object: the same at all replicas, and
+        always rising, so it serves as a fencing token. Outside of commands, of what was carried out last."""
+        return self._turn.position
+
+    @property
+    def caller(self) -> Process:
+        """Who called the command: a replica of the object at a node (`Process`)."""
+        return self._turn.caller
+
+    def tell(self, event: Any) -> None:
+        """Tell those who watch the object at this replica (`ordercast.watch`); they get a copy."""
+        if self._replica is not None:
+            self._replica.tell(event)
+
+    def left(self, process: Process) -> None:
+        """A replica is no longer there: it left, it ended, or it is outside the primary partition. Should
+        that come back, it has no part in what it had: forget what it held.
+
+        Called at one place in the order; may change the state, and `tell`. Override it as needed.
+        """
+
+    def tick(self) -> None:
+        """Ordered time has passed `wake_at_us`, which is None again. Override it as needed."""
+
+    # --- at a replica ---------------------------------------------------------------------------
+
+    async def sync(self) -> None:
+        """Wait until this replica has carried out everything that was answered, anywhere, before this call:
+        what is read then is not older than that. Raises as commands do."""
+        await self._attached.sync()
+
+    @property
+    def _attached(self) -> Attached:
+        if self._replica is None:
+            raise NotReplicated(
+                f"this {type(self).__name__} is not replicated: await node.replicate(obj, name) first"
+            )
+        return self._replica
+
+    def _call(self, command: Command[Any, Any, Any], /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+        if self._applying:
+            raise NotReplicated(
+                f"{command.name} was called from within a command: a command is carried out as a whole; put "
+                "what commands share into a plain method"
+            )
+        return self._attached.call(command, args, kwargs)
+
+
+def watch(target: Replicated) -> Watch:
+    """What the commands of an object tell (`Replicated.tell`) at this replica, from now on: iterate over it
+    with ``async for``. Each who watches gets copies of its own; who leaves too much unread gets `Evicted`."""
+    return target._attached.watch()
+
+
+class Subject:
+    """A replicated object as its machine knows it: it carries out commands and has a state."""
+
+    def __init__(self, target: Replicated) -> None:
+        """Raises what is wrong with the object."""
+        if not isinstance(target, Replicated):
+            raise ConfigProblem(
+                f"a {type(target).__name__} cannot be replicated: derive its class from ordercast.Replicated"
+            )
+        unknown = sorted(vars(target).keys() - target._fields.names)
+        if unknown:
+            raise ConfigProblem(
+                f"{type(target).__name__}.{unknown[0]} is no field of its state: annotate it in the class, "
+                "as "
+                f"in `{unknown[0]}: int`, so that it is replicated"
+            )
+        missing = sorted(name for name in target._fields.names if not hasattr(target, name))
+        if missing:
+            raise ConfigProblem(
+                f"{type(target).__name__}.{missing[0]} has no value: give it one in __init__, since all "
+                "replicas begin with that"
+            )
+        self.target = target
+        self.known = frozenset(each.shape for each in target._commands.values())
+        self._by_shape = {each.shape: each for each in target._commands.values()}
+
+    @property
+    def wake_at_us(self) -> int | None:
+        """When `tick` is to be called."""
+        return self.target.wake_at_us
+
+    def run(self, turn: Turn, shape: str, arguments: bytes) -> bytes:
+        """Carry out a command; its outcome, encoded at once (`ordercast.replicated.outcome`)."""
+        command, target = self._by_shape[shape], self.target
+        target._turn, target._applying = turn, True
+        try:
+            args, kwargs = command.form(type(target)).call(arguments)
+            return succeeded(encode(command.function(target, *args, **kwargs)))
+        except (MemoryError, RecursionError):
+            raise  # who runs out of something does so alone, and is not like the others any more
+        except Exception as error:  # noqa: BLE001 - of the application: it is what comes of the command
+            return failed(error)
+        finally:
+            target._applying = False
+
+    def left(self, turn: Turn, process: Process) -> None:
+        """A replica is no longer there."""
+        self._do(turn, lambda: self.target.left(process))
+
+    def tick(self, turn: Turn) -> None:
+        """The time that the object waits for has come."""
+        self.target.wake_at_us = None
+        self._do(turn, self.target.tick)
+
+    def _do(self, turn: Turn, what: Callable[[], Any]) -> Any:
+        target = self.target
+        target._turn, target._applying = turn, True
+        try:
+            return what()
+        finally:
+            target._applying = False
+
+    def attach(self, replica: Attached) -> Self:
+        """The object is replicated from now on."""
+        self.target._replica = replica
+        return self

@@ -1,0 +1,120 @@
+"""Who asked for what, and what came of it: a command that is asked for again is not carried out again.
+
+A *session* numbers its commands from 1. With each it says below which number it has all results. What is
+between is kept, in the state of the object itself, so it is the same at every replica. What is kept is
+bounded: the session that has asked for nothing for longest is forgotten. A command of a forgotten session may
+have been carried out, so it is refused, unless it was first asked for after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from itertools import islice
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from ordercast.replicated.command import encode
+
+MOST = 10_000
+"""Sessions that are remembered."""
+MOST_RESULTS = 8_192
+"""Results of one session that are remembered."""
+MOST_BYTES = 64 * 1024 * 1024
+"""Bytes of all results that are remembered."""
+OVERHEAD = 64
+"""Bytes that a result or a session counts for beyond its own."""
+AT_A_TIME = 64
+"""Sessions in one piece of a state."""
+
+Number: TypeAlias = Annotated[int, Meta(ge=0, lt=2**62)]
+
+
+class Session(msgspec.Struct, array_like=True):
+    """What one session has asked for."""
+
+    floor: Number
+    """Results below this number have reached the session."""
+    used: Number
+    """Position of the last command that was carried out for it."""
+    results: dict[int, bytes]
+
+
+class Known(Enum):
+    """What is known of a command without its result."""
+
+    NEW = "new"
+    FORGOTTEN = "forgotten"
+    """It may have been carried out."""
+
+
+class Sessions:
+    """The sessions of one object, as far as they are remembered."""
+
+    def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES, *, forgotten: int = 0) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._sessions: dict[int, Session] = {}
+        """The one used last comes last."""
+        self.bytes = 0
+        self.forgotten = forgotten
+        """Whoever was forgotten used its session last at this position, or before."""
+
+    def look(self, session: int, number: int, since: int) -> bytes | Known:
+        """The result of a command that was carried out before; else, what is known of it.
+
+        `since`: a position that was reached before it was asked for first."""
+        found = self._sessions.get(session)
+        if found is None:
+            return Known.NEW if since >= self.forgotten else Known.FORGOTTEN
+        if number < found.floor:
+            return Known.FORGOTTEN
+        result = found.results.get(number)
+        if result is None:
+            return Known.NEW if len(found.results) < MOST_RESULTS else Known.FORGOTTEN
+        return result
+
+    def keep(self, session: int, number: int, floor: int, position: int, result: bytes) -> None:
+        """A command was carried out at a position."""
+        found = self._sessions.pop(session, None)
+        if found is None:
+            found = Session(0, position, {})
+            self.bytes += OVERHEAD
+        self._sessions[session] = found
+        found.used = position
+        found.results[number] = result
+        self.bytes += len(result) + OVERHEAD
+        if floor > found.floor:
+            for old in [each for each in found.results if each < floor]:
+                self.bytes -= len(found.results.pop(old)) + OVERHEAD
+            found.floor = floor
+        while self.bytes > self._most_bytes and len(self._sessions) == 1 and len(found.results) > 1:
+            first = min(found.results)
+            self.bytes -= len(found.results.pop(first)) + OVERHEAD
+            found.floor = max(found.floor, first + 1)
+        while len(self._sessions) > self._most or (self.bytes > self._most_bytes and len(self) > 1):
+            oldest = next(iter(self._sessions))
+            gone = self._sessions.pop(oldest)
+            self.bytes -= OVERHEAD + sum(len(each) + OVERHEAD for each in gone.results.values())
+            self.forgotten = max(self.forgotten, gone.used)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    # --- as part of a state -----------------------------------------------------------------------
+
+    def pieces(self) -> Iterator[bytes]:
+        """All of them, piece by piece: nothing may change them until the last one is taken."""
+        every = iter(self._sessions.items())
+        while some := list(islice(every, AT_A_TIME)):
+            yield encode(some)
+
+    def add(self, piece: bytes) -> None:
+        """Take a piece of what another replica remembers."""
+        for number, session in _decode(piece):
+            self._sessions[number] = session
+            self.bytes += OVERHEAD + sum(len(each) + OVERHEAD for each in session.results.values())
+
+
+_decode = msgspec.msgpack.Decoder(list[tuple[int, Session]]).decode
