@@ -12,9 +12,7 @@ that of another (`Fetch`). What is delivered until it comes waits, and is carrie
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
 from zlib import crc32
 
 import msgspec
@@ -23,6 +21,18 @@ from ordercast.core.identity import Configuration, Kind
 from ordercast.process_groups.views import Process, View
 from ordercast.replicated.agreement import Agreement
 from ordercast.replicated.durable.heads import START, Head
+from ordercast.replicated.effects import (
+    Answer,
+    Begun,
+    Effect,
+    Fetch,
+    Reached,
+    Send,
+    StopFetching,
+    Told,
+    Wake,
+)
+from ordercast.replicated.history import History
 from ordercast.replicated.notes import Call, Entry, Have, Mark, Members, Report, RoundId, Tick, read, written
 from ordercast.replicated.outcome import forgotten, unknown
 from ordercast.replicated.quorum import Quorum
@@ -35,59 +45,6 @@ TICK_STEP_US = 50_000
 """Replicas tell each other that time has passed, one after the other, until one was heard."""
 
 
-class Send(NamedTuple):
-    """Tell the other replicas, in the order, by a safe message; the time is to be filled in."""
-
-    note: Report | Have | Tick
-
-
-class Answer(NamedTuple):
-    """A command of this replica's session was carried out, or will not be."""
-
-    number: int
-    outcome: bytes
-
-
-class Reached(NamedTuple):
-    """Everything before a mark of this replica was carried out here."""
-
-    number: int
-
-
-class Told(NamedTuple):
-    """Commands tell those who watch."""
-
-    event: object
-
-
-class Fetch(NamedTuple):
-    """Get the state at this head, or behind it, from one of these replicas, at that port."""
-
-    head: Head
-    sources: Sequence[tuple[Process, int]]
-
-
-class StopFetching(NamedTuple):
-    """No state is needed any more."""
-
-
-class Wake(NamedTuple):
-    """Call `Machine.alarm` when this node's clock is there; None: never."""
-
-    at_us: int | None
-
-
-class Begun(NamedTuple):
-    """The replica has the state, and commands are answered from now on. What was asked for in an earlier
-    configuration and has no answer is to be asked for again."""
-
-    anew: bool
-    """So is all else: the state came from another replica, so answers may have passed this one by."""
-
-
-Effect: TypeAlias = Send | Answer | Reached | Told | Fetch | StopFetching | Wake | Begun
-
-
 class Common(msgspec.Struct, array_like=True):
     """What is state of every object, beside its fields and sessions."""
 
@@ -96,56 +53,6 @@ class Common(msgspec.Struct, array_like=True):
     ahead_us: dict[Process, int]
     known: frozenset[str]
     forgotten: Number
-
-
-class History:
-    """A history up to where it was delivered here."""
-
-    def __init__(self, base: Head) -> None:
-        self.base = base
-        """Where the log begins;"""
-        self.head = base
-        """where it ends."""
-        self.log: deque[tuple[Head, Process, Entry | Mark, int]] = deque()
-        """What was not carried out yet: the head with it, who sent it, and its bytes."""
-        self.bytes = 0
-        """Of the log."""
-
-    def append(self, sender: Process, note: Entry | Mark, payload: bytes) -> None:
-        """Something was delivered."""
-        if not isinstance(note, Mark):
-            epoch, position, sum_before = self.head.epoch, self.head.position, self.head.checksum
-            self.head = Head(epoch, position + 1, crc32(payload, sum_before))
-        self.log.append((self.head, sender, note, len(payload)))
-        self.bytes += len(payload)
-
-    def extend(self, entries: Iterable[tuple[Process, Entry | Mark, bytes]]) -> None:
-        """These were delivered."""
-        for sender, note, payload in entries:
-            self.append(sender, note, payload)
-
-    def has(self, head: Head) -> bool | None:
-        """Whether it passes through that place; None if it does not reach so far yet."""
-        if head.position > self.head.position:
-            return None
-        if head.position == self.base.position:
-            return head.checksum == self.base.checksum
-        return any(
-            each.position == head.position and each.checksum == head.checksum for each, _, _, _ in self.log
-        )
-
-    def begin_at(self, head: Head) -> None:
-        """A state that includes everything up to there has come; marks are kept, since somebody waits for
-        them."""
-        kept = [each for each in self.log if each[0].position > head.position or isinstance(each[2], Mark)]
-        self.base, self.log, self.bytes = head, deque(kept), sum(size for _, _, _, size in kept)
-
-    def enter(self, epoch: int, after: int) -> None:
-        """It counts, in an epoch that begins behind that position."""
-        self.head = Head(epoch, self.head.position, self.head.checksum)
-        for at, (head, sender, note, size) in enumerate(self.log):
-            if head.position > after:
-                self.log[at] = Head(epoch, head.position, head.checksum), sender, note, size
 
 
 class Machine:

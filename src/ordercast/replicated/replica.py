@@ -18,18 +18,18 @@ from ordercast.core.identity import Configuration, ConfigurationId, Guarantee
 from ordercast.errors import MessageTooLarge, NodeClosed, NoMajority, OrdercastError, Unanswered
 from ordercast.process_groups.views import Cause, Process, Received, Unheard, View
 from ordercast.replicated.command import Command, Form
-from ordercast.replicated.machine import (
+from ordercast.replicated.effects import (
     Answer,
     Begun,
     Effect,
     Fetch,
-    Machine,
     Reached,
     Send,
     StopFetching,
     Told,
     Wake,
 )
+from ordercast.replicated.machine import Machine
 from ordercast.replicated.node import Surroundings
 from ordercast.replicated.notes import GROUP, Call, Mark, Report, written
 from ordercast.replicated.outcome import result_of

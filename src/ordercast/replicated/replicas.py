@@ -6,7 +6,7 @@ import asyncio
 from typing import TypeVar
 
 from ordercast.errors import ConfigProblem, NodeClosed, NoMajority
-from ordercast.replicated.machine import Fetch, StopFetching
+from ordercast.replicated.effects import Fetch, StopFetching
 from ordercast.replicated.node import Surroundings
 from ordercast.replicated.replica import Replica
 from ordercast.replicated.replicated import Replicated

@@ -20,7 +20,8 @@ from ordercast.core.identity import NodeId
 from ordercast.core.wire import UNREADABLE
 from ordercast.replicated.command import encode
 from ordercast.replicated.durable.heads import Head
-from ordercast.replicated.machine import Common, Fetch
+from ordercast.replicated.effects import Fetch
+from ordercast.replicated.machine import Common
 from ordercast.replicated.state import Incoming
 
 if TYPE_CHECKING:

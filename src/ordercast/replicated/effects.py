@@ -1,0 +1,63 @@
+"""What the machine of a replica wants of the replica at its node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from ordercast.process_groups.views import Process
+from ordercast.replicated.durable.heads import Head
+from ordercast.replicated.notes import Have, Report, Tick
+
+
+class Send(NamedTuple):
+    """Tell the other replicas, in the order, by a safe message; the time is to be filled in."""
+
+    note: Report | Have | Tick
+
+
+class Answer(NamedTuple):
+    """A command of this replica's session was carried out, or will not be."""
+
+    number: int
+    outcome: bytes
+
+
+class Reached(NamedTuple):
+    """Everything before a mark of this replica was carried out here."""
+
+    number: int
+
+
+class Told(NamedTuple):
+    """Commands tell those who watch."""
+
+    event: object
+
+
+class Fetch(NamedTuple):
+    """Get the state at this head, or behind it, from one of these replicas, at that port."""
+
+    head: Head
+    sources: Sequence[tuple[Process, int]]
+
+
+class StopFetching(NamedTuple):
+    """No state is needed any more."""
+
+
+class Wake(NamedTuple):
+    """Call `Machine.alarm` when this node's clock is there; None: never."""
+
+    at_us: int | None
+
+
+class Begun(NamedTuple):
+    """The replica has the state, and commands are answered from now on. What was asked for in an earlier
+    configuration and has no answer is to be asked for again."""
+
+    anew: bool
+    """So is all else: the state came from another replica, so answers may have passed this one by."""
+
+
+Effect: TypeAlias = Send | Answer | Reached | Told | Fetch | StopFetching | Wake | Begun
