@@ -61,6 +61,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     ),
     # objects that are the same at all nodes that have them, and what of them is on disk; is handed its node
     "replicated": frozenset({"core", "errors", "file_lock", "disk_advice", "process_groups", "transport"}),
+    "objects": frozenset(
+        {"errors", "process_groups", "replicated"}
+    ),  # ready-made ones: built as users build theirs
     "client": frozenset({"errors", "transport"}),  # knows nodes by what they say to clients alone
     "threads": frozenset({"core", "errors", "runtime", "groups", "process_groups", "client"}),
     # nodes in memory, and what their applications do: a test draws what it saw
@@ -84,7 +87,7 @@ LABORATORY = frozenset({"audit", "catalogue", "demo", "draw", "lab", "measure", 
 """Packages that a node never loads, nor do those that it loads: they are for who studies the protocols."""
 PRODUCT = (
     *("", "core", *MACHINES, "protocols", "transport", "runtime", "groups", "clients", "log"),
-    *("client", "threads", "errors", "replicated"),
+    *("client", "threads", "errors", "replicated", "objects"),
 )
 """Packages of which a node, or a program that uses the library, is made; the empty one is `ordercast`."""
 

@@ -50,9 +50,11 @@ if TYPE_CHECKING:
         Rejoined,
     )
     from ordercast.keys import Keyring
+    from ordercast.objects.map import Change, Conflict, Entry, Map
     from ordercast.process_groups.views import Cause, Member, Process
     from ordercast.replicated.command import Command, command
     from ordercast.replicated.replicated import Replicated, watch
+    from ordercast.replicated.watching import Missed
     from ordercast.runtime.config import NodeConfig
     from ordercast.runtime.config import load as load_config
     from ordercast.runtime.ring_settings import RingSettings
@@ -63,6 +65,7 @@ __all__ = [
     "AccessDenied",
     "AddressProblem",
     "Cause",
+    "Change",
     "Client",
     "ClientClosed",
     "Command",
@@ -72,9 +75,11 @@ __all__ = [
     "Configuration",
     "ConfigurationChange",
     "ConfigurationId",
+    "Conflict",
     "Delivery",
     "DuplicateNode",
     "Ended",
+    "Entry",
     "Evicted",
     "Excluded",
     "Group",
@@ -83,10 +88,12 @@ __all__ = [
     "Keyring",
     "Kind",
     "Left",
+    "Map",
     "Member",
     "Message",
     "MessageId",
     "MessageTooLarge",
+    "Missed",
     "NoMajority",
     "NoResponders",
     "Node",
@@ -132,9 +139,11 @@ _HOMES = {
         "ConfigurationChange Delivery Joined Left Message PrimaryLost PrimaryRegained Rejoined"
     ),
     "ordercast.keys": "Keyring",
+    "ordercast.objects.map": "Change Conflict Entry Map",
     "ordercast.process_groups.views": "Cause Member Process",
     "ordercast.replicated.command": "Command command",
     "ordercast.replicated.replicated": "Replicated watch",
+    "ordercast.replicated.watching": "Missed",
     "ordercast.runtime.config": "NodeConfig load",
     "ordercast.runtime.ring_settings": "RingSettings",
 }

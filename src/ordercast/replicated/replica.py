@@ -36,7 +36,7 @@ from ordercast.replicated.outcome import result_of
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Replicated, Subject
 from ordercast.replicated.transfer import State
-from ordercast.replicated.watching import Watch
+from ordercast.replicated.watching import Missed, Watch
 
 LOG = logging.getLogger("ordercast")
 
@@ -297,6 +297,8 @@ class Replica:
                 case Begun(anew):
                     if not self.ready.done():
                         self.ready.set_result(None)
+                    for watch in tuple(self._watches) if anew else ():
+                        watch.put(Missed())
                     self._ask_again(anew=anew)
 
     def _set_alarm(self, at_us: int | None) -> None:

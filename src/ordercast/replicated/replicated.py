@@ -135,7 +135,10 @@ class Replicated:
 
 def watch(target: Replicated) -> Watch:
     """What the commands of an object tell (`Replicated.tell`) at this replica, from now on: iterate over it
-    with ``async for``. Each who watches gets copies of its own; who leaves too much unread gets `Evicted`."""
+    with ``async for``. Each who watches gets copies of its own; who leaves too much unread gets `Evicted`.
+
+    Where `Missed` is among it, this replica was away and got the state of another one: what was told
+    meanwhile did not come by here, so look at the object."""
     return target._attached.watch()
 
 

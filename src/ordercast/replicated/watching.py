@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ordercast.errors import Evicted
 
@@ -14,8 +14,14 @@ MOST_EVENTS = 10_000
 """Events that wait for one who watches."""
 
 
+class Missed(NamedTuple):
+    """The node was away, and the object has got the state of another replica: what was told meanwhile did
+    not come by here. Look at the object."""
+
+
 class Watch:
-    """Iterate over what an object's commands tell from now on; each who watches gets copies of its own."""
+    """Iterate over what an object's commands tell from now on, and `Missed`; each who watches gets copies of
+    its own."""
 
     def __init__(self, name: str, closed: Callable[[Watch], None]) -> None:
         self._name = name
