@@ -37,22 +37,12 @@ from ordercast.replicated.notes import Call, Entry, Have, Mark, Members, Report,
 from ordercast.replicated.outcome import forgotten, unknown
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Subject, Turn
-from ordercast.replicated.sessions import Known, Number, Sessions
-from ordercast.replicated.state import Incoming
+from ordercast.replicated.sessions import Known, Sessions
+from ordercast.replicated.snapshot import Common, Restored, Snapshot
 
 NOBODY = Process(0, 0, 0)
 TICK_STEP_US = 50_000
 """Replicas tell each other that time has passed, one after the other, until one was heard."""
-
-
-class Common(msgspec.Struct, array_like=True):
-    """What is state of every object, beside its fields and sessions."""
-
-    now_us: Number
-    there: list[Process]
-    ahead_us: dict[Process, int]
-    known: frozenset[str]
-    forgotten: Number
 
 
 class Machine:
@@ -66,8 +56,8 @@ class Machine:
         """Where states are given to other replicas."""
         self.agreement = Agreement(quorum)
         self.me = NOBODY
-        self.paused = False
-        """Nothing is carried out: the state is being read."""
+        self._pauses = 0
+        """How many read the state: nothing is carried out meanwhile."""
         self.sessions = Sessions()
         self._initial = initial
         checksum = 0
@@ -83,7 +73,7 @@ class Machine:
         """What was delivered since the round began, until it is settled."""
         self._began: tuple[Head | None, Head | None] = (None, None)
         """Where both histories were when the round began."""
-        self._arrived: tuple[Head, Common, Sequence[bytes], Incoming] | None = None
+        self._arrived: Restored | None = None
         """A state of which it cannot be said yet whether it is of the history that counts."""
         self._common = Common(0, [], {}, subject.known, 0)
         self._configuration: Configuration | None = None
@@ -230,29 +220,28 @@ class Machine:
 
     # --- carrying out ---------------------------------------------------------------------------
 
-    def pause(self) -> None:
-        """Carry out nothing, so that the state can be read."""
-        self.paused = True
+    def snapshot(self) -> Snapshot:
+        """The state as it is now. Nothing is carried out until `resume`, unless it is `complete`."""
+        assert self.has_state, "else there is none"
+        snapshot = Snapshot(self.applied, self.common, self.sessions, self.subject.target)
+        if not snapshot.complete:
+            self._pauses += 1
+        return snapshot
 
     def resume(self) -> list[Effect]:
-        """The state was read."""
-        self.paused = False
+        """A snapshot that was not complete is."""
+        self._pauses -= 1
         self.advance()
         return self._take()
 
     def advance(self) -> None:
         """Carry out what can be."""
         mine, agreement = self._mine, self.agreement
-        if (
-            mine is None
-            or self._wanted is not None
-            or self.paused
-            or not (self._regular and agreement.settled)
-        ):
+        if mine is None or self._wanted is not None or not (self._regular and agreement.settled):
             return
         assert agreement.chosen is not None
         log, last = mine.log, None if agreement.active else agreement.chosen.position
-        while log and (last is None or log[0][0].position <= last):
+        while log and not self._pauses and (last is None or log[0][0].position <= last):
             head, sender, note, size = log.popleft()
             mine.bytes -= size
             mine.base = self.applied = head
@@ -327,18 +316,17 @@ class Machine:
 
     # --- a state from elsewhere -----------------------------------------------------------------
 
-    def arrive(self, head: Head, common: Common, sessions: Sequence[bytes], state: Incoming) -> list[Effect]:
-        """The state of another replica, at that head."""
+    def arrive(self, state: Restored) -> list[Effect]:
+        """The state of another replica."""
         if self._wanted is not None:
-            self._arrived = head, common, sessions, state
+            self._arrived = state
             self._look_at_arrived()
         return self._take()
 
     def _look_at_arrived(self) -> None:
         if self._arrived is None or self._wanted is None:
             return
-        head, common, sessions, state = self._arrived
-        found = self._wanted.has(head)
+        state, found = self._arrived, self._wanted.has(self._arrived.head)
         if found is None:
             return
         self._arrived = None
@@ -346,15 +334,12 @@ class Machine:
             assert self.agreement.chosen is not None or not self.agreement.settled
             self._out.append(Fetch(self._wanted.base, self.agreement.sources(self.me)))
             return
-        state.finish(self._initial)
-        self.sessions = Sessions(forgotten=common.forgotten)
-        for piece in sessions:
-            self.sessions.add(piece)
-        self._common = common
-        self.subject.target._turn = Turn(common.now_us, head.position, NOBODY)
+        state.install(self._initial)
+        self.sessions, self._common = state.sessions, state.common
+        self.subject.target._turn = Turn(self._common.now_us, state.head.position, NOBODY)
         self._mine, self._wanted = self._wanted, None
-        self._mine.begin_at(head)
-        self.applied = head
+        self._mine.begin_at(state.head)
+        self.applied = state.head
         self._began = (self._began[1], None)
         if self.agreement.settled and self.agreement.round is not None:
             self._out.append(Send(Have(self.agreement.round)))

@@ -35,7 +35,7 @@ from ordercast.replicated.notes import GROUP, Call, Mark, Report, written
 from ordercast.replicated.outcome import result_of
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Replicated, Subject
-from ordercast.replicated.transfer import State
+from ordercast.replicated.snapshot import Restored, Snapshot
 from ordercast.replicated.watching import Missed, Watch
 
 LOG = logging.getLogger("ordercast")
@@ -313,15 +313,23 @@ class Replica:
         self._alarm = None
         self._do(self.machine.alarm(self._node.now_us()))
 
-    def state_came(self, state: State) -> None:
+    def state_came(self, state: Restored) -> None:
         """The state of another replica has come."""
         if self._closed is None:
-            self._do(self.machine.arrive(state.head, state.common, state.sessions, state.incoming))
+            self._do(self.machine.arrive(state))
 
-    def run(self, effects: Sequence[Effect]) -> None:
-        """Carry out what the machine wants of a state that was given or taken."""
-        if self._closed is None:
-            self._do(effects)
+    async def snapshot(self) -> Snapshot:
+        """The state as it is now. Commands are carried out again when this returns, or before: they wait for
+        references to be copied, if there are many, and for fields with mutable elements to be encoded."""
+        snapshot = self.machine.snapshot()
+        if not snapshot.complete:
+            try:
+                await snapshot.completed()
+            finally:
+                effects = self.machine.resume()
+                if self._closed is None:
+                    self._do(effects)
+        return snapshot
 
     # --- what the node tells --------------------------------------------------------------------
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from itertools import islice
 from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from ordercast.replicated.command import encode
+from ordercast.replicated.state import in_pieces
 
 MOST = 10_000
 """Sessions that are remembered."""
@@ -26,8 +26,6 @@ MOST_BYTES = 64 * 1024 * 1024
 """Bytes of all results that are remembered."""
 OVERHEAD = 64
 """Bytes that a result or a session counts for beyond its own."""
-AT_A_TIME = 64
-"""Sessions in one piece of a state."""
 
 Number: TypeAlias = Annotated[int, Meta(ge=0, lt=2**62)]
 
@@ -104,11 +102,17 @@ class Sessions:
 
     # --- as part of a state -----------------------------------------------------------------------
 
-    def pieces(self) -> Iterator[bytes]:
-        """All of them, piece by piece: nothing may change them until the last one is taken."""
-        every = iter(self._sessions.items())
-        while some := list(islice(every, AT_A_TIME)):
-            yield encode(some)
+    def captured(self) -> list[tuple[int, Session]]:
+        """All of them as they are now, whatever changes later."""
+        return [
+            (number, Session(each.floor, each.used, each.results.copy()))
+            for number, each in self._sessions.items()
+        ]
+
+    @staticmethod
+    def pieces(captured: list[tuple[int, Session]]) -> Iterator[bytes]:
+        """They, piece by piece."""
+        return in_pieces(captured, encode)
 
     def add(self, piece: bytes) -> None:
         """Take a piece of what another replica remembers."""

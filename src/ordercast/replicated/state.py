@@ -1,24 +1,35 @@
-"""The state of a replicated object as bytes, piece by piece, and back.
+"""The fields of a replicated object as bytes, piece by piece, and back.
 
-A field that is a list, dict, set or deque goes in pieces of a bounded number of entries, anything else whole.
-So whoever encodes a large state can let others have their turn between two pieces, as long as nothing changes
-the object meanwhile. What is decoded shares nothing with what was encoded.
+A field that is a list, dict, set or deque goes in pieces of about `PIECE_BYTES`, anything else whole. What is
+decoded shares nothing with what was encoded.
+
+A field is *captured* at one moment, so that it can be encoded while commands go on. Where its annotation says
+that its elements cannot change (`ordercast.replicated.immutable`), references to them are copied, and encoded
+later; else it is encoded at once. Either goes in steps, between which nothing may change the object.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from ordercast.errors import ConfigProblem
 from ordercast.replicated.command import check_type, encode
+from ordercast.replicated.immutable import is_immutable
 
-ENTRIES = 256
-"""Entries of a container in one piece."""
+T = TypeVar("T")
+PIECE_BYTES = 32 * 1024
+"""About so many bytes are encoded at a time."""
+PIECE_ENTRIES = 256
+"""Entries of a container in one piece, at most."""
+STEP_ENTRIES = 20_000
+"""Entries of which references are copied at a time: less than a millisecond, as a rule."""
+ENTRY_BYTES = 8
+"""Encoding so many bytes takes about as long as copying a reference."""
 
 
 class Piece(msgspec.Struct, array_like=True):
@@ -28,45 +39,107 @@ class Piece(msgspec.Struct, array_like=True):
     first: bool
     """The field begins with it."""
     data: msgspec.Raw
+    maxlen: int | None = None
+    """Of a deque."""
 
 
 _piece = msgspec.msgpack.Decoder(Piece).decode
 
 
+def in_pieces(entries: Iterable[T], encoded: Callable[[list[T]], bytes]) -> Iterator[bytes]:
+    """Entries, some at a time: how many follows from how large those before were, so pieces of equal entries
+    are equal. There is at least one piece."""
+    rest, count = iter(entries), PIECE_ENTRIES // 16
+    some = list(islice(rest, count))
+    while True:
+        data = encoded(some)
+        yield data
+        count = max(1, min(PIECE_ENTRIES, count * PIECE_BYTES // len(data)))
+        some = list(islice(rest, count))
+        if not some:
+            return
+
+
 class Field:
     """How one field is encoded."""
 
-    def __init__(self, where: str, kind: Any) -> None:
-        self._made = get_origin(kind) or kind
+    def __init__(self, name: str, where: str, kind: Any) -> None:
+        """`where` names it for people."""
+        self.name = name
+        self.made = get_origin(kind) or kind
         """The type of container, if it is one."""
-        self.divided = self._made in (list, dict, set, deque)
-        if self._made is deque:
+        self.divided = self.made in (list, dict, set, deque)
+        if self.made is deque:
             kind = list[get_args(kind)[0]] if get_args(kind) else list[Any]  # type: ignore[misc]
         check_type(where, kind)
+        parts = (get_args(kind) or (Any,)) if self.divided else (kind,)
+        self.immutable = all(is_immutable(each) for each in parts)
+        """Whether nothing can change what is in it, or its value where it is not divided."""
         self._decode = msgspec.msgpack.Decoder(kind).decode
 
     def pieces(self, value: Any) -> Iterator[bytes]:
         """The value, piece by piece."""
+        if self.divided:
+            return self.pieces_of(value.items() if self.made is dict else value, value)
+        return self.pieces_of((), value)
+
+    def pieces_of(self, entries: Iterable[Any], value: Any) -> Iterator[bytes]:
+        """The same of entries that were taken from the value."""
         if not self.divided:
-            yield encode(value)
+            yield encode(Piece(self.name, True, msgspec.Raw(encode(value))))
             return
-        entries = iter(value.items() if self._made is dict else value)
-        some = list(islice(entries, ENTRIES))
-        while True:
-            yield encode(dict(some) if self._made is dict else some)
-            some = list(islice(entries, ENTRIES))
-            if not some:
-                return
+        first, maxlen = True, value.maxlen if self.made is deque else None
+        for data in in_pieces(entries, _encode_dict if self.made is dict else encode):
+            yield encode(Piece(self.name, first, msgspec.Raw(data), maxlen))
+            first = False
 
-    def begin(self, data: msgspec.Raw, now: Any) -> Any:
-        """The value, as the first piece has it; `now` is what the field has."""
-        value = self._decode(data)
-        return deque(value, now.maxlen) if self._made is deque else value
+    def begin(self, piece: Piece) -> Any:
+        """The value, as the first piece has it."""
+        value = self._decode(piece.data)
+        return deque(value, piece.maxlen) if self.made is deque else value
 
-    def go_on(self, value: Any, data: msgspec.Raw) -> None:
+    def go_on(self, value: Any, piece: Piece) -> None:
         """Add another piece."""
-        more = self._decode(data)
-        (value.update if self._made in (dict, set) else value.extend)(more)
+        more = self._decode(piece.data)
+        (value.update if self.made in (dict, set) else value.extend)(more)
+
+
+def _encode_dict(entries: list[tuple[Any, Any]]) -> bytes:
+    return encode(dict(entries))
+
+
+class Captured:
+    """A field as it is at one moment, once `steps` are done."""
+
+    def __init__(self, field: Field, value: Any) -> None:
+        self._field = field
+        self._value = value
+        self._copies: tuple[list[Any], ...] = ()
+        self._encoded: list[bytes] = []
+
+    def steps(self) -> Iterator[int]:
+        """Capture some more with each, until the last one nothing may change the object; how much it was, in
+        references."""
+        field, value = self._field, self._value
+        if not field.immutable:
+            for piece in field.pieces(value):
+                self._encoded.append(piece)
+                yield len(piece) // ENTRY_BYTES
+        elif field.divided:
+            sources = (value, value.values()) if field.made is dict else (value,)
+            self._copies = tuple([] for _ in sources)
+            for source, copy in zip(sources, self._copies, strict=True):
+                rest = iter(source)
+                while some := list(islice(rest, STEP_ENTRIES)):
+                    copy += some
+                    yield len(some)
+
+    def pieces(self) -> Iterator[bytes]:
+        """It, piece by piece; as often as is wanted."""
+        if not self._field.immutable:
+            return iter(self._encoded)
+        entries = zip(*self._copies, strict=True) if len(self._copies) == 2 else iter(*self._copies or ((),))
+        return self._field.pieces_of(entries, self._value)
 
 
 class Fields:
@@ -87,7 +160,7 @@ class Fields:
             ) from None
         return cls(
             {
-                name: Field(f"the field {owner.__name__}.{name}", kind)
+                name: Field(name, f"the field {owner.__name__}.{name}", kind)
                 for name, kind in hints.items()
                 if get_origin(kind) is not ClassVar and kind is not ClassVar and not name.startswith("_")
             }
@@ -101,10 +174,12 @@ class Fields:
     def pieces(self, target: object) -> Iterator[bytes]:
         """The state, piece by piece: nothing may change it until the last one is taken."""
         for name, field in self._fields.items():
-            first = True
-            for data in field.pieces(getattr(target, name)):
-                yield encode(Piece(name, first, msgspec.Raw(data)))
-                first = False
+            yield from field.pieces(getattr(target, name))
+
+    def captured(self, target: object) -> list[Captured]:
+        """The fields as they are now, those with mutable elements first."""
+        fields = sorted(self._fields.values(), key=lambda field: field.immutable)
+        return [Captured(field, getattr(target, field.name)) for field in fields]
 
     def taking(self, target: object) -> Incoming:
         """A state that comes for an object of the class."""
@@ -119,30 +194,25 @@ class Incoming:
         self._target = target
         self._values: dict[str, Any] = {}
 
-    def add(self, piece: bytes) -> None:
+    def add(self, data: bytes) -> None:
         """The next piece. A field that the class does not have is left out. Raises `msgspec.MsgspecError` if
         it is not what the class's annotations say."""
-        name, first, data = _take(piece)
-        field = self._fields.get(name)
+        piece = _piece(data)
+        field = self._fields.get(piece.field)
         if field is None:
             return
-        if first:
-            self._values[name] = field.begin(data, getattr(self._target, name))
-        elif not field.divided or name not in self._values:
-            raise msgspec.ValidationError(f"a piece of {name} is out of place")
+        if piece.first:
+            self._values[piece.field] = field.begin(piece)
+        elif not field.divided or piece.field not in self._values:
+            raise msgspec.ValidationError(f"a piece of {piece.field} is out of place")
         else:
-            field.go_on(self._values[name], data)
+            field.go_on(self._values[piece.field], piece)
 
     def finish(self, initial: Iterable[bytes]) -> None:
         """Put it into the object; fields that did not come have the values of `initial`."""
         missing = self._fields.keys() - self._values.keys()
         for piece in initial:
-            if _take(piece)[0] in missing:
+            if _piece(piece).field in missing:
                 self.add(piece)
         for name, value in self._values.items():
             setattr(self._target, name, value)
-
-
-def _take(piece: bytes) -> tuple[str, bool, msgspec.Raw]:
-    taken = _piece(piece)
-    return taken.field, taken.first, taken.data

@@ -10,19 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-import msgspec
-
 from ordercast.core.identity import NodeId
-from ordercast.core.wire import UNREADABLE
-from ordercast.replicated.command import encode
-from ordercast.replicated.durable.heads import Head
 from ordercast.replicated.effects import Fetch
-from ordercast.replicated.machine import Common
-from ordercast.replicated.state import Incoming
+from ordercast.replicated.snapshot import Restored, Unsound
 
 if TYPE_CHECKING:
     from ordercast.replicated.replica import Replica
@@ -34,25 +28,8 @@ STALL_S = 5.0
 """How long a donor may keep a replica waiting for the next frame before another one is asked."""
 AGAIN_S = 0.1
 """How long a replica waits before it asks all donors anew."""
-CHUNK = 64 * 1024
-"""Bytes that are sent before the event loop has its turn."""
-MOST_FRAME = 64 * 1024 * 1024
+MOST_FRAME = 1024 * 1024
 _FRAME = struct.Struct(">II")
-_OPENING, _SESSIONS, _FIELD, _END = b"o", b"s", b"f", b"e"
-
-
-class Opening(msgspec.Struct, array_like=True):
-    """How a state begins."""
-
-    head: Head
-    common: Common
-
-
-_opening = msgspec.msgpack.Decoder(Opening).decode
-
-
-class Broken(OSError):
-    """What came is no whole state."""
 
 
 class Giving:
@@ -70,37 +47,12 @@ class Giving:
         replica = self._find(name)
         if replica is None or not replica.machine.has_state:
             return
-        machine = replica.machine
-        machine.pause()
-        try:
-            chunk = 0
-            for frame in _frames(replica):
-                writer.write(frame)
-                chunk += len(frame)
-                if chunk >= CHUNK:
-                    chunk = 0
-                    self._at_moment("state half sent")
-                    async with asyncio.timeout(STALL_S):
-                        await writer.drain()
-                    await asyncio.sleep(0)
-        finally:
-            replica.run(machine.resume())
-        async with asyncio.timeout(STALL_S):
-            await writer.drain()
-
-
-def _frames(replica: Replica) -> Iterator[bytes]:
-    """The state of an object: nothing changes it until all are taken."""
-    machine, target = replica.machine, replica.target
-    yield _framed(_OPENING + encode(Opening(machine.applied, machine.common)))
-    count = 0
-    for piece in machine.sessions.pieces():
-        yield _framed(_SESSIONS + piece)
-        count += 1
-    for piece in target._fields.pieces(target):
-        yield _framed(_FIELD + piece)
-        count += 1
-    yield _framed(_END + encode(count))
+        snapshot = await replica.snapshot()
+        async for data in snapshot.slowly():
+            writer.write(_framed(data))
+            self._at_moment("state half sent")
+            async with asyncio.timeout(STALL_S):
+                await writer.drain()
 
 
 def _framed(body: bytes) -> bytes:
@@ -110,56 +62,27 @@ def _framed(body: bytes) -> bytes:
 async def _frame(reader: asyncio.StreamReader) -> bytes:
     length, checksum = _FRAME.unpack(await reader.readexactly(_FRAME.size))
     if length > MOST_FRAME:
-        raise Broken(f"a frame of {length} bytes")
+        raise Unsound(f"a frame of {length} bytes")
     body = await reader.readexactly(length)
     if crc32(body) != checksum:
-        raise Broken("a checksum does not fit")
+        raise Unsound("a checksum does not fit")
     return body
 
 
-class State:
-    """A state that came whole."""
-
-    def __init__(self, opening: Opening, sessions: list[bytes], incoming: Incoming) -> None:
-        self.head = opening.head
-        self.common = opening.common
-        self.sessions = sessions
-        self.incoming = incoming
-
-
-async def take(streams: Streams, node: NodeId, port: int, name: str, replica: Replica) -> State:
+async def take(streams: Streams, node: NodeId, port: int, name: str, replica: Replica) -> Restored:
     """The state of an object, from another node. Raises `OSError` or `EOFError` if that is not to be had."""
     async with asyncio.timeout(STALL_S):
         reader, writer = await streams.open(node, port)
     try:
         writer.write(_framed(name.encode()))
-        return await _take(reader, replica)
-    except UNREADABLE as error:
-        raise Broken(f"it is not of this class: {error}") from error
+        state = Restored(replica.target)
+        while not state.whole:
+            async with asyncio.timeout(STALL_S):
+                state.add(await _frame(reader))
+            await asyncio.sleep(0)
+        return state
     finally:
         writer.close()
-
-
-async def _take(reader: asyncio.StreamReader, replica: Replica) -> State:
-    async with asyncio.timeout(STALL_S):
-        first = await _frame(reader)
-    if first[:1] != _OPENING:
-        raise Broken("it has no beginning")
-    opening, sessions, count = _opening(first[1:]), list[bytes](), 0
-    incoming = replica.target._fields.taking(replica.target)
-    while True:
-        async with asyncio.timeout(STALL_S):
-            frame = await _frame(reader)
-        kind, body = frame[:1], frame[1:]
-        if kind == _END:
-            if msgspec.msgpack.decode(body, type=int) != count:
-                raise Broken("pieces are missing")
-            return State(opening, sessions, incoming)
-        count += 1
-        if kind == _SESSIONS:
-            sessions.append(body)
-        else:
-            incoming.add(body)
 
 
 class Fetching:

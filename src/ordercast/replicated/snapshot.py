@@ -1,0 +1,177 @@
+"""The state of an object at one place of its history, as it goes to other replicas and to disk.
+
+A `Snapshot` is taken at a moment. A small one is complete at once, another after some steps, during which the
+object carries nothing out. From then on it is independent of the object: it gives its *slices*, of at most
+`SLICE_BYTES`, as often as is wanted, and `Restored` makes a state of them again. They begin with the place in
+the history, and end with their number, so a state that lacks some is not taken for whole. Bytes that changed
+on the way are the business of who carries them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ordercast.core.wire import UNREADABLE
+from ordercast.process_groups.views import Process
+from ordercast.replicated.command import encode
+from ordercast.replicated.durable.heads import Head
+from ordercast.replicated.sessions import Number, Sessions
+from ordercast.replicated.state import STEP_ENTRIES
+
+if TYPE_CHECKING:
+    from ordercast.replicated.replicated import Replicated
+
+SLICE_BYTES = 128 * 1024
+"""No slice has more bytes."""
+_MORE, _LAST = b"+", b"."
+"""How a slice begins: it goes on in the next one, or not. Behind it, what is in it:"""
+_OPENING, _SESSIONS, _FIELD, _END = b"o", b"s", b"f", b"e"
+
+
+class Common(msgspec.Struct, array_like=True):
+    """What is state of every object, beside its fields and sessions."""
+
+    now_us: Number
+    there: list[Process]
+    ahead_us: dict[Process, int]
+    known: frozenset[str]
+    forgotten: Number
+
+
+class Opening(msgspec.Struct, array_like=True):
+    """How a state begins."""
+
+    head: Head
+    common: Common
+
+
+_opening = msgspec.msgpack.Decoder(Opening).decode
+_number = msgspec.msgpack.Decoder(int).decode
+
+
+class Unsound(OSError):
+    """What came is no whole state of an object of this class."""
+
+
+class Snapshot:
+    """The state of an object at one place of its history."""
+
+    def __init__(self, head: Head, common: Common, sessions: Sessions, target: Replicated) -> None:
+        self.head = head
+        self._opening = encode(Opening(head, common))
+        self._sessions = sessions.captured()
+        self._fields = target._fields.captured(target)
+        self._steps = (step for field in self._fields for step in field.steps())
+        self.complete = False
+        """Whether it is independent of the object; until then, nothing may change that."""
+        self.step()
+
+    def step(self) -> None:
+        """Capture some more: for about a millisecond, unless entries are large."""
+        done = 0
+        while done < STEP_ENTRIES:
+            some = next(self._steps, None)
+            if some is None:
+                self.complete = True
+                return
+            done += some
+
+    async def completed(self) -> None:
+        """Capture all, while the event loop goes on."""
+        while not self.complete:
+            self.step()
+            await asyncio.sleep(0)
+
+    def slices(self) -> Iterator[bytes]:
+        """All of it; from its beginning each time."""
+        assert self.complete, "what is not captured yet may change"
+        count = 0
+        for content in self._contents():
+            count += 1
+            begin, most = 0, SLICE_BYTES - 1
+            while len(content) - begin > most:
+                yield _MORE + content[begin : begin + most]
+                begin += most
+            yield _LAST + content[begin:]
+        yield _LAST + _END + encode(count)
+
+    def _contents(self) -> Iterator[bytes]:
+        yield _OPENING + self._opening
+        for piece in Sessions.pieces(self._sessions):
+            yield _SESSIONS + piece
+        for field in self._fields:
+            for piece in field.pieces():
+                yield _FIELD + piece
+
+    async def slowly(self) -> AsyncIterator[bytes]:
+        """The slices, with a turn of the event loop between them."""
+        for data in self.slices():
+            yield data
+            await asyncio.sleep(0)
+
+
+class Restored:
+    """A state that is made of slices again, beside what the object has."""
+
+    def __init__(self, target: Replicated) -> None:
+        self._incoming = target._fields.taking(target)
+        self._opening: Opening | None = None
+        self._count = 0
+        self._begun: list[bytes] = []
+        """Slices of which the last is still to come."""
+        self.sessions = Sessions()
+        self.whole = False
+        """Whether nothing is missing."""
+
+    @property
+    def head(self) -> Head:
+        """At which place of the history it is; known from the first slice on."""
+        assert self._opening is not None
+        return self._opening.head
+
+    @property
+    def common(self) -> Common:
+        """What it is beside fields and sessions; known from the first slice on."""
+        assert self._opening is not None
+        return self._opening.common
+
+    def add(self, data: bytes) -> None:
+        """The next slice. Raises `Unsound`."""
+        try:
+            if data[:1] == _MORE:
+                self._begun.append(data[1:])
+            elif data[:1] == _LAST:
+                content = b"".join((*self._begun, data[1:])) if self._begun else data[1:]
+                self._begun.clear()
+                self._add(content[:1], content[1:])
+            else:
+                raise Unsound("it holds what is no slice")
+        except UNREADABLE as error:
+            raise Unsound(f"it is not of this class: {error}") from error
+
+    def _add(self, kind: bytes, content: bytes) -> None:
+        if self.whole or (kind == _OPENING) != (self._opening is None):
+            raise Unsound("its slices are out of order")
+        if kind == _OPENING:
+            self._opening = _opening(content)
+            self.sessions.forgotten = self._opening.common.forgotten
+        elif kind == _SESSIONS:
+            self.sessions.add(content)
+        elif kind == _FIELD:
+            self._incoming.add(content)
+        elif kind == _END:
+            if _number(content) != self._count:
+                raise Unsound("slices are missing")
+            self.whole = True
+        else:
+            raise Unsound("it holds what is no slice")
+        self._count += 1
+
+    def install(self, initial: Iterable[bytes]) -> None:
+        """Put it into the object; fields that did not come have the values of `initial`."""
+        assert self.whole, "it is not taken before"
+        self._incoming.finish(initial)
