@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "groups": frozenset(
         {
             *("core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"),
-            *("process_groups", "clients", "replicated"),
+            *("process_groups", "clients", "replicated", "objects"),
         }
     ),
     # objects that are the same at all nodes that have them, and what of them is on disk; is handed its node

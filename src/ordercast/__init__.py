@@ -50,6 +50,9 @@ if TYPE_CHECKING:
         Rejoined,
     )
     from ordercast.keys import Keyring
+    from ordercast.objects.election import Election
+    from ordercast.objects.holding import Held
+    from ordercast.objects.lock import Holder, Lock
     from ordercast.objects.map import Change, Conflict, Entry, Map
     from ordercast.process_groups.views import Cause, Member, Process
     from ordercast.replicated.command import Command, command
@@ -78,16 +81,20 @@ __all__ = [
     "Conflict",
     "Delivery",
     "DuplicateNode",
+    "Election",
     "Ended",
     "Entry",
     "Evicted",
     "Excluded",
     "Group",
+    "Held",
+    "Holder",
     "Joined",
     "KeyProblem",
     "Keyring",
     "Kind",
     "Left",
+    "Lock",
     "Map",
     "Member",
     "Message",
@@ -139,6 +146,9 @@ _HOMES = {
         "ConfigurationChange Delivery Joined Left Message PrimaryLost PrimaryRegained Rejoined"
     ),
     "ordercast.keys": "Keyring",
+    "ordercast.objects.election": "Election",
+    "ordercast.objects.holding": "Held",
+    "ordercast.objects.lock": "Holder Lock",
     "ordercast.objects.map": "Change Conflict Entry Map",
     "ordercast.process_groups.views": "Cause Member Process",
     "ordercast.replicated.command": "Command command",

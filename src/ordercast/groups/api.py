@@ -20,6 +20,9 @@ from ordercast.groups.member import Member
 from ordercast.groups.reader import Batches, Inbox, Messages, Reader
 from ordercast.groups.settings import MoreSettings
 from ordercast.keys import PREFIX, Keyring
+from ordercast.objects.election import Election
+from ordercast.objects.holding import TTL_S, Holding
+from ordercast.objects.lock import Lock
 from ordercast.process_groups.views import Member as GroupMember
 from ordercast.process_groups.views import Process
 from ordercast.replicated.notes import GROUP
@@ -251,6 +254,7 @@ class Node:
         self.config = (config or NodeConfig()).with_changes(**known)
         self._environment = environment
         self._member: Member | None = None
+        self._holding: Holding | None = None
         self._starting = False
 
     # --- life -----------------------------------------------------------------------------------
@@ -273,6 +277,8 @@ class Node:
     async def stop(self) -> None:
         """Leave: what was accepted is sent first, and the others are told. Stopping again does nothing."""
         if self._member is not None:
+            if self._holding is not None:
+                await self._holding.close()
             await self._member.stop()
 
     async def closed(self) -> None:
@@ -399,6 +405,27 @@ class Node:
         check_group(GROUP + name)
         member.gate.check_majority()
         return await member.replicas.replicate(target, name, timeout)
+
+    def lock(self, name: str, *, ttl: float = TTL_S) -> Lock:
+        """A lock that one task of all nodes holds at a time: ``async with node.lock("cron") as held``.
+
+        ``ttl``: seconds after which others have it if its holder dies or is cut off. Nodes that name a lock
+        or an election keep the state of all of them.
+        """
+        return Lock(self._leases(), f"lock/{name}", ttl)
+
+    def election(self, name: str, *, ttl: float = TTL_S, says: str = "") -> Election:
+        """An election: ``async with node.election("leader") as held`` is a candidate, and leads in the block.
+
+        ``ttl`` is as with `lock`; ``says``: what all nodes know of this one if it leads, as an address.
+        """
+        return Election(self._leases(), f"election/{name}", ttl, says)
+
+    def _leases(self) -> Holding:
+        self._running.check_open()
+        if self._holding is None:
+            self._holding = Holding(self.replicate)
+        return self._holding
 
     # --- looking --------------------------------------------------------------------------------
 

@@ -1,0 +1,23 @@
+"""Tickets: what a task asks a replicated object for carries one, so that asking again asks for the same."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import count
+
+
+class Tickets:
+    """Tickets of one replica, which no other one has."""
+
+    def __init__(self, enter: Callable[[], Awaitable[int]]) -> None:
+        """`enter`: a command whose result no other call of it has, like a position."""
+        self._enter = enter
+        self._replica: int | None = None
+        self._numbers = count(1)
+
+    async def draw(self) -> str:
+        """Another one."""
+        number = next(self._numbers)
+        if self._replica is None:
+            self._replica = await self._enter()
+        return f"{self._replica}.{number}"
