@@ -44,7 +44,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "keys": frozenset({"errors", "plain_file"}),
     "transport": frozenset({"core", "errors", "keys", "plain_file"}),  # knows no machine, driver or protocol
     # drives any machine over any transport: it is handed both
-    "runtime": frozenset({"core", "trace", "errors", "plain_file", "file_lock", "disk_advice", "transport"}),
+    "runtime": frozenset(
+        {"core", "trace", "errors", "keys", "plain_file", "file_lock", "disk_advice", "transport"}
+    ),
     "log": frozenset(
         {
             *("core", "trace", "errors", "file_lock", "disk_advice", "keys", "transport", "runtime"),

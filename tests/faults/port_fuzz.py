@@ -147,8 +147,7 @@ class Attacks:
             case 4:
                 header = chance.choice((b"\x91", b"\x81\xa2op", b"\x81\x91")) * chance.choice((500, 1_300))
                 inside = wire.LENGTH.pack(len(header)) + header
-                if frames._mine is not None:
-                    inside = frames._mine.encrypt(bytes(12), inside, None)
+                inside = frames._seal.sealed(inside)
                 return begun + wire.LENGTH.pack(len(inside)) + inside, "nested"
             case 5:
                 one, other = frames.made(wishes[0]), frames.made(wishes[-1])

@@ -12,16 +12,19 @@ from ordercast.runtime.tcp_streams import TcpStreams
 from ordercast.testing import run
 from ordercast.transport.memory import MemoryNetwork
 from ordercast.transport.memory_streams import MemoryStreams
-from ordercast.transport.streams import BUFFER, MOST, Streams
+from ordercast.transport.streams import BUFFER, MOST, Channel, Streams
 
 DELAY_US = (100, 100)
 
 
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def echo(channel: Channel) -> None:
     """Say everything again, in capitals, until the other end has said all."""
-    while data := await reader.read(1000):
-        writer.write(data.upper())
-        await writer.drain()
+    while True:
+        await channel.send((await channel.receive()).upper())
+
+
+def no_key() -> None:
+    """The group has none."""
 
 
 def network_of(count: int, loss: float = 0.0) -> tuple[MemoryNetwork, list[MemoryStreams]]:
@@ -43,7 +46,7 @@ async def in_memory(body: Body) -> None:
 
 async def over_tcp(body: Body) -> None:
     hosts: dict[NodeId, str] = {1: "127.0.0.1", 2: "127.0.0.1"}
-    one, two = TcpStreams(["127.0.0.1"], hosts.get), TcpStreams(["127.0.0.1"], hosts.get)
+    one, two = TcpStreams(["127.0.0.1"], hosts.get, no_key), TcpStreams(["127.0.0.1"], hosts.get, no_key)
     try:
         await body(one, two)
     finally:
@@ -58,11 +61,11 @@ def everywhere(body: Body) -> None:
 
 def test_what_is_written_at_one_end_is_read_at_the_other() -> None:
     async def body(one: Streams, two: Streams) -> None:
-        reader, writer = await one.open(2, await two.serve(echo))
-        writer.write(b"over ")
-        writer.write(b"there")
-        assert await reader.readexactly(10) == b"OVER THERE"
-        writer.close()
+        channel = await one.open(2, await two.serve(echo))
+        await channel.send(b"over ")
+        await channel.send(b"there")
+        assert [await channel.receive(), await channel.receive()] == [b"OVER ", b"THERE"]
+        channel.close()
 
     everywhere(body)
 
@@ -71,12 +74,15 @@ def test_who_is_served_reads_the_end_when_the_other_end_closes() -> None:
     async def body(one: Streams, two: Streams) -> None:
         ended = asyncio.get_running_loop().create_future()
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            ended.set_result(await reader.read())
+        async def serve(channel: Channel) -> None:
+            first = await channel.receive()
+            with pytest.raises(EOFError):
+                await channel.receive()
+            ended.set_result(first)
 
-        _, writer = await one.open(2, await two.serve(serve))
-        writer.write(b"all of it")
-        writer.close()
+        channel = await one.open(2, await two.serve(serve))
+        await channel.send(b"all of it")
+        channel.close()
         assert await ended == b"all of it"
 
     everywhere(body)
@@ -84,11 +90,13 @@ def test_who_is_served_reads_the_end_when_the_other_end_closes() -> None:
 
 def test_a_connection_is_closed_when_it_was_served() -> None:
     async def body(one: Streams, two: Streams) -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"x" * 3 * BUFFER)
+        async def serve(channel: Channel) -> None:
+            await channel.send(b"x" * 3 * BUFFER)
 
-        reader, _ = await one.open(2, await two.serve(serve))
-        assert len(await reader.read()) == 3 * BUFFER
+        channel = await one.open(2, await two.serve(serve))
+        assert len(await channel.receive()) == 3 * BUFFER
+        with pytest.raises(EOFError):
+            await channel.receive()
 
     everywhere(body)
 
@@ -98,16 +106,17 @@ def test_who_writes_faster_than_the_other_end_reads_has_to_wait() -> None:
         go_on = asyncio.Event()
         got = asyncio.get_running_loop().create_future()
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def serve(channel: Channel) -> None:
+            first = await channel.receive()
             await go_on.wait()
-            got.set_result(len(await reader.readexactly(400 * BUFFER)))
+            got.set_result(first + b"".join([await channel.receive() for _ in range(400)]))
 
-        _, writer = await one.open(2, await two.serve(serve))
+        channel = await one.open(2, await two.serve(serve))
 
         async def write() -> None:
+            await channel.send(b"first")
             for _ in range(400):
-                writer.write(bytes(BUFFER))
-                await writer.drain()
+                await channel.send(bytes(BUFFER))
 
         writing = asyncio.create_task(write())
         for _ in range(1000):
@@ -115,7 +124,7 @@ def test_who_writes_faster_than_the_other_end_reads_has_to_wait() -> None:
         assert not writing.done()
         go_on.set()
         await writing
-        assert await got == 400 * BUFFER
+        assert await got == b"first" + bytes(400 * BUFFER)
 
     everywhere(body)
 
@@ -143,14 +152,14 @@ def test_one_too_many_is_not_served() -> None:
         port = await two.serve(echo)
         kept = []
         for _ in range(MOST):
-            reader, writer = await one.open(2, port)
-            kept.append((reader, writer))
-            writer.write(b"x")
-            assert await reader.readexactly(1) == b"X"
+            channel = await one.open(2, port)
+            kept.append(channel)
+            await channel.send(b"x")
+            assert await channel.receive() == b"X"
 
         async def another() -> None:
-            reader, _ = await one.open(2, port)
-            await reader.readexactly(1)
+            channel = await one.open(2, port)
+            await channel.receive()
 
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await another()
@@ -161,16 +170,18 @@ def test_one_too_many_is_not_served() -> None:
 def test_bytes_wait_for_the_end_of_a_partition() -> None:
     async def main() -> None:
         network, (one, two) = network_of(2)
-        reader, writer = await one.open(2, await two.serve(echo))
+        channel = await one.open(2, await two.serve(echo))
+        await channel.send(b"first")
+        assert await channel.receive() == b"FIRST"
         network.partition({1}, {2})
-        writer.write(b"a")
+        await channel.send(b"a")
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(60):
-                await reader.readexactly(1)
+            async with asyncio.timeout(30):
+                await channel.receive()
         network.heal()
-        writer.write(b"b")
-        assert await reader.readexactly(2) == b"AB"
-        assert now() == pytest.approx(60, abs=0.01)
+        await channel.send(b"b")
+        assert [await channel.receive(), await channel.receive()] == [b"A", b"B"]
+        assert now() == pytest.approx(30, abs=0.01)
 
     run(main())
 
@@ -181,10 +192,10 @@ def test_nobody_connects_through_a_partition() -> None:
         port = await two.serve(echo)
         network.partition({1}, {2})
         asyncio.get_running_loop().call_later(5, network.heal)
-        reader, writer = await one.open(2, port)
+        channel = await one.open(2, port)
         assert now() == pytest.approx(5, abs=0.01)
-        writer.write(b"a")
-        assert await reader.readexactly(1) == b"A"
+        await channel.send(b"a")
+        assert await channel.receive() == b"A"
 
     run(main())
 
@@ -192,12 +203,12 @@ def test_nobody_connects_through_a_partition() -> None:
 def test_bytes_wait_for_a_process_that_is_stopped() -> None:
     async def main() -> None:
         network, (one, two) = network_of(2)
-        reader, writer = await one.open(2, await two.serve(echo))
+        channel = await one.open(2, await two.serve(echo))
         network.pause(2)
-        asyncio.get_running_loop().call_later(5, network.resume, 2)
-        writer.write(b"a")
-        assert await reader.readexactly(1) == b"A"
-        assert now() == pytest.approx(5, abs=0.01)
+        asyncio.get_running_loop().call_later(4, network.resume, 2)
+        await channel.send(b"a")
+        assert await channel.receive() == b"A"
+        assert now() == pytest.approx(4, abs=0.01)
 
     run(main())
 
@@ -205,12 +216,12 @@ def test_bytes_wait_for_a_process_that_is_stopped() -> None:
 def test_the_other_end_of_a_crashed_process_gets_what_was_sent_and_then_an_error() -> None:
     async def main() -> None:
         network, (one, two) = network_of(2)
-        reader, writer = await one.open(2, await two.serve(echo))
-        writer.write(b"a")
-        assert await reader.readexactly(1) == b"A"
+        channel = await one.open(2, await two.serve(echo))
+        await channel.send(b"a")
+        assert await channel.receive() == b"A"
         network.crash(2)
         with pytest.raises(ConnectionResetError):
-            await reader.readexactly(1)
+            await channel.receive()
         with pytest.raises(ConnectionRefusedError):
             await one.open(2, 1)
 
@@ -220,15 +231,15 @@ def test_the_other_end_of_a_crashed_process_gets_what_was_sent_and_then_an_error
 def test_a_crash_behind_a_partition_is_not_heard_of() -> None:
     async def main() -> None:
         network, (one, two) = network_of(2)
-        reader, _ = await one.open(2, await two.serve(echo))
+        channel = await one.open(2, await two.serve(echo))
         network.partition({1}, {2})
         network.crash(2)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(60):
-                await reader.readexactly(1)
+                await channel.receive()
         network.heal()
         with pytest.raises(ConnectionResetError):
-            await reader.readexactly(1)
+            await channel.receive()
 
     run(main())
 
@@ -236,11 +247,12 @@ def test_a_crash_behind_a_partition_is_not_heard_of() -> None:
 def test_what_is_lost_comes_later() -> None:
     async def main() -> None:
         _, (one, two) = network_of(2, loss=0.2)
-        reader, writer = await one.open(2, await two.serve(echo))
+        channel = await one.open(2, await two.serve(echo))
         said = b"".join(b"%d," % number for number in range(1000))
-        for at in range(0, len(said), 7):
-            writer.write(said[at : at + 7])
-        assert await reader.readexactly(len(said)) == said
+        parts = [said[at : at + 7] for at in range(0, len(said), 7)]
+        for part in parts:
+            await channel.send(part)
+        assert [await channel.receive() for _ in parts] == parts
         assert now() > 0.2
 
     run(main())
@@ -249,11 +261,11 @@ def test_what_is_lost_comes_later() -> None:
 def test_a_slow_node_takes_longer() -> None:
     async def main() -> None:
         network, (one, two) = network_of(2)
-        reader, writer = await one.open(2, await two.serve(echo))
+        channel = await one.open(2, await two.serve(echo))
         began = now()
         network.slow(2, 50_000)
-        writer.write(b"a")
-        assert await reader.readexactly(1) == b"A"
+        await channel.send(b"a")
+        assert await channel.receive() == b"A"
         assert now() - began == pytest.approx(2 * 0.0501, abs=0.001)
 
     run(main())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from ordercast.errors import KeyProblem
-from ordercast.keys import Keyring
+from ordercast.keys import MOST_KEYS, Keyring
 from ordercast.runtime.config import NodeConfig
 
 LOG = logging.getLogger("ordercast")
@@ -51,6 +51,13 @@ class GroupKey:
             LOG.info("the group key was changed: %s", self._path)
         except KeyProblem as error:
             LOG.error("the changed key file is not used: %s", error)
+
+
+def every_key(keyrings: Iterable[Keyring | None]) -> Keyring | None:
+    """The keys of all networks of a node in one ring, those that seal first; None if there are none."""
+    rings = [each.keys for each in keyrings if each is not None]
+    keys = dict.fromkeys((*(each[0] for each in rings), *(key for each in rings for key in each)))
+    return Keyring(tuple(keys)[:MOST_KEYS]) if keys else None
 
 
 def _stamp(path: Path | None) -> tuple[int, int] | None:

@@ -20,7 +20,7 @@ from ordercast.errors import DuplicateNode, Excluded, NodeClosed
 from ordercast.groups.defects import Failed, keep_defect
 from ordercast.groups.events import PrimaryLost, PrimaryRegained
 from ordercast.groups.founders import who_begins
-from ordercast.groups.group_key import GroupKey, NetworkKey
+from ordercast.groups.group_key import GroupKey, NetworkKey, every_key
 from ordercast.groups.lifetime import Lifetime
 from ordercast.groups.next_life import NextLife
 from ordercast.groups.node_log import NodeLog
@@ -89,7 +89,9 @@ class Member:
         self.storage = storage
         self.transport = parts.transport
         self.log = parts.log
-        self.streams = parts.environment.open_streams(config, parts.transport)
+        self.streams = parts.environment.open_streams(
+            config, parts.transport, lambda: every_key(each.keyring for each in self._keys)
+        )
         """Bytes to and from other nodes, beside the packets of the group."""
         self.at_moment = parts.environment.at_moment
         """Told what begins or ends, for tests."""
@@ -395,6 +397,7 @@ class Member:
     def _rekey(self, network: int, keyring: Keyring) -> None:
         self.transport.networks[network].rekey(keyring)
         self.log.rekeyed()
+        self.streams.rekeyed()
 
     # --- looking --------------------------------------------------------------------------------
 

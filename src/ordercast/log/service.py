@@ -29,6 +29,7 @@ from ordercast.log.view import Piece, View
 from ordercast.log.wire import Frames, Malformed
 from ordercast.runtime.connections import HANDSHAKE_S, IDLE_S, Connection, Connections, Listener, bound
 from ordercast.transport.address import address_text
+from ordercast.transport.stream_seal import Refusal
 
 LOG = logging.getLogger("ordercast")
 
@@ -223,33 +224,20 @@ class Service:
         """Agree on keys; None if that is not possible, and the client was told why."""
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                head = await reader.readexactly(wire.GREETING_SIZE)
-                has_keys, client, count = wire.read_greeting(head)
-                ids = wire.read_key_ids(await reader.readexactly(4 * count))
-        except asyncio.IncompleteReadError as error:
-            if error.partial:
-                raise Malformed("not a client of the log") from None
+                seal, connection.key_id = await wire.HANDSHAKE.accept(
+                    reader, writer, self._keyring(), self._busy
+                )
+        except Refusal as refusal:
+            self.drops["busy" if refusal.how == wire.BUSY else "refused"] += 1
             return None
-        keyring, own = self._keyring(), wire.new_nonce()
-        refusal, chosen = _choice(keyring, has_keys, ids)
-        busy = not refusal and self._connections.busy
-        if busy:
-            refusal = (
-                f"{self._connections.most_proven} clients read it already: close some, or ask another replica"
-            )
-        if refusal:
-            self.drops["busy" if busy else "refused"] += 1
-            writer.write(wire.answer(own, refusal=refusal, busy=busy))
-            await writer.drain()
+        except asyncio.IncompleteReadError:
             return None
-        if keyring is None or chosen is None:
-            writer.write(wire.answer(own))
-            return ClientChannel(reader, writer, Frames(), self._connections, connection)
-        writer.write(wire.answer(own, chosen))
-        connection.key_id = chosen
-        key = keyring.keys[keyring.ids.index(chosen)]
-        frames = Frames.sealed(key, client, own, serving=True)
-        return ClientChannel(reader, writer, frames, self._connections, connection)
+        return ClientChannel(reader, writer, Frames(seal), self._connections, connection)
+
+    def _busy(self) -> str:
+        if not self._connections.busy:
+            return ""
+        return f"{self._connections.most_proven} clients read it already: close some, or ask another replica"
 
     async def _answer(self, channel: ClientChannel, request: dict[str, Any]) -> None:
         name = request.pop("op", None)
@@ -315,15 +303,3 @@ class Service:
 def _next_frame(frames: Frames, pieces: Iterator[Piece]) -> tuple[bytes, bytes] | None:
     piece = next(pieces, None)
     return None if piece is None else frames.parts({"rows": (piece.begin, piece.end)}, piece.block)
-
-
-def _choice(keyring: Keyring | None, has_keys: bool, ids: list[int]) -> tuple[str, int | None]:
-    """Which key to use; or a sentence on why there is none."""
-    if keyring is None:
-        return ("the node has no group key: leave the key out to read its log" if has_keys else ""), None
-    if not has_keys:
-        return "the log is sealed: give the group key, as the node has it", None
-    for known in keyring.ids:
-        if known in ids:
-            return "", known
-    return "the node has another group key: give the one that it has", None

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from ordercast.core.identity import NodeId
 from ordercast.replicated.effects import Fetch
-from ordercast.replicated.snapshot import Restored, Unsound
+from ordercast.replicated.snapshot import Restored
 
 if TYPE_CHECKING:
     from ordercast.replicated.replica import Replica
-    from ordercast.transport.streams import Streams
+    from ordercast.transport.streams import Channel, Streams
 
 LOG = logging.getLogger("ordercast")
 
@@ -28,8 +26,6 @@ STALL_S = 5.0
 """How long a donor may keep a replica waiting for the next frame before another one is asked."""
 AGAIN_S = 0.1
 """How long a replica waits before it asks all donors anew."""
-MOST_FRAME = 1024 * 1024
-_FRAME = struct.Struct(">II")
 
 
 class Giving:
@@ -40,49 +36,34 @@ class Giving:
         self._find = find
         self._at_moment = at_moment
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, channel: Channel) -> None:
         """Serve one connection: a name, then the state of the object of that name."""
-        async with asyncio.timeout(STALL_S):
-            name = (await _frame(reader)).decode(errors="replace")
+        name = (await channel.receive()).decode(errors="replace")
         replica = self._find(name)
         if replica is None or not replica.machine.has_state:
             return
         snapshot = await replica.snapshot()
         async for data in snapshot.slowly():
-            writer.write(_framed(data))
             self._at_moment("state half sent")
             async with asyncio.timeout(STALL_S):
-                await writer.drain()
-
-
-def _framed(body: bytes) -> bytes:
-    return _FRAME.pack(len(body), crc32(body)) + body
-
-
-async def _frame(reader: asyncio.StreamReader) -> bytes:
-    length, checksum = _FRAME.unpack(await reader.readexactly(_FRAME.size))
-    if length > MOST_FRAME:
-        raise Unsound(f"a frame of {length} bytes")
-    body = await reader.readexactly(length)
-    if crc32(body) != checksum:
-        raise Unsound("a checksum does not fit")
-    return body
+                await channel.send(data)
 
 
 async def take(streams: Streams, node: NodeId, port: int, name: str, replica: Replica) -> Restored:
     """The state of an object, from another node. Raises `OSError` or `EOFError` if that is not to be had."""
     async with asyncio.timeout(STALL_S):
-        reader, writer = await streams.open(node, port)
+        channel = await streams.open(node, port)
     try:
-        writer.write(_framed(name.encode()))
+        await channel.send(name.encode())
         state = Restored(replica.target)
         while not state.whole:
             async with asyncio.timeout(STALL_S):
-                state.add(await _frame(reader))
+                data = await channel.receive()
+            state.add(data)
             await asyncio.sleep(0)
         return state
     finally:
-        writer.close()
+        channel.close()
 
 
 class Fetching:

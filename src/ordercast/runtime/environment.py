@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ordercast.core.identity import NodeId
 from ordercast.errors import StorageProblem
@@ -18,6 +18,9 @@ from ordercast.runtime.storage import DataDirectory, Memory, Storage
 from ordercast.trace.schema import About, Row
 from ordercast.transport.interface import OneNetwork, Setup, Transport
 from ordercast.transport.streams import Streams
+
+if TYPE_CHECKING:
+    from ordercast.keys import Keyring
 
 
 class Trace(Protocol):
@@ -47,8 +50,8 @@ class Environment(NamedTuple):
     """On one network; called for each that the node is on, with what it is told of that one alone."""
     open_trace: Callable[[NodeConfig, NodeId, int, About], Trace | None]
     """For a life of the node: its identifier and incarnation; None if no trace is to be kept."""
-    open_streams: Callable[[NodeConfig, Transport], Streams]
-    """For a life of the node, whose packets that transport carries."""
+    open_streams: Callable[[NodeConfig, Transport, Callable[[], Keyring | None]], Streams]
+    """For a life of the node, whose packets that transport carries; with the keys that it has at any time."""
     at_moment: Callable[[str], None] = lambda moment: None
     """Told, where a test may want something to happen, what begins or ends now; names are plain words."""
 
@@ -89,11 +92,11 @@ async def _open_udp(config: NodeConfig, setup: Setup) -> OneNetwork:
     return await UdpTransport.open(setup, settings)
 
 
-def _open_tcp(config: NodeConfig, transport: Transport) -> Streams:
+def _open_tcp(config: NodeConfig, transport: Transport, keyring: Callable[[], Keyring | None]) -> Streams:
     from ordercast.runtime.tcp_streams import TcpStreams
 
     places = (each.place(sealed=transport.sealed) for each in config.by_network().values())
-    return TcpStreams(list(dict.fromkeys(place.host for place in places)), transport.host_of)
+    return TcpStreams(list(dict.fromkeys(place.host for place in places)), transport.host_of, keyring)
 
 
 def _open_journal(config: NodeConfig, node: NodeId, incarnation: int, about: About) -> Trace | None:

@@ -1,75 +1,125 @@
-"""Streams of bytes between nodes over TCP."""
+"""Connections between nodes over TCP, counted and ended as all of a node are (`connections.py`)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ordercast.core.identity import NodeId
-from ordercast.transport.streams import BUFFER, MOST, Serve
+from ordercast.runtime.connections import Connection, Connections, Listener, bound
+from ordercast.transport.stream_seal import Handshake, Malformed, Refusal
+from ordercast.transport.streams import BUFFER, FIRST_S, MOST, Channel, Damaged, Serve
+
+if TYPE_CHECKING:
+    from ordercast.keys import Keyring
 
 LOG = logging.getLogger("ordercast")
 
+HANDSHAKE = Handshake(b"OCNODE\x01", "streams", "what nodes say to each other", "not a node", "not a node")
+
+PLACES = MOST + MOST // 3 + 1
+"""Connections, also of strangers: a quarter is for those who have yet to show that they have the key."""
+
+
+class Busy(OSError):
+    """So many connections are served that there is no place for another one."""
+
 
 class TcpStreams:
-    """The streams of a real node."""
+    """The connections of a real node."""
 
-    def __init__(self, hosts: Sequence[str], host_of: Callable[[NodeId], str | None]) -> None:
-        """`hosts`: where the node listens. `host_of` tells where another node's packets come from."""
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        host_of: Callable[[NodeId], str | None],
+        keyring: Callable[[], Keyring | None],
+    ) -> None:
+        """`hosts`: where the node listens. `host_of` tells where another node's packets come from, `keyring`
+        the keys of the group."""
         self._hosts = hosts
         self._host_of = host_of
-        self._servers: list[asyncio.Server] = []
-        self._serving: set[asyncio.Task[None]] = set()
-        self._opened: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
+        self._keyring = keyring
+        self._listeners: list[Listener] = []
+        self._connections = Connections(PLACES)
+        self._opened: dict[asyncio.StreamWriter, int | None] = {}
+        """With the key that is used."""
+        self.drops: Counter[str] = Counter()
+        """Connections that ended because of what came by them, by reason."""
 
     async def serve(self, handle: Serve) -> int:
         """Listen at any free port, the same on all hosts."""
-
-        async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if len(self._serving) >= MOST:
-                writer.transport.abort()
-                return
-            task = asyncio.current_task()
-            assert task is not None, "asyncio runs this in a task"
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
-            writer.transport.set_write_buffer_limits(BUFFER)
-            try:
-                await handle(reader, writer)
-                await writer.drain()
-                writer.close()
-            except (OSError, EOFError) as error:
-                LOG.info("a stream ends: %s", error or type(error).__name__)
-            finally:
-                if not writer.is_closing():
-                    writer.transport.abort()
-
-        assert not self._servers, "it is served once"
+        assert not self._listeners, "it is served once"
         port = 0
         for host in self._hosts:
-            server = await asyncio.start_server(accepted, host, port, limit=BUFFER)
-            self._servers.append(server)
-            port = server.sockets[0].getsockname()[1]
+            listening = await bound(host, port, "state of replicated objects", "choose another address")
+            port = listening.getsockname()[1]
+            self._listeners.append(Listener(listening, self._connections, partial(self._serve, handle)))
         return port
 
-    async def open(self, node: NodeId, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _serve(
+        self,
+        handle: Serve,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        connection: Connection,
+    ) -> None:
+        def heard() -> None:
+            if not self._connections.prove(connection):
+                raise Busy("too many are served already")
+
+        try:
+            async with asyncio.timeout(FIRST_S):
+                seal, connection.key_id = await HANDSHAKE.accept(
+                    reader, writer, self._keyring(), lambda: "busy" if self._connections.busy else ""
+                )
+            await handle(Channel(reader, writer, None if seal.open else seal, heard))
+        except (Damaged, Malformed) as error:
+            self.drops[str(error)] += 1
+        except Refusal as refusal:
+            self.drops["refused"] += 1
+            LOG.info("a connection of another node is refused: %s", refusal)
+        except TimeoutError:
+            self.drops["stalled" if connection.proven else "silent"] += 1
+        except (OSError, EOFError) as error:
+            LOG.info("a connection of another node ends: %s", error or type(error).__name__)
+        else:
+            return
+        writer.transport.abort()
+
+    async def open(self, node: NodeId, port: int) -> Channel:
         """Connect to that port of the host that the node's packets come from."""
         host = self._host_of(node)
         if host is None:
             raise ConnectionRefusedError(f"node {node} is not reachable")
         reader, writer = await asyncio.open_connection(host, port, limit=BUFFER)
         writer.transport.set_write_buffer_limits(BUFFER)
-        self._opened.add(writer)
-        return reader, writer
+        try:
+            seal, key_id = await HANDSHAKE.greet(reader, writer, self._keyring())
+        except (Malformed, Refusal) as error:
+            writer.transport.abort()
+            raise ConnectionRefusedError(str(error)) from error
+        except BaseException:
+            writer.transport.abort()
+            raise
+        self._opened = {each: key for each, key in self._opened.items() if not each.is_closing()}
+        self._opened[writer] = key_id
+        return Channel(reader, writer, None if seal.open else seal)
+
+    def rekeyed(self) -> None:
+        """End what was opened with a key that the group has no more."""
+        keyring = self._keyring()
+        ids = () if keyring is None else keyring.ids
+        self._connections.end_of_other_keys(ids)
+        for writer, key_id in self._opened.items():
+            if key_id is not None and key_id not in ids:
+                writer.transport.abort()
 
     async def close(self) -> None:
         """End everything at once."""
-        for server in self._servers:
-            server.close()
-        for writer in list(self._opened):
+        for writer in self._opened:
             writer.transport.abort()
-        for task in list(self._serving):
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await asyncio.gather(*(listener.close() for listener in self._listeners))

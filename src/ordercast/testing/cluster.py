@@ -93,7 +93,7 @@ class Cluster:
             open_storage=lambda config: self._open_disk(id),
             open_transport=self._open_transport,
             open_trace=self._open_trace,
-            open_streams=lambda config, transport: self._open_streams(id),
+            open_streams=lambda config, transport, keyring: self._open_streams(id),
         )
         return Node(
             id=id,

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ordercast.core.identity import NodeId
-from ordercast.transport.streams import BUFFER, MOST, Serve
+from ordercast.transport.streams import BUFFER, MOST, Channel, Serve
 
 if TYPE_CHECKING:
     from ordercast.transport.memory import MemoryNetwork
@@ -215,7 +215,7 @@ class MemoryStreams:
             network.served[self.node] = self
         return PORT
 
-    async def open(self, node: NodeId, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def open(self, node: NodeId, port: int) -> Channel:
         """Connect to a node that is on one of the same networks."""
         network = next((each for each in self._networks if node in each.nodes), None)
         if network is None:
@@ -231,7 +231,7 @@ class MemoryStreams:
         theirs.connect(mine)
         served._context.run(served._accept, their_reader, their_writer)
         await network.travel(node, self.node)
-        return reader, writer
+        return Channel(reader, writer)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._run(reader, writer))
@@ -241,7 +241,7 @@ class MemoryStreams:
     async def _run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert self._handle is not None, "it serves"
         try:
-            await self._handle(reader, writer)
+            await self._handle(Channel(reader, writer, heard=_nothing))
             await writer.drain()
             writer.close()
         except (OSError, EOFError) as error:
@@ -249,6 +249,9 @@ class MemoryStreams:
         finally:
             if not writer.is_closing():
                 writer.transport.abort()
+
+    def rekeyed(self) -> None:
+        """Nothing is sealed here."""
 
     def crash(self) -> None:
         """The node's process is no more."""
@@ -273,3 +276,7 @@ def _end(network: MemoryNetwork, node: NodeId) -> tuple[End, asyncio.StreamReade
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     end = End(network, node, protocol)
     return end, reader, asyncio.StreamWriter(end, protocol, reader, loop)
+
+
+def _nothing() -> None:
+    """Who connects here is known."""
