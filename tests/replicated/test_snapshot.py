@@ -164,7 +164,7 @@ def fields(target: ordercast.Replicated) -> dict[str, Any]:
 
 
 def common() -> Common:
-    return Common(5, [Process(1, 2, 3)], {Process(1, 2, 3): 4}, frozenset({"f()"}), 6)
+    return Common(5, [Process(1, 2, 3)], {Process(1, 2, 3): 4}, frozenset({"f()"}), 6, 7)
 
 
 def taken(target: ordercast.Replicated, sessions: Sessions | None = None) -> Snapshot:
@@ -237,12 +237,12 @@ def test_sessions_are_those_of_the_moment() -> None:
     sessions = Sessions()
     for session in range(200):
         for number in range(1, 4):
-            sessions.keep(session, number, 0, session * 3 + number, b"%d" % number)
+            sessions.keep(session, number, 0, session * 3 + number, [b"%d" % number])
     snapshot = taken(Mixed(), sessions)
     while not snapshot.complete:
         snapshot.step()
     for session in range(0, 400, 7):
-        sessions.keep(session, 4, 4, 1000, b"later")
+        sessions.keep(session, 4, 4, 1000, [b"later"])
     state = restored(list(snapshot.slices()), Mixed())
     assert state.sessions.forgotten == 6
     assert [state.sessions.look(session, 2, 0) for session in range(200)] == [b"2"] * 200
@@ -250,7 +250,7 @@ def test_sessions_are_those_of_the_moment() -> None:
     as_before = Sessions()
     for session in range(200):
         for number in range(1, 4):
-            as_before.keep(session, number, 0, session * 3 + number, b"%d" % number)
+            as_before.keep(session, number, 0, session * 3 + number, [b"%d" % number])
     assert state.sessions.bytes == as_before.bytes
 
 

@@ -7,7 +7,7 @@ replica: no replica's state shares an object with its caller, or with another re
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
 
@@ -46,32 +46,68 @@ class Form:
                 )
             check_type(where, hints[name])
         self._names = names
-        self._arguments = msgspec.msgpack.Decoder(tuple[tuple(hints[name] for name in names)])  # type: ignore[misc]
-        self._result = msgspec.msgpack.Decoder(hints["return"])
-        self._positional = [
-            name for name in names if signature.parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY
-        ]
+        self._argument_decoder = msgspec.msgpack.Decoder(tuple[tuple(hints[name] for name in names)])  # type: ignore[misc]
+        self._call_decoder = msgspec.msgpack.Decoder(
+            list[tuple[tuple(hints[name] for name in names)]]  # type: ignore[misc]
+        )
+        self.result = msgspec.msgpack.Decoder(hints["return"]).decode
+        """The result that was encoded so."""
+        self._positional = sum(
+            signature.parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY for name in names
+        )
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         """Arguments of a call as they travel. Raises `TypeError` if they do not fit, at the caller."""
-        bound = self._signature.bind(None, *args, **kwargs)
-        bound.apply_defaults()
-        data = encode(list(bound.arguments.values())[1:])
+        if kwargs or not len(args) == self._positional == len(self._names):
+            bound = self._signature.bind(None, *args, **kwargs)
+            bound.apply_defaults()
+            args = tuple(bound.arguments.values())[1:]
+        data = encode(args)
         try:
-            self._arguments.decode(data)
+            self._argument_decoder.decode(data)
         except msgspec.ValidationError as error:
             raise TypeError(f"the arguments are not of the types that are annotated: {error}") from None
         return data
 
-    def call(self, data: bytes) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments that came, as positional ones and by name."""
-        values = self._arguments.decode(data)
-        count = len(self._positional)
-        return list(values[:count]), dict(zip(self._names[count:], values[count:], strict=True))
+    def calls(self, data: msgspec.Raw) -> Sequence[tuple[Any, ...] | Exception]:
+        """The arguments of each of some calls (`listed`), or why they are none."""
+        try:
+            return self._call_decoder.decode(data)  # type: ignore[no-any-return]
+        except msgspec.ValidationError:
+            return [self._call(each) for each in several(data)]
 
-    def result(self, data: bytes) -> Any:
-        """The result that was encoded so."""
-        return self._result.decode(data)
+    def _call(self, data: msgspec.Raw) -> tuple[Any, ...] | Exception:
+        try:
+            return self._argument_decoder.decode(data)  # type: ignore[no-any-return]
+        except msgspec.ValidationError as error:
+            return error
+
+    def callee(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A command's function as it is called with its owner and all arguments in a row."""
+        count = self._positional
+        if count == len(self._names):
+            return function
+        names = self._names[count:]
+
+        def called(owner: Any, *values: Any) -> Any:
+            return function(owner, *values[:count], **dict(zip(names, values[count:], strict=True)))
+
+        return called
+
+
+def listed(items: Sequence[bytes]) -> msgspec.Raw:
+    """A list, in MessagePack, of what is encoded already."""
+    return msgspec.Raw(b"\xdd" + len(items).to_bytes(4, "big") + b"".join(items))
+
+
+def length(items: msgspec.Raw) -> int | None:
+    """How many items such a list has; None if it is none."""
+    data = bytes(memoryview(items)[:5])
+    return int.from_bytes(data[1:], "big") if data[:1] == b"\xdd" and len(data) == 5 else None
+
+
+several = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+"""The items of a list, as they are encoded."""
 
 
 def check_type(where: str, kind: Any) -> None:
@@ -112,6 +148,8 @@ class Command(Generic[Owner, P, R]):
         self.function = function
         """The plain method: for tests of a class without any node, as in ``Bank.pay.function(bank, 5)``."""
         self.name = function.__name__
+        self.shape = f"{self.name}({','.join(list(inspect.signature(function).parameters)[1:])})"
+        """Name and arguments: replicas whose commands differ in this do not have the same command."""
         self.__doc__ = function.__doc__
         self._form: Form | None = None
 
@@ -137,11 +175,6 @@ class Command(Generic[Owner, P, R]):
                 ) from None
             self._form = Form(where, signature, hints)
         return self._form
-
-    @property
-    def shape(self) -> str:
-        """Name and arguments: replicas whose commands differ in this do not have the same command."""
-        return f"{self.name}({','.join(list(inspect.signature(self.function).parameters)[1:])})"
 
     @overload
     def __get__(self, instance: None, owner: type) -> Command[Owner, P, R]: ...

@@ -16,11 +16,12 @@ class Send(NamedTuple):
     note: Report | Have | Tick
 
 
-class Answer(NamedTuple):
-    """A command of this replica's session was carried out, or will not be."""
+class Answers(NamedTuple):
+    """Commands of this replica's session were carried out, or will not be."""
 
-    number: int
-    outcome: bytes
+    first: int
+    """The number of the first one; the others' follow it."""
+    outcomes: Sequence[bytes]
 
 
 class Reached(NamedTuple):
@@ -60,4 +61,4 @@ class Begun(NamedTuple):
     """So is all else: the state came from another replica, so answers may have passed this one by."""
 
 
-Effect: TypeAlias = Send | Answer | Reached | Told | Fetch | StopFetching | Wake | Begun
+Effect: TypeAlias = Send | Answers | Reached | Told | Fetch | StopFetching | Wake | Begun

@@ -20,9 +20,10 @@ import msgspec
 from ordercast.core.identity import Configuration, Kind
 from ordercast.process_groups.views import Process, View
 from ordercast.replicated.agreement import Agreement
+from ordercast.replicated.command import length, listed, several
 from ordercast.replicated.durable.heads import START, Head
 from ordercast.replicated.effects import (
-    Answer,
+    Answers,
     Begun,
     Effect,
     Fetch,
@@ -33,7 +34,19 @@ from ordercast.replicated.effects import (
     Wake,
 )
 from ordercast.replicated.history import History
-from ordercast.replicated.notes import Call, Entry, Have, Mark, Members, Report, RoundId, Tick, read, written
+from ordercast.replicated.notes import (
+    Calls,
+    Entry,
+    Have,
+    Mark,
+    Members,
+    Report,
+    RoundId,
+    Run,
+    Tick,
+    read,
+    written,
+)
 from ordercast.replicated.outcome import forgotten, unknown
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Subject, Turn
@@ -75,7 +88,7 @@ class Machine:
         """Where both histories were when the round began."""
         self._arrived: Restored | None = None
         """A state of which it cannot be said yet whether it is of the history that counts."""
-        self._common = Common(0, [], {}, subject.known, 0)
+        self._common = Common(0, [], {}, subject.known, 0, 0)
         self._configuration: Configuration | None = None
         self._regular = False
         self._group: tuple[Process, ...] = ()
@@ -253,40 +266,70 @@ class Machine:
         match note:
             case Mark(number):
                 self._emit(Reached(number))
-            case Call():
-                self._pass_time(head, sender, note.time_us)
+            case Calls():
+                self._pass_time(sender, note.time_us)
                 self._call(head, sender, note)
             case Tick(time_us):
-                self._pass_time(head, sender, time_us)
+                self._pass_time(sender, time_us)
             case Members(there, ahead_us, known):
                 common, before = self._common, self._common.there
                 common.there = there
                 common.ahead_us = dict(zip(there, ahead_us, strict=True))
                 common.known = frozenset(known)
                 for gone in sorted(set(before) - set(there)):
-                    self.subject.left(Turn(common.now_us, head.position, NOBODY), gone)
+                    self.subject.left(self._next_turn(), gone)
 
-    def _call(self, head: Head, sender: Process, call: Call) -> None:
-        outcome = self.sessions.look(call.session, call.number, call.since)
-        if outcome is Known.FORGOTTEN:
-            outcome = forgotten()
-        elif outcome is Known.NEW:
-            if call.shape in self._common.known:
-                turn = Turn(self._common.now_us, head.position, sender)
-                outcome = self.subject.run(turn, call.shape, call.arguments)
+    def _call(self, head: Head, sender: Process, calls: Calls) -> None:
+        session, number, outcomes = calls.session, calls.first, list[bytes]()
+        for run in calls.runs:
+            count = length(run.calls)
+            if count is None:
+                continue  # it says nothing
+            if self.sessions.all_new(session, number, count, calls.since):
+                found = self._run(sender, run, count)
+                self.sessions.keep(session, number, calls.floor, head.position, found)
             else:
-                outcome = unknown(call.shape)
-            self.sessions.keep(call.session, call.number, call.floor, head.position, outcome)
-        if call.session == self.session:
-            self._emit(Answer(call.number, outcome))
+                found = [
+                    self._call_again(head, sender, calls, number + at, Run(run.shape, listed((bytes(call),))))
+                    for at, call in enumerate(several(run.calls))
+                ]
+            outcomes += found
+            number += len(found)
+        if session == self.session:
+            self._emit(Answers(calls.first, outcomes))
 
-    def _pass_time(self, head: Head, sender: Process, time_us: int) -> None:
+    def _call_again(self, head: Head, sender: Process, calls: Calls, number: int, run: Run) -> bytes:
+        """A command that may have been carried out already."""
+        outcome = self.sessions.look(calls.session, number, calls.since)
+        if outcome is Known.FORGOTTEN:
+            return forgotten()
+        if outcome is Known.NEW:
+            found = self._run(sender, run, 1)
+            self.sessions.keep(calls.session, number, calls.floor, head.position, found)
+            return found[0]
+        return outcome
+
+    def _run(self, sender: Process, run: Run, count: int) -> list[bytes]:
+        common = self._common
+        if run.shape not in common.known:
+            return [unknown(run.shape)] * count
+        turn = Turn(common.now_us, common.position, sender)
+        outcomes = self.subject.run(turn, run)
+        common.position = turn.position
+        return outcomes
+
+    def _next_turn(self) -> Turn:
+        """Of what nobody called."""
+        self._common.position += 1
+        return Turn(self._common.now_us, self._common.position, NOBODY)
+
+    def _pass_time(self, sender: Process, time_us: int) -> None:
         """Ordered time is the sender's, as far ahead as its clock is, and never falls."""
         common = self._common
         common.now_us = max(common.now_us, time_us - common.ahead_us.get(sender, 0))
         due = self.subject.wake_at_us
         if due is not None and common.now_us >= due:
-            self.subject.tick(Turn(common.now_us, head.position, NOBODY))
+            self.subject.tick(self._next_turn())
 
     def tell(self, event: object) -> None:
         """The object tells those who watch it, while it carries something out."""
@@ -336,7 +379,7 @@ class Machine:
             return
         state.install(self._initial)
         self.sessions, self._common = state.sessions, state.common
-        self.subject.target._turn = Turn(self._common.now_us, state.head.position, NOBODY)
+        self.subject.target._turn = Turn(self._common.now_us, self._common.position, NOBODY)
         self._mine, self._wanted = self._wanted, None
         self._mine.begin_at(state.head)
         self.applied = state.head

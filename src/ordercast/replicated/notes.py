@@ -29,21 +29,28 @@ class RoundId(NamedTuple):
     """the number of the view of the object's group in it."""
 
 
-class Call(msgspec.Struct, array_like=True, frozen=True, tag="c"):
-    """A command is to be carried out."""
+class Run(msgspec.Struct, array_like=True, frozen=True):
+    """Calls of one command."""
+
+    shape: Annotated[str, Meta(max_length=LONGEST_SHAPE)]
+    """The command, and the names of its arguments."""
+    calls: msgspec.Raw
+    """A list with the arguments of each."""
+
+
+class Calls(msgspec.Struct, array_like=True, frozen=True, tag="c"):
+    """Commands are to be carried out, one after the other."""
 
     session: Number
-    number: Number
-    """Counts the session's commands."""
+    first: Number
+    """The number of the first command in its session; the others' follow it."""
     floor: Number
     """Results of the session below this number have reached it."""
     since: Number
-    """A position that the history had reached when the command was asked for first."""
+    """A position that the history had reached when the first command was asked for."""
     time_us: Number
     """What time it is at the caller's node."""
-    shape: Annotated[str, Meta(max_length=LONGEST_SHAPE)]
-    """The command, and the names of its arguments."""
-    arguments: bytes
+    runs: list[Run]
 
 
 class Tick(msgspec.Struct, array_like=True, frozen=True, tag="t"):
@@ -89,9 +96,9 @@ class Members(msgspec.Struct, array_like=True, frozen=True, tag="n"):
     """The commands that all of them know."""
 
 
-Entry: TypeAlias = Call | Tick | Members
+Entry: TypeAlias = Calls | Tick | Members
 """What the history of an object consists of."""
-Note: TypeAlias = Call | Tick | Mark | Report | Have
+Note: TypeAlias = Calls | Tick | Mark | Report | Have
 _decoder: msgspec.msgpack.Decoder[Note] = msgspec.msgpack.Decoder(Note)
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -19,9 +19,14 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, str, list[Any] | None]).decode
 
 
-def succeeded(result: bytes) -> bytes:
-    """It was carried out, with this result."""
-    return _RESULT + result
+NOTHING = _RESULT + _encode(None)
+"""It was carried out, and its result is None."""
+
+
+def succeeded(result: object) -> bytes:
+    """It was carried out, with this result, which is encoded at once. Raises what msgspec says of one that
+    cannot be."""
+    return _RESULT + _encode(result)
 
 
 def failed(error: Exception) -> bytes:

@@ -14,12 +14,13 @@ from typing import Any
 
 import msgspec
 
-from ordercast.core.identity import Configuration, ConfigurationId, Guarantee
+from ordercast.core.identity import Configuration, Guarantee
 from ordercast.errors import MessageTooLarge, NodeClosed, NoMajority, OrdercastError, Unanswered
 from ordercast.process_groups.views import Cause, Process, Received, Unheard, View
+from ordercast.replicated.asking import MOST_BYTES, MOST_PENDING, Asked, Asking, packed, together
 from ordercast.replicated.command import Command, Form
 from ordercast.replicated.effects import (
-    Answer,
+    Answers,
     Begun,
     Effect,
     Fetch,
@@ -31,8 +32,7 @@ from ordercast.replicated.effects import (
 )
 from ordercast.replicated.machine import Machine
 from ordercast.replicated.node import Surroundings
-from ordercast.replicated.notes import GROUP, Call, Mark, Report, written
-from ordercast.replicated.outcome import result_of
+from ordercast.replicated.notes import GROUP, Mark, Report, written
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Replicated, Subject
 from ordercast.replicated.snapshot import Restored, Snapshot
@@ -40,26 +40,8 @@ from ordercast.replicated.watching import Missed, Watch
 
 LOG = logging.getLogger("ordercast")
 
-MOST_PENDING = 4_096
-"""Commands of a replica that wait for their answers; further calls wait for these."""
 CALL_OVERHEAD = 512
 """Bytes that a message with a command has beside its arguments and the names of these, at most."""
-
-
-class Asked:
-    """A command, or a mark, that waits for its answer."""
-
-    __slots__ = ("arguments", "future", "number", "sent_in", "shape", "since")
-
-    def __init__(self, number: int, since: int, shape: str | None, arguments: bytes) -> None:
-        self.number = number
-        self.since = since
-        self.shape = shape
-        """The command; None: it is a mark."""
-        self.arguments = arguments
-        self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self.sent_in: ConfigurationId | None = None
-        """The configuration in which it was sent last; None: not yet."""
 
 
 class Replica:
@@ -88,12 +70,12 @@ class Replica:
         self.machine = Machine(subject, quorum, node.new_seed() >> 2, initial)
         self.machine.port = port
         self._groups = (GROUP + name,)
-        self._numbers = 0
-        self._asked: dict[int, Asked] = {}
-        """In the order of their numbers."""
-        self._places = asyncio.Semaphore(MOST_PENDING)
+        self._loop = asyncio.get_running_loop()
+        self._asking = Asking(timeout, self._unanswered)
         self._outbox: deque[Asked | Send] = deque()
-        """What could not be sent at once."""
+        """What is to be sent."""
+        self._posting = False
+        """It will be at the end of this turn of the event loop."""
         self._more = asyncio.Event()
         self._majority = asyncio.Event()
         self._majority.set()
@@ -127,35 +109,42 @@ class Replica:
                 f"{most:,} "
                 "fits here: give it less at a time, or raise max_message_size at every node"
             )
-        return self._answered(command.shape, arguments, form)
-
-    async def _answered(self, shape: str, arguments: bytes, form: Form) -> Any:
-        return result_of(await self._ask(shape, arguments), form)
+        return self._ask(command.shape, form, arguments)
 
     async def sync(self) -> None:
         """Wait until everything that was answered anywhere before is here."""
-        await self._ask(None, b"")
+        await self._ask("", None, b"")
 
-    async def _ask(self, shape: str | None, arguments: bytes) -> bytes:
-        self._check_open()
-        async with asyncio.timeout(self._timeout) as deadline, self._places:
+    def _ask(self, shape: str, form: Form | None, arguments: bytes) -> Awaitable[Any]:
+        if not self._asking.has_room:
+            return self._ask_later(shape, form, arguments)
+        try:
             self._check_open()
-            self._numbers += 1
-            asked = Asked(self._numbers, self.machine.applied.position, shape, arguments)
-            self._asked[asked.number] = asked
-            try:
-                self._send(asked)
-                return await asked.future
-            except asyncio.CancelledError:
-                if deadline.expired():
-                    raise self._unanswered(asked, f"for {self._timeout:g} s") from None
-                raise
-            finally:
-                del self._asked[asked.number]
+        except OrdercastError as error:
+            refused: asyncio.Future[Any] = self._loop.create_future()
+            refused.set_exception(error)
+            return refused
+        asked = self._asking.ask(self.machine.applied.position, shape, form, arguments)
+        self._post_soon(asked)
+        return asked.future
+
+    async def _ask_later(self, shape: str, form: Form | None, arguments: bytes) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._asking.room()
+        except TimeoutError:
+            raise Unanswered(
+                f"{self.name} had {MOST_PENDING:,} commands under way for {self._timeout:g} s: this one was "
+                "not sent; wait for answers before you call more"
+            ) from None
+        self._check_open()
+        asked = self._asking.ask(self.machine.applied.position, shape, form, arguments)
+        self._post_soon(asked)
+        return await asked.future
 
     def _unanswered(self, asked: Asked, how_long: str) -> OrdercastError:
         why = self.machine.agreement.why_not
-        if asked.shape is None:
+        if asked.form is None:
             return Unanswered(
                 f"{self.name} was not up to date {how_long}{f': {why}' if why else ''}; try again"
             )
@@ -174,7 +163,8 @@ class Replica:
 
     def tell(self, event: Any) -> None:
         """The object tells those who watch it."""
-        self.machine.tell(event)
+        if self._watches:
+            self.machine.tell(event)
 
     def watch(self) -> Watch:
         """Watch the object from now on."""
@@ -189,71 +179,82 @@ class Replica:
 
     # --- sending --------------------------------------------------------------------------------
 
-    def _send(self, what: Asked | Send) -> None:
-        """Send it at once if there is room, or as soon as there is."""
-        if not self._outbox and self._majority.is_set():
-            payload = self._payload(what)
-            try:
-                sent = self._process.try_send(self._groups, (payload,), Guarantee.SAFE)
-            except NoMajority:
-                if isinstance(what, Asked):
-                    raise
-                sent = None
-            except NodeClosed as error:
-                if isinstance(what, Asked):
-                    raise
-                LOG.debug("not sent: %s", error)
-                return
-            if sent is not None:
-                self._note_sent(what)
-                return
+    def _post_soon(self, what: Asked | Send) -> None:
+        """Send it at the end of this turn of the event loop, with what else is to be sent by then."""
         self._outbox.append(what)
-        self._more.set()
+        if not self._posting:
+            self._posting = True
+            self._loop.call_soon(self._post)
 
-    def _payload(self, what: Asked | Send) -> bytes:
-        """As it is sent now."""
-        now_us = self._node.now_us()
-        if isinstance(what, Send):
-            note = what.note
-            return written(
+    def _post(self) -> None:
+        """Send what there is room for; the rest goes as soon as there is."""
+        self._posting = False
+        while (found := self._next()) is not None:
+            count, payload = found
+            try:
+                if self._process.try_send(self._groups, (payload,), Guarantee.SAFE) is None:
+                    break
+            except NoMajority:
+                break  # it is told of that at once (`primary`)
+            except NodeClosed as error:
+                LOG.debug("%s sends nothing more: %s", self.name, error)
+                return  # it is told of that, too (`close`)
+            self._take_out(count)
+        if self._outbox:
+            self._more.set()
+
+    def _next(self) -> tuple[int, bytes] | None:
+        """How many of the outbox go next, in one message, and that; None if nothing is to be sent."""
+        outbox = self._outbox
+        while outbox and not self._is_due(outbox[0]):
+            outbox.popleft()
+        if not outbox or not self._majority.is_set() or self._closed is not None:
+            return None
+        first, now_us = outbox[0], self._node.now_us()
+        if isinstance(first, Send):
+            note = first.note
+            return 1, written(
                 msgspec.structs.replace(note, time_us=now_us) if isinstance(note, Report) else note
             )
-        if what.shape is None:
-            return written(Mark(what.number))
-        floor = next(iter(self._asked), what.number)
-        return written(
-            Call(self.machine.session, what.number, floor, what.since, now_us, what.shape, what.arguments)
-        )
+        if first.form is None:
+            return 1, written(Mark(first.number))
+        some = together(outbox, min(MOST_BYTES, self._node.processes.largest - CALL_OVERHEAD))
+        return len(some), written(packed(some, self.machine.session, self._asking.floor, now_us))
 
-    def _note_sent(self, what: Asked | Send) -> None:
-        if isinstance(what, Asked):
-            configuration = self._node.processes.configuration
-            what.sent_in = None if configuration is None else configuration.id
+    def _take_out(self, count: int) -> None:
+        """So many of the outbox were sent."""
+        configuration = self._node.processes.configuration
+        for _ in range(count):
+            what = self._outbox.popleft()
+            if isinstance(what, Asked):
+                what.queued = False
+                what.sent_in = None if configuration is None else configuration.id
 
     def _is_due(self, what: Asked | Send) -> bool:
         """Whether it still makes sense to send it."""
         if isinstance(what, Send):
             return not isinstance(what.note, Report) or what.note.round == self.machine.agreement.round
-        return what.number in self._asked and not what.future.done()
+        if what.future.done():
+            self._asking.forget(what)
+            return False
+        return True
 
     async def _send_on(self) -> None:
         """Send what could not be sent at once."""
         gate, groups = self._node.gate, self._groups
         while True:
-            outbox = self._outbox
-            while outbox and not self._is_due(outbox[0]):
-                outbox.popleft()
-            if not (outbox and self._majority.is_set()):
+            if self._next() is None:
                 self._more.clear()
                 await self._more.wait()
                 continue
             try:
                 await gate.wait(groups, 0, None)
-                if self._outbox:
-                    what = self._outbox.popleft()
-                    message = self._process.front(groups) + self._payload(what)
+                found = self._next()
+                if found is not None:
+                    count, payload = found
+                    message = self._process.front(groups) + payload
                     gate.submit((message,), len(message), Guarantee.SAFE)
-                    self._note_sent(what)
+                    self._take_out(count)
             except NoMajority:
                 await asyncio.sleep(0)  # it is told of that at once (`primary`)
             except OrdercastError as error:
@@ -261,33 +262,32 @@ class Replica:
                 return
 
     def _ask_again(self, *, anew: bool) -> None:
+        """Send what was sent in an earlier configuration again, or all that was, in front of the rest."""
         configuration = self._node.processes.configuration
-        for asked in tuple(self._asked.values()):
-            earlier = configuration is not None and asked.sent_in not in (None, configuration.id)
-            if not asked.future.done() and (earlier or (anew and asked.sent_in is not None)):
-                try:
-                    self._send(asked)
-                except OrdercastError as error:
-                    asked.future.set_exception(error)
+        now = None if configuration is None else configuration.id
+        again = [
+            asked for asked in self._asking.unanswered if not asked.queued and (anew or asked.sent_in != now)
+        ]
+        for asked in reversed(again):
+            asked.queued = True
+            self._outbox.appendleft(asked)
+        if again:
+            self._more.set()
 
     # --- what the machine wants -----------------------------------------------------------------
 
     def _do(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Answer(number, outcome):
-                    asked = self._asked.get(number)
-                    if asked is not None and not asked.future.done():
-                        asked.future.set_result(outcome)
+                case Answers(first, outcomes):
+                    self._asking.answered(first, outcomes)
                 case Reached(number):
-                    asked = self._asked.get(number)
-                    if asked is not None and not asked.future.done():
-                        asked.future.set_result(b"")
+                    self._asking.reached(number)
                 case Told(event):
                     for watch in tuple(self._watches):
                         watch.put(event)
                 case Send(note):
-                    self._send(effect)
+                    self._post_soon(effect)
                     if isinstance(note, Report):
                         self._node.at_moment("head told")
                 case Wake(at_us):
@@ -368,12 +368,14 @@ class Replica:
         self._majority.clear()
         self._node.at_moment("primary lost")
         self._outbox = deque(each for each in self._outbox if isinstance(each, Send))
-        for asked in tuple(self._asked.values()):
-            if not asked.future.done():
-                sent = asked.sent_in is not None and asked.shape is not None
-                asked.future.set_exception(
-                    self._unanswered(asked, "before this node lost the primary partition") if sent else lost
-                )
+        self._asking.fail(
+            lambda asked: (
+                self._unanswered(asked, "before this node lost the primary partition")
+                if asked.may_be_carried_out
+                else lost
+            ),
+            lost,
+        )
 
     def close(self, error: BaseException) -> None:
         """Be a replica no longer; who calls or waits gets the error."""
@@ -384,12 +386,12 @@ class Replica:
         self._set_alarm(None)
         self._fetch(self, StopFetching())
         self._process.end()
-        for asked in tuple(self._asked.values()):
-            if not asked.future.done():
-                sent = asked.sent_in is not None and asked.shape is not None
-                asked.future.set_exception(
-                    self._unanswered(asked, "before this node ended") if sent else error
-                )
+        self._asking.fail(
+            lambda asked: (
+                self._unanswered(asked, "before this node ended") if asked.may_be_carried_out else error
+            ),
+            error,
+        )
         if not self.ready.done():
             self.ready.set_exception(error)
             self.ready.exception()  # nobody may be waiting: that is no mistake

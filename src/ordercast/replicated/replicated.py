@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import msgspec
 
 from ordercast.errors import ConfigProblem, NotReplicated
 from ordercast.process_groups.views import Process
-from ordercast.replicated.command import Command, encode
-from ordercast.replicated.outcome import failed, succeeded
+from ordercast.replicated.command import Command
+from ordercast.replicated.notes import Run
+from ordercast.replicated.outcome import NOTHING, failed, succeeded
 from ordercast.replicated.state import Fields
 from ordercast.replicated.watching import Watch
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Turn(NamedTuple):
+class Turn(msgspec.Struct):
     """What is carried out now, or was last."""
 
     now_us: int = 0
@@ -86,7 +89,8 @@ class Replicated:
     @property
     def position(self) -> int:
         """The number of what is carried out now, in the history of the object: the same at all replicas, and
-        always rising, so it serves as a fencing token. Outside of commands, of what was carried out last."""
+        higher by one for each command, so it serves as a fencing token. Outside of commands, of what was
+        carried out last."""
         return self._turn.position
 
     @property
@@ -173,19 +177,28 @@ class Subject:
         """When `tick` is to be called."""
         return self.target.wake_at_us
 
-    def run(self, turn: Turn, shape: str, arguments: bytes) -> bytes:
-        """Carry out a command; its outcome, encoded at once (`ordercast.replicated.outcome`)."""
-        command, target = self._by_shape[shape], self.target
+    def run(self, turn: Turn, run: Run) -> list[bytes]:
+        """Carry out calls of a command, whose positions follow that of the turn; their outcomes, each encoded
+        at once (`ordercast.replicated.outcome`)."""
+        command, target, outcomes = self._by_shape[run.shape], self.target, list[bytes]()
+        form = command.form(type(target))
+        function = form.callee(command.function)
         target._turn, target._applying = turn, True
         try:
-            args, kwargs = command.form(type(target)).call(arguments)
-            return succeeded(encode(command.function(target, *args, **kwargs)))
-        except (MemoryError, RecursionError):
-            raise  # who runs out of something does so alone, and is not like the others any more
-        except Exception as error:  # noqa: BLE001 - of the application: it is what comes of the command
-            return failed(error)
+            for arguments in form.calls(run.calls):
+                turn.position += 1
+                try:
+                    if type(arguments) is not tuple:
+                        raise arguments  # type: ignore[misc]
+                    result = function(target, *arguments)
+                    outcomes.append(NOTHING if result is None else succeeded(result))
+                except (MemoryError, RecursionError):
+                    raise  # who runs out of something does so alone, and is not like the others any more
+                except Exception as error:  # noqa: BLE001 - of the application: it is what comes of the command
+                    outcomes.append(failed(error))
         finally:
             target._applying = False
+        return outcomes
 
     def left(self, turn: Turn, process: Process) -> None:
         """A replica is no longer there."""

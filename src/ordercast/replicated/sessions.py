@@ -8,7 +8,7 @@ have been carried out, so it is refused, unless it was first asked for after tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Annotated, TypeAlias
 
@@ -73,29 +73,47 @@ class Sessions:
             return Known.NEW if len(found.results) < MOST_RESULTS else Known.FORGOTTEN
         return result
 
-    def keep(self, session: int, number: int, floor: int, position: int, result: bytes) -> None:
-        """A command was carried out at a position."""
+    def all_new(self, session: int, first: int, count: int, since: int) -> bool:
+        """Whether so many commands, from this number on, are known not to have been carried out before."""
+        found = self._sessions.get(session)
+        if found is None:
+            return since >= self.forgotten and count <= MOST_RESULTS
+        return (
+            first >= found.floor
+            and len(found.results) + count <= MOST_RESULTS
+            and found.results.keys().isdisjoint(range(first, first + count))
+        )
+
+    def keep(self, session: int, first: int, floor: int, position: int, results: Sequence[bytes]) -> None:
+        """Commands were carried out, from this number on, at a position."""
         found = self._sessions.pop(session, None)
         if found is None:
             found = Session(0, position, {})
             self.bytes += OVERHEAD
         self._sessions[session] = found
         found.used = position
-        found.results[number] = result
-        self.bytes += len(result) + OVERHEAD
+        found.results.update(zip(range(first, first + len(results)), results, strict=True))
+        self.bytes += sum(map(len, results)) + OVERHEAD * len(results)
         if floor > found.floor:
-            for old in [each for each in found.results if each < floor]:
-                self.bytes -= len(found.results.pop(old)) + OVERHEAD
-            found.floor = floor
+            self._drop(found, floor)
         while self.bytes > self._most_bytes and len(self._sessions) == 1 and len(found.results) > 1:
-            first = min(found.results)
-            self.bytes -= len(found.results.pop(first)) + OVERHEAD
-            found.floor = max(found.floor, first + 1)
+            self._drop(found, min(found.results) + 1)
         while len(self._sessions) > self._most or (self.bytes > self._most_bytes and len(self) > 1):
             oldest = next(iter(self._sessions))
             gone = self._sessions.pop(oldest)
             self.bytes -= OVERHEAD + sum(len(each) + OVERHEAD for each in gone.results.values())
             self.forgotten = max(self.forgotten, gone.used)
+
+    def _drop(self, found: Session, floor: int) -> None:
+        """Forget the results of a session below a number."""
+        results = found.results
+        if floor - found.floor <= 2 * len(results):
+            dropped = [results.pop(number, None) for number in range(found.floor, floor)]
+            sizes = [len(each) for each in dropped if each is not None]
+        else:
+            sizes = [len(results.pop(number)) for number in [each for each in results if each < floor]]
+        self.bytes -= sum(sizes) + OVERHEAD * len(sizes)
+        found.floor = floor
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -40,6 +40,8 @@ class Common(msgspec.Struct, array_like=True):
     ahead_us: dict[Process, int]
     known: frozenset[str]
     forgotten: Number
+    position: Number
+    """Of what was carried out last, as the object's commands know it (`Replicated.position`)."""
 
 
 class Opening(msgspec.Struct, array_like=True):

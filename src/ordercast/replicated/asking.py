@@ -1,0 +1,209 @@
+"""What was asked of an object at one replica, until it is answered: commands, and marks in the order.
+
+Commands of one turn of the event loop travel together (`packed`), and so do their answers. All wait equally
+long for these, so that there is one deadline at a time: that of whoever waits longest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from ordercast.core.identity import ConfigurationId
+from ordercast.errors import OrdercastError
+from ordercast.replicated.command import Form, listed
+from ordercast.replicated.notes import Calls, Run
+from ordercast.replicated.outcome import NOTHING, result_of
+
+MOST_PENDING = 4_096
+"""Commands of a replica that wait for their answers; further calls wait for these."""
+MOST_BYTES = 64 * 1024
+"""Bytes of commands that travel together, unless one has more."""
+OVERHEAD = 64
+"""Bytes that a command counts for beyond its arguments: as much as the longest head of its run, nearly."""
+_shape = attrgetter("shape")
+
+
+class Asked:
+    """A command, or a mark, that waits for its answer."""
+
+    __slots__ = ("arguments", "deadline", "form", "future", "number", "queued", "sent_in", "shape", "since")
+
+    def __init__(
+        self,
+        number: int,
+        since: int,
+        future: asyncio.Future[Any],
+        deadline: float,
+        shape: str,
+        form: Form | None,
+        arguments: bytes,
+    ) -> None:
+        self.number = number
+        self.since = since
+        """A position that the history had reached by then."""
+        self.future = future
+        self.deadline = deadline
+        self.shape = shape
+        """The command; empty: it is a mark."""
+        self.form = form
+        self.arguments = arguments
+        self.queued = True
+        """It is in the outbox."""
+        self.sent_in: ConfigurationId | None = None
+        """The configuration in which it was sent last; None: it has not left this replica."""
+
+    @property
+    def may_be_carried_out(self) -> bool:
+        """Whether it is a command, and has left this replica."""
+        return self.sent_in is not None and self.form is not None
+
+
+class Asking:
+    """All that was asked at a replica and has no answer."""
+
+    def __init__(self, timeout: float | None, unanswered: Callable[[Asked, str], OrdercastError]) -> None:
+        """`timeout`: seconds until the caller is told, by `unanswered`, that there is no answer."""
+        self._timeout = timeout
+        self._unanswered = unanswered
+        self._loop = asyncio.get_running_loop()
+        self._numbers = 0
+        self._floor = 1
+        self._asked: dict[int, Asked] = {}
+        """In the order of their numbers."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Calls that wait for room."""
+        self._admitted = 0
+        """Of these, how many were told that there is room, and have not asked yet."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether something may be asked now, by somebody who has not waited."""
+        return not self._waiting and len(self._asked) + self._admitted < MOST_PENDING
+
+    @property
+    def floor(self) -> int:
+        """Everything below this number is answered, or nobody waits for it."""
+        while self._floor <= self._numbers and self._floor not in self._asked:
+            self._floor += 1
+        return self._floor
+
+    @property
+    def unanswered(self) -> list[Asked]:
+        """What somebody waits for, in the order of the numbers."""
+        return [asked for asked in self._asked.values() if not asked.future.done()]
+
+    async def room(self) -> None:
+        """Wait until there is room, for one's turn; raises what `fail` says."""
+        waiter = self._loop.create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                self._admitted -= 1  # it was told, and will not ask
+                self._admit()
+            raise
+        self._admitted -= 1
+
+    def _admit(self) -> None:
+        while self._waiting and len(self._asked) + self._admitted < MOST_PENDING:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                self._admitted += 1
+
+    def ask(self, since: int, shape: str, form: Form | None, arguments: bytes) -> Asked:
+        """Something is asked; its future is resolved by the answer."""
+        self._numbers += 1
+        deadline = 0.0
+        if self._timeout is not None:
+            deadline = self._loop.time() + self._timeout
+            if self._timer is None:
+                self._timer = self._loop.call_at(deadline, self._on_deadline)
+        asked = Asked(self._numbers, since, self._loop.create_future(), deadline, shape, form, arguments)
+        self._asked[asked.number] = asked
+        return asked
+
+    def forget(self, asked: Asked) -> None:
+        """Nobody waits for it."""
+        self._asked.pop(asked.number, None)
+        self._admit()
+
+    def answered(self, first: int, outcomes: Sequence[bytes]) -> None:
+        """Commands have their outcomes, from this number on."""
+        for number, outcome in enumerate(outcomes, first):
+            asked = self._asked.get(number)
+            if asked is None or asked.form is None:
+                continue
+            del self._asked[number]
+            if asked.future.done():
+                continue
+            if outcome == NOTHING:
+                asked.future.set_result(None)
+                continue
+            try:
+                asked.future.set_result(result_of(outcome, asked.form))
+            except Exception as error:  # noqa: BLE001 - what comes of the command: the caller gets it
+                asked.future.set_exception(error)
+        if self._waiting:
+            self._admit()
+
+    def reached(self, number: int) -> None:
+        """Everything before a mark is carried out."""
+        asked = self._asked.pop(number, None)
+        if asked is not None and not asked.future.done():
+            asked.future.set_result(None)
+        self._admit()
+
+    def fail(self, error: Callable[[Asked], BaseException], waiting: BaseException) -> None:
+        """Nothing is answered any more: everybody gets an error, those who wait for room this one."""
+        failed, self._asked = self._asked, {}
+        for asked in failed.values():
+            if not asked.future.done():
+                asked.future.set_exception(error(asked))
+        waiters, self._waiting = self._waiting, deque()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(waiting)
+
+    def _on_deadline(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for asked in tuple(self._asked.values()):
+            if asked.deadline > now:
+                self._timer = self._loop.call_at(asked.deadline, self._on_deadline)
+                break
+            del self._asked[asked.number]
+            if not asked.future.done():
+                asked.future.set_exception(self._unanswered(asked, f"for {self._timeout:g} s"))
+        self._admit()
+
+
+def together(outbox: Iterable[object], most: int) -> list[Asked]:
+    """The commands at the head of an outbox that can travel together, in so many bytes, unless the first has
+    more; none if the first one is no command."""
+    found: list[Asked] = []
+    size = 0
+    for asked in outbox:
+        if not isinstance(asked, Asked) or asked.form is None:
+            break
+        size += len(asked.arguments) + len(asked.shape) + OVERHEAD
+        if found and (asked.number != found[-1].number + 1 or size > most or asked.future.done()):
+            break
+        found.append(asked)
+    return found
+
+
+def packed(commands: Sequence[Asked], session: int, floor: int, now_us: int) -> Calls:
+    """Commands as they travel together; their numbers follow each other."""
+    first = commands[0]
+    runs = [
+        Run(shape, listed([each.arguments for each in some])) for shape, some in groupby(commands, key=_shape)
+    ]
+    return Calls(session, first.number, floor, first.since, now_us, runs)
