@@ -50,10 +50,14 @@ if TYPE_CHECKING:
         Rejoined,
     )
     from ordercast.keys import Keyring
+    from ordercast.objects.barrier import Barrier, BarrierBroken
+    from ordercast.objects.counter import Counter
     from ordercast.objects.election import Election
     from ordercast.objects.holding import Held
     from ordercast.objects.lock import Holder, Lock
     from ordercast.objects.map import Change, Conflict, Entry, Map
+    from ordercast.objects.queue import NotInHand, Queue, QueueFull
+    from ordercast.objects.set import Set
     from ordercast.process_groups.views import Cause, Member, Process
     from ordercast.replicated.command import Command, command
     from ordercast.replicated.replicated import Replicated, watch
@@ -67,6 +71,8 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessDenied",
     "AddressProblem",
+    "Barrier",
+    "BarrierBroken",
     "Cause",
     "Change",
     "Client",
@@ -79,6 +85,7 @@ __all__ = [
     "ConfigurationChange",
     "ConfigurationId",
     "Conflict",
+    "Counter",
     "Delivery",
     "DuplicateNode",
     "Election",
@@ -108,18 +115,22 @@ __all__ = [
     "NodeConfig",
     "NotAcknowledged",
     "NotConnected",
+    "NotInHand",
     "NotReplicated",
     "OrdercastError",
     "OtherProtocol",
     "PrimaryLost",
     "PrimaryRegained",
     "Process",
+    "Queue",
+    "QueueFull",
     "Receipt",
     "Rejoined",
     "Replicated",
     "RequestTimeout",
     "RingSettings",
     "SendTimeout",
+    "Set",
     "StorageProblem",
     "Unanswered",
     "client",
@@ -146,10 +157,14 @@ _HOMES = {
         "ConfigurationChange Delivery Joined Left Message PrimaryLost PrimaryRegained Rejoined"
     ),
     "ordercast.keys": "Keyring",
+    "ordercast.objects.barrier": "Barrier BarrierBroken",
+    "ordercast.objects.counter": "Counter",
     "ordercast.objects.election": "Election",
     "ordercast.objects.holding": "Held",
     "ordercast.objects.lock": "Holder Lock",
     "ordercast.objects.map": "Change Conflict Entry Map",
+    "ordercast.objects.queue": "NotInHand Queue QueueFull",
+    "ordercast.objects.set": "Set",
     "ordercast.process_groups.views": "Cause Member Process",
     "ordercast.replicated.command": "Command command",
     "ordercast.replicated.replicated": "Replicated watch",

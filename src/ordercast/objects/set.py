@@ -1,0 +1,99 @@
+"""A replicated set of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from typing import Any, Generic, overload
+
+from ordercast.objects.values import V, Values
+from ordercast.replicated.command import command
+from ordercast.replicated.replicated import Replicated
+
+
+class Set(Replicated, Generic[V]):
+    """A set of values of one type, the same at every node that replicates it.
+
+        seen = await node.replicate(Set(str), "seen")
+        first_time = await seen.add("order 17")
+
+    It is in the order in which its elements were added. `contains` and what changes it are linearisable;
+    `local` is what this replica has, at once and perhaps stale: behind others' until `sync`.
+    """
+
+    __slots__ = ("_values",)
+
+    elements: dict[bytes, int]
+    """Encoded, and the position at which each was added."""
+
+    @overload
+    def __init__(self, kind: type[V]) -> None: ...
+
+    @overload
+    def __init__(self, kind: Any = Any) -> None: ...
+
+    def __init__(self, kind: Any = Any) -> None:
+        self._values: Values[V] = Values("Set", kind)
+        self.elements = {}
+
+    async def add(self, element: V) -> bool:
+        """Add an element; whether it was not there."""
+        return await self.include(self._values.encode(element))
+
+    async def discard(self, element: V) -> bool:
+        """Take an element out; whether it was there."""
+        return await self.exclude(self._values.encode(element))
+
+    async def contains(self, element: V) -> bool:
+        """Whether it is there; not older than this call."""
+        await self.sync()
+        return element in self.local
+
+    @property
+    def local(self) -> LocalSet[V]:
+        """The set as this replica has it: read at once, and perhaps behind others' until `sync`."""
+        return LocalSet(self.elements, self._values)
+
+    @command
+    def include(self, element: bytes) -> bool:
+        """Add an encoded element."""
+        if element in self.elements:
+            return False
+        self.elements[element] = self.position
+        self.tell(("add", element))
+        return True
+
+    @command
+    def exclude(self, element: bytes) -> bool:
+        """Take an encoded element out."""
+        if self.elements.pop(element, None) is None:
+            return False
+        self.tell(("discard", element))
+        return True
+
+
+class LocalSet(AbstractSet[V]):
+    """A set as one replica has it: it changes as commands are carried out.
+
+    Whoever iterates over it and awaits meanwhile takes a copy first.
+    """
+
+    def __init__(self, elements: dict[bytes, int], values: Values[V]) -> None:
+        self._elements = elements
+        self._values = values
+
+    def __contains__(self, element: object) -> bool:
+        try:
+            return self._values.encode(element) in self._elements  # type: ignore[arg-type]
+        except TypeError:
+            return False
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[Any]) -> set[Any]:
+        return set(it)  # what comes of & and | is of nobody's state
+
+    def __iter__(self) -> Iterator[V]:
+        return map(self._values.decode, self._elements)
+
+    def __len__(self) -> int:
+        return len(self._elements)
