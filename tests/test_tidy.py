@@ -67,7 +67,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {"errors", "process_groups", "replicated"}
     ),  # ready-made ones: built as users build theirs
     "client": frozenset({"errors", "transport"}),  # knows nodes by what they say to clients alone
-    "threads": frozenset({"core", "errors", "runtime", "groups", "process_groups", "client"}),
+    "threads": frozenset(
+        {"core", "errors", "runtime", "groups", "process_groups", "client", "replicated", "objects"}
+    ),
     # nodes in memory, and what their applications do: a test draws what it saw
     "testing": frozenset({"core", "trace", "transport", "runtime", "groups", "errors", "draw"}),
     "measure": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),

@@ -7,5 +7,16 @@ from __future__ import annotations
 
 from ordercast.threads.clients import Client, Subscription
 from ordercast.threads.nodes import Group, Node, Receipt
+from ordercast.threads.objects import Election, Held, Lock, Replica
 
-__all__ = ["Client", "Group", "Node", "Receipt", "Subscription"]
+__all__ = [
+    "Client",
+    "Election",
+    "Group",
+    "Held",
+    "Lock",
+    "Node",
+    "Receipt",
+    "Replica",
+    "Subscription",
+]

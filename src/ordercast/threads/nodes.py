@@ -12,16 +12,20 @@ The node runs on an event loop in a thread of its own. Every method may be calle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self, Unpack, overload
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from ordercast.core.identity import Configuration, NodeId
 from ordercast.errors import NodeClosed
 from ordercast.groups import api
 from ordercast.groups.events import Change, Delivery, Event, Message
 from ordercast.groups.settings import NodeSettings
+from ordercast.objects.holding import TTL_S
 from ordercast.process_groups.views import Member, Process
 from ordercast.threads.loop import LoopThread, Runner, next_of
+from ordercast.threads.objects import Election, Lock, Object, Replica
+
+T = TypeVar("T")
 
 
 class Receipt:
@@ -192,6 +196,24 @@ class Node:
             groups, payload, safe=safe, resilience=resilience, timeout=timeout, receipt=True
         )
         return Receipt(loop, loop.do(sending))
+
+    def replicate(self, target: Object, name: str, *, timeout: float | None = None) -> Replica[Object]:
+        """Replicate an object under a name. See `ordercast.Node.replicate`."""
+        loop = self._runner.loop
+        return Replica(loop, loop.do(self._node.replicate(target, name, timeout=timeout)))
+
+    def lock(self, name: str, *, ttl: float = TTL_S) -> Lock:
+        """A lock that one thread of all nodes holds at a time."""
+        loop = self._runner.loop
+        return Lock(loop, loop.do(self._made(lambda: self._node.lock(name, ttl=ttl))))
+
+    def election(self, name: str, *, ttl: float = TTL_S, says: str = "") -> Election:
+        """An election: one leader at a time, known to all."""
+        loop = self._runner.loop
+        return Election(loop, loop.do(self._made(lambda: self._node.election(name, ttl=ttl, says=says))))
+
+    async def _made(self, make: Callable[[], T]) -> T:
+        return make()
 
     @property
     def id(self) -> NodeId:
