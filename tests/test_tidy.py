@@ -71,7 +71,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {"core", "errors", "runtime", "groups", "process_groups", "client", "replicated", "objects"}
     ),
     # nodes in memory, and what their applications do: a test draws what it saw
-    "testing": frozenset({"core", "trace", "transport", "runtime", "groups", "errors", "draw"}),
+    "testing": frozenset({"core", "trace", "transport", "runtime", "groups", "replicated", "errors", "draw"}),
+    "pytest_plugin": frozenset(),  # is loaded whenever pytest runs
     "measure": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
     "demo": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups", "measure"}),
     "lab": frozenset({"core", "trace", "audit", "sim", "protocols", "catalogue", "spark", "errors"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import TypeVar
 
 from ordercast.errors import ConfigProblem, NodeClosed, NoMajority
@@ -75,6 +76,10 @@ class Replicas:
         elif running is not None:
             del self._fetching[replica]
             running.stop()
+
+    def all(self) -> Collection[Replica]:
+        """The replicas of all objects here."""
+        return self._replicas.values()
 
     def primary(self, lost: NoMajority | None) -> None:
         """The primary partition is lost, and why; or it is regained."""

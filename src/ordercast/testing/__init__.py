@@ -17,7 +17,11 @@ the same run, and the same rows of trace.
 
 from __future__ import annotations
 
+from ordercast.testing.checks import ReplicasDiffer as ReplicasDiffer
 from ordercast.testing.cluster import Cluster as Cluster
+from ordercast.testing.event_loop import run as run
+from ordercast.testing.faults import KINDS as KINDS
+from ordercast.testing.faults import MOMENTS as MOMENTS
 from ordercast.testing.history import Call as Call
 from ordercast.testing.history import History as History
 from ordercast.testing.linearizability import NotLinearizable as NotLinearizable
@@ -29,20 +33,34 @@ from ordercast.testing.models import LOCK as LOCK
 from ordercast.testing.models import MAP as MAP
 from ordercast.testing.models import QUEUE as QUEUE
 from ordercast.testing.models import Model as Model
-from ordercast.transport.virtual_time import run as run
+from ordercast.testing.services import Client as Client
+from ordercast.testing.services import Raised as Raised
+from ordercast.testing.services import Service as Service
+from ordercast.testing.simulated import simulated as simulated
+from ordercast.testing.standstill import Stuck as Stuck
+from ordercast.testing.world import World as World
 
 __all__ = [
     "ANY",
     "COUNTER",
+    "KINDS",
     "LOCK",
     "MAP",
+    "MOMENTS",
     "QUEUE",
     "Call",
+    "Client",
     "Cluster",
     "History",
     "Model",
     "NotLinearizable",
+    "Raised",
+    "ReplicasDiffer",
+    "Service",
+    "Stuck",
     "Undecided",
+    "World",
     "linearizable",
     "run",
+    "simulated",
 ]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import marshal
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -15,35 +13,11 @@ from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.environment import Environment, Trace
 from ordercast.runtime.ring_settings import RingSettings
 from ordercast.runtime.storage import Memory, Storage
-from ordercast.trace.schema import About, Row
+from ordercast.testing.rows import RowDigest
 from ordercast.transport.interface import OneNetwork, Setup
 from ordercast.transport.memory import MemoryNetwork
 from ordercast.transport.memory_streams import MemoryStreams
 from ordercast.transport.streams import Streams
-
-
-class RowDigest:
-    """Where the traces of all nodes of a cluster go: one checksum, and how many rows there were."""
-
-    problem = None
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self._sum = hashlib.sha256()
-
-    def append(self, rows: Sequence[Row]) -> None:
-        """Rows of one node, as its driver notes them."""
-        self.rows += len(rows)
-        # version 2 writes no references, which would tell equal rows from the same ones
-        self._sum.update(marshal.dumps(list[Any](rows), 2))
-
-    def close(self) -> None:
-        """One of the nodes writes no more."""
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of all rows so far, in the order in which they came."""
-        return self._sum.hexdigest()
 
 
 class Cluster:
@@ -77,23 +51,27 @@ class Cluster:
         self._seed = seed
         self._protocol = protocol
         self._settings = settings
-        self._voters = tuple(voters)
+        self.voters = tuple(voters)
+        """Of whom a majority goes on; none: any partition does, or what the protocol itself says."""
         self._disks: dict[NodeId, Memory] = {}
+        self._ahead_us = dict.fromkeys(ids, 0)
+        """By how much the clock that each node's next life finds is ahead of virtual time."""
         self._chance = {id: random.Random(f"{seed}/machine/{id}") for id in ids}
         self.nodes = [self.node(id) for id in ids]
 
     def node(self, id: NodeId, voters: Sequence[NodeId] | None = None) -> Node:
         """A node on the network, not started yet; for another life of one that was stopped, too. `voters`, if
         it is given others than the cluster."""
-        chance = self._chance[id]
-        voters = self._voters if voters is None else tuple(voters)
+        chance, ahead_us = self._chance[id], self._ahead_us[id]
+        voters = self.voters if voters is None else tuple(voters)
         environment = Environment(
-            now_us=lambda: round(asyncio.get_running_loop().time() * 1_000_000),
+            now_us=lambda: round(asyncio.get_running_loop().time() * 1_000_000) + ahead_us,
             new_seed=lambda: chance.getrandbits(64),
             open_storage=lambda config: self._open_disk(id),
             open_transport=self._open_transport,
-            open_trace=self._open_trace,
+            open_trace=lambda config, node, life, about: self._open_trace(ahead_us),
             open_streams=lambda config, transport, keyring: self._open_streams(id),
+            at_moment=lambda moment: self._at_moment(id, moment),
         )
         return Node(
             id=id,
@@ -113,6 +91,13 @@ class Cluster:
             disk.begin_next_life()
         return disk
 
+    def _lose_disk(self, id: NodeId) -> None:
+        """The next life finds an empty disk; it is later than the last one by the clock."""
+        lost = self._disks.get(id)
+        if lost is not None:
+            disk = self._disks[id] = Memory(id, new=True)
+            disk.incarnation = lost.incarnation
+
     async def _open_transport(self, config: NodeConfig, setup: Setup) -> OneNetwork:
         return self.networks.get(setup.network, self.network).open(setup)
 
@@ -120,8 +105,11 @@ class Cluster:
         networks = [network for number, network in self.networks.items() if id in self._rings[number]]
         return MemoryStreams(id, networks or [self.network])
 
-    def _open_trace(self, config: NodeConfig, node: NodeId, incarnation: int, about: About) -> Trace:
+    def _open_trace(self, ahead_us: int) -> Trace | None:
         return self.trace
+
+    def _at_moment(self, id: NodeId, moment: str) -> None:
+        """A node has come to a moment that somebody may want to know of."""
 
     async def start(self) -> None:
         """Start all nodes, and wait until they are members of one configuration."""

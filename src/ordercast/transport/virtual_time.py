@@ -15,22 +15,39 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+MOST_TURNS = 200_000
+"""Turns of the event loop at one moment of virtual time, after which something goes round in circles."""
+
+
 class _JumpingSelector(selectors.SelectSelector):
     """Instead of waiting for files, lets the time pass."""
 
-    def __init__(self, jump: Callable[[float], None]) -> None:
+    def __init__(self, jump: Callable[[float], None], stuck: Callable[[str], None]) -> None:
         super().__init__()
         self._jump = jump
+        self._stuck = stuck
+        self._turns = 0
+        """Since time has passed."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
+        self._turns += 1
+        if self._turns > MOST_TURNS:
+            self._turns = 0
+            self._stuck(
+                f"no time passes: {MOST_TURNS:,} turns of the event loop at one moment, so something repeats "
+                "itself without waiting"
+            )
         if not ready:
+            if timeout:
+                self._turns = 0
             if timeout is None:
-                raise RuntimeError(
+                self._stuck(
                     "nothing is left that could happen: every task waits for another one, or for something "
                     "outside this process, which has no place in virtual time"
                 )
-            self._jump(timeout)
+            else:
+                self._jump(timeout)
         return ready
 
 
@@ -39,11 +56,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._time_s = 0.0
-        super().__init__(_JumpingSelector(self._pass_time))
+        super().__init__(_JumpingSelector(self._pass_time, self._on_stuck))
 
     def _pass_time(self, seconds: float) -> None:
         if seconds > 0:
             self._time_s += seconds
+
+    def _on_stuck(self, why: str) -> None:
+        """There will be no end."""
+        raise RuntimeError(why)
 
     def time(self) -> float:
         """Seconds of virtual time since the loop was made."""
