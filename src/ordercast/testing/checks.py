@@ -36,7 +36,7 @@ def compare(replicas: Iterable[tuple[NodeId, Replica]]) -> None:
     first: dict[Any, tuple[NodeId, dict[str, bytes]]] = {}
     for node, replica in replicas:
         machine = replica.machine
-        if not machine.up_to_date or machine.paused:
+        if not machine.up_to_date:
             continue
         state = dict(_state(replica.target, machine))
         other, expected = first.setdefault((machine.applied.epoch, machine.applied.position), (node, state))
@@ -82,7 +82,7 @@ def _state(target: Replicated, machine: Machine) -> Iterator[tuple[str, bytes]]:
     for name in sorted(target._fields.names):
         yield name, _encode(_ordered(getattr(target, name)))
     yield "the checksum of its history", _encode(machine.applied.checksum)
-    yield "the table of sessions", b"".join(machine.sessions.pieces())
+    yield "the table of sessions", b"".join(machine.sessions.pieces(machine.sessions.captured()))
     yield "what is common to all objects", _encode(_ordered(machine.common))
 
 
