@@ -41,11 +41,16 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "plain_file": frozenset(),
     "file_lock": frozenset(),
     "disk_advice": frozenset(),
+    "directory": frozenset({"errors", "file_lock", "disk_advice"}),
+    "memory_directory": frozenset({"errors"}),
     "keys": frozenset({"errors", "plain_file"}),
     "transport": frozenset({"core", "errors", "keys", "plain_file"}),  # knows no machine, driver or protocol
     # drives any machine over any transport: it is handed both
     "runtime": frozenset(
-        {"core", "trace", "errors", "keys", "plain_file", "file_lock", "disk_advice", "transport"}
+        {
+            *("core", "trace", "errors", "keys", "plain_file", "file_lock", "disk_advice", "directory"),
+            "transport",
+        }
     ),
     "log": frozenset(
         {
@@ -62,7 +67,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         }
     ),
     # objects that are the same at all nodes that have them, and what of them is on disk; is handed its node
-    "replicated": frozenset({"core", "errors", "file_lock", "disk_advice", "process_groups", "transport"}),
+    "replicated": frozenset({"core", "errors", "directory", "process_groups", "transport"}),
     "objects": frozenset(
         {"errors", "process_groups", "replicated"}
     ),  # ready-made ones: built as users build theirs
@@ -71,7 +76,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {"core", "errors", "runtime", "groups", "process_groups", "client", "replicated", "objects"}
     ),
     # nodes in memory, and what their applications do: a test draws what it saw
-    "testing": frozenset({"core", "trace", "transport", "runtime", "groups", "replicated", "errors", "draw"}),
+    "testing": frozenset(
+        {
+            *("core", "trace", "transport", "runtime", "groups", "replicated", "errors", "draw"),
+            *("directory", "memory_directory"),
+        }
+    ),
     "pytest_plugin": frozenset(),  # is loaded whenever pytest runs
     "measure": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups"}),
     "demo": frozenset({"core", "trace", "audit", "errors", "keys", "runtime", "groups", "measure"}),
@@ -88,7 +98,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 """Package by package, the others of ours that it may import; a new package is added here on purpose."""
 
-LABORATORY = frozenset({"audit", "catalogue", "demo", "draw", "lab", "measure", "mutants", "sim", "testing"})
+LABORATORY = frozenset(
+    {
+        *("audit", "catalogue", "demo", "draw", "lab", "measure", "mutants", "sim", "testing"),
+        "memory_directory",
+    }
+)
 """Packages that a node never loads, nor do those that it loads: they are for who studies the protocols."""
 PRODUCT = (
     *("", "core", *MACHINES, "protocols", "transport", "runtime", "groups", "clients", "log"),

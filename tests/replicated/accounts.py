@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 
 import msgspec
@@ -106,3 +107,8 @@ class Lease(ordercast.Replicated):
         """Its time is over."""
         self.held_by = None
         self.tell("over")
+
+
+async def synced(*objects: ordercast.Replicated) -> None:
+    """Wait until all of these have everything that was answered."""
+    await asyncio.gather(*(each.sync() for each in objects))

@@ -10,11 +10,11 @@ from zlib import crc32
 import pytest
 
 from hunts import rounds
+from ordercast.directory import DiskDirectory
 from ordercast.errors import Damaged, StorageProblem
-from ordercast.replicated.durable.directory import DiskDirectory
+from ordercast.memory_directory import Crashed, MemoryDirectory
 from ordercast.replicated.durable.files import ObjectFiles
 from ordercast.replicated.durable.heads import START, Entry, Head
-from ordercast.replicated.durable.memory import Crashed, MemoryDirectory
 
 SMALL = 600
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ordercast.directory import DiskDirectory
 from ordercast.errors import StorageProblem
-from ordercast.replicated.durable.directory import DiskDirectory
+from ordercast.memory_directory import MemoryDirectory
 from ordercast.replicated.durable.heads import Entry, Head
-from ordercast.replicated.durable.memory import MemoryDirectory
 from ordercast.replicated.durable.store import DurableObject
 from ordercast.testing import run
 
@@ -141,7 +141,7 @@ def test_what_follows_a_state_of_another_may_be_appended_before_that_is_written(
             yield b"three"
 
         store.append(entries(6, 1))  # of the history that goes
-        replacing = asyncio.create_task(store.replace(Head(2, 3, 1), slow()))
+        replacing = asyncio.ensure_future(store.replace(Head(2, 3, 1), slow()))
         await asyncio.sleep(1)
         store.append([Entry(Head(2, 4, 2), b"other")])
         waiting = asyncio.create_task(store.synced(4))

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from accounts import Accounts, Everything, Lease, NotEnough, Row
+from accounts import Accounts, Everything, Lease, NotEnough, Row, synced
 
 import ordercast
 from ordercast import Node
@@ -20,10 +20,6 @@ PROTOCOLS = pytest.mark.parametrize(
 
 async def accounts_of(cluster: Cluster, name: str = "accounts") -> list[Accounts]:
     return [await node.replicate(Accounts(), name, timeout=30) for node in cluster.nodes]
-
-
-async def synced(*objects: ordercast.Replicated) -> None:
-    await asyncio.gather(*(each.sync() for each in objects))
 
 
 @PROTOCOLS

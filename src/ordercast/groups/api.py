@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import weakref
 from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
 from pathlib import Path
@@ -393,18 +394,30 @@ class Node:
 
     # --- replicated objects ---------------------------------------------------------------------
 
-    async def replicate(self, target: Object, name: str, *, timeout: float | None = None) -> Object:
+    async def replicate(
+        self,
+        target: Object,
+        name: str,
+        *,
+        durable: str | os.PathLike[str] | None = None,
+        level: Literal["memory", "disk", "majority-disk"] | None = None,
+        timeout: float | None = None,
+    ) -> Object:
         """Replicate an object under a name: its commands are carried out at every node that replicates it,
         in one order. Returns the same object once it has the state that the others have; the first one begins
         with the state that it has.
 
+        ``durable``: a directory in which this node keeps the object, beside others; needs `voters`.
+        ``level``: where a command is before it is answered: in the ``"memory"`` of all nodes, on this node's
+        ``"disk"``, or on those of a majority of the voters (``"majority-disk"``, as if left out, if durable).
         ``timeout``: seconds to wait at most, here and for the answer of each command and each `sync`.
         """
         member = self._running
         member.check_open()
         check_group(GROUP + name)
         member.gate.check_majority()
-        return await member.replicas.replicate(target, name, timeout)
+        directory = None if durable is None else Path(durable)
+        return await member.replicas.replicate(target, name, timeout, directory, level)
 
     def lock(self, name: str, *, ttl: float = TTL_S) -> Lock:
         """A lock that one task of all nodes holds at a time: ``async with node.lock("cron") as held``.

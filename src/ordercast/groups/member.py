@@ -111,6 +111,7 @@ class Member:
         self._lifetime = Lifetime()
         # Messages go round in a circle, from the gate through the driver to the processes: what comes first
         # here is handed what comes later as a call.
+        voters = () if config.primary is None else config.voters
         self.processes = Processes(
             self.id,
             storage.incarnation,
@@ -120,7 +121,7 @@ class Member:
             parts.environment.now_us,
             counted=parts.log.counted,
             numbers=bool(config.client_stream),
-            voters=digest(config.voters),
+            voters=digest(voters),
             needs_all=bool(config.log),
             declared=lambda voters: self.primary.declared(voters),
         )
@@ -133,7 +134,7 @@ class Member:
         )
         self.primary = Primary(
             self.id,
-            config.voters,
+            voters,
             protocol.primary_partition,
             lambda: self.transport.reachable,
             lambda: self.settled,
@@ -174,6 +175,7 @@ class Member:
                 self.gate,
                 self.streams,
                 quorum_of(config.voters, protocol.primary_partition),
+                parts.environment.open_directory,
                 parts.environment.now_us,
                 parts.environment.new_seed,
                 parts.environment.at_moment,
@@ -279,6 +281,7 @@ class Member:
         await self._next_life.wait()
         await self.services.close()
         await self.streams.close()
+        await self.replicas.close()
         if self._trace is not None:
             await asyncio.to_thread(self._trace.close)
             self._trace = None

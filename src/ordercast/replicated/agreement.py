@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ordercast.core.identity import NodeId
 from ordercast.process_groups.views import Process
 from ordercast.replicated.durable.heads import START, Head
-from ordercast.replicated.notes import Have, Members, Report, RoundId
+from ordercast.replicated.notes import Have, Members, Report, RoundId, Synced
 from ordercast.replicated.quorum import Quorum
 
 
@@ -25,21 +25,29 @@ class Agreement:
         self.members: tuple[Process, ...] = ()
         self.chosen: Head | None = None
         """The furthest history of a member, once all have told."""
+        self.epoch = 0
+        """Of what is appended to it in this round: later than all that any of them takes part in."""
+        self.synced = 0
+        """Up to here the history of this epoch is on enough disks."""
         self.active = False
         self.why_not = "this replica has not joined the others yet"
         """Why it is not active, for people."""
         self.holders: set[Process] = set()
-        """Replicas that have the state of the chosen history."""
+        """Replicas that have the state of the chosen history, and take part in the epoch."""
+        self._sources: set[Process] = set()
+        """Replicas that have the state."""
         self._quorum = quorum
         self._there: tuple[NodeId, ...] = ()
         self._told: dict[Process, Report] = {}
+        self._synced: dict[NodeId, int] = {}
 
     def begin(self, round: RoundId, members: Sequence[Process], there: tuple[NodeId, ...]) -> None:
         """A round of these replicas begins, in a configuration of these nodes."""
         self.round, self.members, self._there = round, tuple(members), there
         self._told.clear()
+        self._synced.clear()
         self.holders.clear()
-        self.chosen, self.active = None, False
+        self.chosen, self.active, self.synced = None, False, 0
         self.why_not = "the replicas tell each other what they have"
 
     def end(self) -> None:
@@ -59,29 +67,50 @@ class Agreement:
         self._told[sender] = report
         if len(self._told) < len(self.members):
             return False
+        if any(told.durable for told in self._told.values()):
+            # a node that does not replicate the object may have it on disk all the same
+            self._there = tuple(sorted(each.node for each in self._told))
         heads = {each: told.head for each, told in self._told.items() if told.head is not None}
-        keepers = {each.node for each, head in heads.items() if head.epoch > START.epoch}
-        why_not = self._quorum.choose(keepers, self._there)
+        keepers = {
+            each.node
+            for each, head in heads.items()
+            if head.epoch > START.epoch or self._told[each].remembers
+        }
+        stored = any(head.epoch > START.epoch and self._told[each].durable for each, head in heads.items())
+        why_not = self._quorum.choose(keepers, self._there, stored=stored)
         if why_not or not heads:
             self.why_not = why_not or "no replica has a state"
             return False
         self.chosen = max(heads.values(), key=lambda head: (head.epoch, head.position))
         furthest = [each for each, head in heads.items() if _place(head) == _place(self.chosen)]
         self.chosen = heads[min(furthest)]
-        self.holders = {each for each, head in heads.items() if head == self.chosen}
+        promised = max(told.promised for told in self._told.values())
+        self.epoch = max(report.round.seq, promised + 1, self.chosen.epoch + 1)
+        self._sources = {each for each, head in heads.items() if head == self.chosen}
+        self.holders = {each for each in self._sources if not self._told[each].durable}
         return True
 
     def have(self, sender: Process, have: Have) -> None:
-        """A replica has got the state."""
+        """A replica has the state, and takes part."""
         if self.settled and have.round == self.round and sender in self.members:
+            self._sources.add(sender)
             self.holders.add(sender)
+
+    def sync(self, sender: Process, synced: Synced) -> None:
+        """A replica has more of the history on disk."""
+        if self.settled and synced.round == self.round and sender in self.members:
+            before = self._synced.get(sender.node, 0)
+            self._synced[sender.node] = max(before, synced.position)
+            self.synced = self._quorum.kept(self._synced)
 
     def activate(self) -> bool:
         """Whether the round becomes active now."""
         if self.active or not self.settled:
             return False
         others = any(
-            told.head is not None and told.head.epoch > START.epoch and each not in self.holders
+            told.head is not None
+            and (told.durable or told.head.epoch > START.epoch)
+            and each not in self.holders
             for each, told in self._told.items()
         )
         nodes = {each.node for each in self.holders}
@@ -99,7 +128,7 @@ class Agreement:
         """The others that hold the state, and their ports: each replica asks them in another order, and who
         represents the configuration last."""
         rep = None if self.round is None else self.round.rep
-        others = [each for each in self.members if each in self.holders and each != me]
+        others = [each for each in self.members if each in self._sources and each != me]
         begin = (self.members.index(me) if me in self.members else 0) % max(1, len(others))
         turned = others[begin:] + others[:begin]
         return [(each, self._told[each].port) for each in sorted(turned, key=lambda each: each.node == rep)]

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from ordercast.process_groups.views import Process
-from ordercast.replicated.durable.heads import Head
-from ordercast.replicated.notes import Have, Report, Tick
+from ordercast.replicated.durable.heads import Entry, Head
+from ordercast.replicated.notes import Have, Report, Synced, Tick
 
 
 class Send(NamedTuple):
     """Tell the other replicas, in the order, by a safe message; the time is to be filled in."""
 
-    note: Report | Have | Tick
+    note: Report | Have | Synced | Tick
 
 
 class Answers(NamedTuple):
@@ -53,6 +53,26 @@ class Wake(NamedTuple):
     at_us: int | None
 
 
+class Promise(NamedTuple):
+    """Note on disk that this replica takes part in no earlier epoch; then call `Machine.promised`."""
+
+    epoch: int
+
+
+class Keep(NamedTuple):
+    """Append these to the log on disk."""
+
+    entries: Sequence[Entry]
+
+
+class Store(NamedTuple):
+    """Keep the state as it is now on disk, in place of what is there (`Machine.storing`)."""
+
+
+class GoOn(NamedTuple):
+    """Call `Machine.go_on` when others had their turn."""
+
+
 class Begun(NamedTuple):
     """The replica has the state, and commands are answered from now on. What was asked for in an earlier
     configuration and has no answer is to be asked for again."""
@@ -61,4 +81,6 @@ class Begun(NamedTuple):
     """So is all else: the state came from another replica, so answers may have passed this one by."""
 
 
-Effect: TypeAlias = Send | Answers | Reached | Told | Fetch | StopFetching | Wake | Begun
+Effect: TypeAlias = (
+    Send | Answers | Reached | Told | Fetch | StopFetching | Wake | Promise | Keep | Store | GoOn | Begun
+)

@@ -8,6 +8,10 @@ configuration, and those that are delivered while replicas tell what they have.
 
 A replica whose history is not the chosen one keeps its state until the round is active, and meanwhile gets
 that of another (`Fetch`). What is delivered until it comes waits, and is carried out behind it.
+
+A replica with a disk appends the history to it as it is delivered, and says how far it has come (`Synced`).
+Entries are carried out once they are on as many disks as the replica's level asks for
+(``docs/decisions/durability.md``).
 """
 
 from __future__ import annotations
@@ -15,55 +19,63 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
-import msgspec
-
 from ordercast.core.identity import Configuration, Kind
 from ordercast.process_groups.views import Process, View
 from ordercast.replicated.agreement import Agreement
-from ordercast.replicated.command import length, listed, several
 from ordercast.replicated.durable.heads import START, Head
 from ordercast.replicated.effects import (
-    Answers,
     Begun,
     Effect,
     Fetch,
+    GoOn,
+    Keep,
+    Promise,
     Reached,
     Send,
     StopFetching,
+    Store,
     Told,
     Wake,
 )
+from ordercast.replicated.execution import NOBODY, Execution
 from ordercast.replicated.history import History
+from ordercast.replicated.levels import Level
 from ordercast.replicated.notes import (
-    Calls,
     Entry,
     Have,
     Mark,
-    Members,
     Report,
     RoundId,
-    Run,
+    Synced,
     Tick,
     read,
     written,
 )
-from ordercast.replicated.outcome import forgotten, unknown
 from ordercast.replicated.quorum import Quorum
-from ordercast.replicated.replicated import Subject, Turn
-from ordercast.replicated.sessions import Known, Sessions
-from ordercast.replicated.snapshot import Common, Restored, Snapshot
+from ordercast.replicated.replicated import Subject
+from ordercast.replicated.snapshot import Restored, Snapshot
 
-NOBODY = Process(0, 0, 0)
 TICK_STEP_US = 50_000
 """Replicas tell each other that time has passed, one after the other, until one was heard."""
+AT_A_TIME = 1_000
+"""Entries that are carried out before others have their turn."""
 
 
 class Machine:
     """One replica."""
 
-    def __init__(self, subject: Subject, quorum: Quorum, session: int, initial: Sequence[bytes]) -> None:
-        """`session`: random, and of this replica alone. `initial`: the pieces of the object's state."""
-        self.subject = subject
+    def __init__(
+        self,
+        subject: Subject,
+        quorum: Quorum,
+        session: int,
+        initial: Sequence[bytes],
+        level: Level = Level.MEMORY,
+        *,
+        durable: bool = False,
+    ) -> None:
+        """`session`: random, and of this replica alone. `initial`: the pieces of the object's state.
+        `durable`: there is a disk."""
         self.session = session
         self.port = 0
         """Where states are given to other replicas."""
@@ -71,15 +83,30 @@ class Machine:
         self.me = NOBODY
         self._pauses = 0
         """How many read the state: nothing is carried out meanwhile."""
-        self.sessions = Sessions()
-        self._initial = initial
+        self._initial = list(initial)
+        self._known = sorted(subject.known)
+        self._level = level
+        self._durable = durable
+        self._remembers = False
+        """All that this replica ever told is on its disk."""
+        self._promised = 0
+        """The latest epoch that this replica takes part in, and """
+        self._promise_kept = 0
+        """the one of which its disk knows."""
+        self._kept: int | None = None
+        """Up to here the history of the state was given to the disk; None: it has another one, or none."""
+        self._synced = 0
+        """Up to here the history of this epoch is on this replica's disk."""
+        self._certain = False
+        """What was carried out in this round stays."""
         checksum = 0
         for piece in initial:
             checksum = crc32(piece, checksum)
-        self._mine: History | None = History(Head(START.epoch, START.position, checksum))
+        begin = Head(START.epoch, START.position, checksum)
+        self.execution = Execution(subject, session, begin)
+        """The state, and what is carried out on it."""
+        self._mine: History | None = History(begin)
         """The history that the object's state is of; None if that is no state any more."""
-        self.applied = Head(START.epoch, START.position, checksum)
-        """Up to where it was carried out."""
         self._wanted: History | None = None
         """The history that counts, where the object has no state of it yet."""
         self._since: list[tuple[Process, Entry | Mark, bytes]] = []
@@ -88,7 +115,8 @@ class Machine:
         """Where both histories were when the round began."""
         self._arrived: Restored | None = None
         """A state of which it cannot be said yet whether it is of the history that counts."""
-        self._common = Common(0, [], {}, subject.known, 0, 0)
+        self._going_on = False
+        """There is more to carry out, in another turn."""
         self._configuration: Configuration | None = None
         self._regular = False
         self._group: tuple[Process, ...] = ()
@@ -115,9 +143,9 @@ class Machine:
         return self._mine is not None and self._wanted is None
 
     @property
-    def common(self) -> Common:
-        """What is state of every object, at `applied`."""
-        return msgspec.structs.replace(self._common, forgotten=self.sessions.forgotten)
+    def applied(self) -> Head:
+        """Up to where the history was carried out."""
+        return self.execution.applied
 
     # --- who is there ---------------------------------------------------------------------------
 
@@ -152,15 +180,29 @@ class Machine:
         if self.me not in self._group or self._configuration is None:
             self.agreement.end()
             return
+        self._synced = 0
         round = RoundId(*self._configuration.id, number)
         self.agreement.begin(round, self._group, self._configuration.members)
         mine, wanted = self._mine, self._wanted
         self._began = (None if mine is None else mine.head, None if wanted is None else wanted.head)
-        self._out.append(Send(Report(round, self._began[0], sorted(self.subject.known), self.port)))
+        self._out.append(
+            Send(
+                Report(
+                    round,
+                    self._began[0],
+                    self._known,
+                    self.port,
+                    self._promised,
+                    self._durable,
+                    self._remembers,
+                )
+            )
+        )
 
     def _keep_since(self) -> None:
         """The round is over without having been settled: what was delivered in it goes behind what was
         before."""
+        self._certain = False
         history = self._wanted or self._mine
         if history is not None:
             history.extend(self._since)
@@ -177,6 +219,9 @@ class Machine:
         elif isinstance(note, Have):
             self.agreement.have(sender, note)
             self._activate()
+        elif isinstance(note, Synced):
+            self.agreement.sync(sender, note)
+            self.advance()
         elif note is not None and not (isinstance(note, Mark) and sender != self.me):
             if self.agreement.round is not None and not self.agreement.settled:
                 self._since.append((sender, note, payload))
@@ -189,7 +234,7 @@ class Machine:
         return self._take()
 
     def _settle(self) -> None:
-        """All have told what they have: go on with the history that counts."""
+        """All have told what they have: go on with the history that counts, as a new epoch of it."""
         agreement, chosen = self.agreement, self.agreement.chosen
         assert chosen is not None
         mine_at, wanted_at = self._began
@@ -199,8 +244,6 @@ class Machine:
         if self._mine is not None and mine_at == chosen:
             self._stop_fetching()
             self._mine.extend(since)
-            if self.me not in agreement.holders and agreement.round is not None:
-                self._out.append(Send(Have(agreement.round)))  # it came after this replica had told
         else:
             self._withheld.clear()
             if self._wanted is None or wanted_at != chosen:
@@ -209,8 +252,20 @@ class Machine:
             self._wanted.extend(since)
             self._out.append(Fetch(chosen, agreement.sources(self.me)))
             self._look_at_arrived()
+        self._promised = agreement.epoch
+        if self._durable:
+            self._out.append(Promise(agreement.epoch))
+        self._say_have()
         self._activate()
         self.advance()
+
+    def _say_have(self) -> None:
+        """Tell the others that this replica has the state and takes part, unless they know."""
+        agreement = self.agreement
+        if agreement.settled and agreement.round is not None and self.has_state:
+            takes_part = not self._durable or self._promise_kept == agreement.epoch
+            if takes_part and self.me not in agreement.holders:
+                self._out.append(Send(Have(agreement.round)))
 
     def _activate(self) -> None:
         if not self.agreement.activate():
@@ -219,15 +274,15 @@ class Machine:
         history = self._wanted or self._mine
         assert history is not None
         assert self.agreement.chosen is not None
-        history.enter(self.agreement.round.seq, self.agreement.chosen.position)
+        history.enter(self.agreement.epoch, self.agreement.chosen.position)
         if self._wanted is not None:
-            self._mine = None
+            self._mine = self._kept = None
         if self.up_to_date:
             self._begin(anew=False)
 
     def _begin(self, *, anew: bool) -> None:
-        self._out += self._withheld
-        self._withheld.clear()
+        if self._durable and self._kept is None:
+            self._out.append(Store())
         self.advance()
         self._out.append(Begun(anew))
 
@@ -236,7 +291,7 @@ class Machine:
     def snapshot(self) -> Snapshot:
         """The state as it is now. Nothing is carried out until `resume`, unless it is `complete`."""
         assert self.has_state, "else there is none"
-        snapshot = Snapshot(self.applied, self.common, self.sessions, self.subject.target)
+        snapshot = self.execution.snapshot()
         if not snapshot.complete:
             self._pauses += 1
         return snapshot
@@ -247,104 +302,120 @@ class Machine:
         self.advance()
         return self._take()
 
+    def go_on(self) -> list[Effect]:
+        """`GoOn` was asked for."""
+        self._going_on = False
+        self.advance()
+        return self._take()
+
     def advance(self) -> None:
         """Carry out what can be."""
         mine, agreement = self._mine, self.agreement
         if mine is None or self._wanted is not None or not (self._regular and agreement.settled):
             return
-        assert agreement.chosen is not None
-        log, last = mine.log, None if agreement.active else agreement.chosen.position
+        self._keep(mine)
+        last = self._last()
+        if not self._certain and agreement.active:
+            assert agreement.chosen is not None
+            if last is None or last > agreement.chosen.position:
+                self._certain = True
+                self._out += self._withheld
+                self._withheld.clear()
+        log, carry_out, count = mine.log, self.execution.carry_out, 0
         while log and not self._pauses and (last is None or log[0][0].position <= last):
-            head, sender, note, size = log.popleft()
-            mine.bytes -= size
-            mine.base = self.applied = head
-            self._carry_out(head, sender, note)
+            if count == AT_A_TIME:
+                if not self._going_on:
+                    self._going_on = True
+                    self._out.append(GoOn())
+                break
+            count += 1
+            head, sender, note, payload = log.popleft()
+            mine.bytes -= len(payload)
+            mine.base = head
+            done = Reached(note.number) if isinstance(note, Mark) else carry_out(head, sender, note)
+            if done is not None:
+                self._emit(done)
         if agreement.active:
             self._wake_up()
 
-    def _carry_out(self, head: Head, sender: Process, note: Entry | Mark) -> None:
-        match note:
-            case Mark(number):
-                self._emit(Reached(number))
-            case Calls():
-                self._pass_time(sender, note.time_us)
-                self._call(head, sender, note)
-            case Tick(time_us):
-                self._pass_time(sender, time_us)
-            case Members(there, ahead_us, known):
-                common, before = self._common, self._common.there
-                common.there = there
-                common.ahead_us = dict(zip(there, ahead_us, strict=True))
-                common.known = frozenset(known)
-                for gone in sorted(set(before) - set(there)):
-                    self.subject.left(self._next_turn(), gone)
+    def _last(self) -> int | None:
+        """Up to where the history may be carried out; None: as far as it was delivered. It is at least up to
+        the chosen head: who has to get the state from here needs that much of it."""
+        agreement = self.agreement
+        assert agreement.chosen is not None
+        if not agreement.active:
+            return agreement.chosen.position
+        match self._level:
+            case Level.MEMORY:
+                return None
+            case Level.DISK:
+                return max(agreement.chosen.position, self._synced)
+            case Level.MAJORITY_DISK:
+                return max(agreement.chosen.position, agreement.synced)
 
-    def _call(self, head: Head, sender: Process, calls: Calls) -> None:
-        session, number, outcomes = calls.session, calls.first, list[bytes]()
-        for run in calls.runs:
-            count = length(run.calls)
-            if count is None:
-                continue  # it says nothing
-            if self.sessions.all_new(session, number, count, calls.since):
-                found = self._run(sender, run, count)
-                self.sessions.keep(session, number, calls.floor, head.position, found)
-            else:
-                found = [
-                    self._call_again(head, sender, calls, number + at, Run(run.shape, listed((bytes(call),))))
-                    for at, call in enumerate(several(run.calls))
-                ]
-            outcomes += found
-            number += len(found)
-        if session == self.session:
-            self._emit(Answers(calls.first, outcomes))
+    # --- the disk of this replica -----------------------------------------------------------------
 
-    def _call_again(self, head: Head, sender: Process, calls: Calls, number: int, run: Run) -> bytes:
-        """A command that may have been carried out already."""
-        outcome = self.sessions.look(calls.session, number, calls.since)
-        if outcome is Known.FORGOTTEN:
-            return forgotten()
-        if outcome is Known.NEW:
-            found = self._run(sender, run, 1)
-            self.sessions.keep(calls.session, number, calls.floor, head.position, found)
-            return found[0]
-        return outcome
+    def take_part_from(self, epoch: int) -> None:
+        """Begin as one that took part in this epoch, by what its disk says, and told nothing that it has not
+        on disk."""
+        self._promised, self._remembers = epoch, epoch > 0
 
-    def _run(self, sender: Process, run: Run, count: int) -> list[bytes]:
-        common = self._common
-        if run.shape not in common.known:
-            return [unknown(run.shape)] * count
-        turn = Turn(common.now_us, common.position, sender)
-        outcomes = self.subject.run(turn, run)
-        common.position = turn.position
-        return outcomes
+    def begin_without_state(self, epoch: int) -> None:
+        """Begin with nothing: what was on disk is damaged, so that this replica does not know what it had. It
+        took part in this epoch, or a later one."""
+        self._mine, self._promised, self._remembers = None, epoch, False
 
-    def _next_turn(self) -> Turn:
-        """Of what nobody called."""
-        self._common.position += 1
-        return Turn(self._common.now_us, self._common.position, NOBODY)
+    def restore(self, state: Restored, entries: Sequence[tuple[Process, Entry, bytes, Head]]) -> None:
+        """Begin with what is on disk: a state, and what follows it."""
+        self.execution.take(state, self._initial)
+        history = History(state.head)
+        for sender, note, payload, head in entries:
+            history.restore(sender, note, payload, head)
+        self._mine, self._kept = history, history.head.position
 
-    def _pass_time(self, sender: Process, time_us: int) -> None:
-        """Ordered time is the sender's, as far ahead as its clock is, and never falls."""
-        common = self._common
-        common.now_us = max(common.now_us, time_us - common.ahead_us.get(sender, 0))
-        due = self.subject.wake_at_us
-        if due is not None and common.now_us >= due:
-            self.subject.tick(self._next_turn())
+    def promised(self, epoch: int) -> list[Effect]:
+        """What `Promise` asked for is on disk."""
+        self._promise_kept = epoch
+        self._say_have()
+        return self._take()
+
+    def storing(self, head: Head) -> list[Effect]:
+        """The state at this head is on its way to the disk: what follows it is to be appended."""
+        self._kept = head.position
+        self.advance()
+        return self._take()
+
+    def synced(self, head: Head) -> list[Effect]:
+        """The history is on disk up to here."""
+        agreement = self.agreement
+        if agreement.active and agreement.round is not None and head.epoch == agreement.epoch:
+            self._synced = head.position
+            self._out.append(Send(Synced(agreement.round, head.position)))
+            self.advance()
+        return self._take()
+
+    def _keep(self, mine: History) -> None:
+        """Have appended to the log on disk what counts and is not there yet."""
+        if self._kept is None:
+            return
+        assert self.agreement.chosen is not None
+        until = None if self.agreement.active else self.agreement.chosen.position
+        entries = mine.entries(self._kept, until)
+        if entries:
+            self._kept = entries[-1].head.position
+            self._out.append(Keep(entries))
 
     def tell(self, event: object) -> None:
         """The object tells those who watch it, while it carries something out."""
         self._emit(Told(event))
 
     def _emit(self, effect: Effect) -> None:
-        (self._out if self.agreement.active else self._withheld).append(effect)
+        (self._out if self._certain else self._withheld).append(effect)
 
     # --- time -----------------------------------------------------------------------------------
 
     def _wake_up(self) -> None:
-        due, there = self.subject.wake_at_us, self._common.there
-        if due is not None and self.me in there:
-            rank_us = there.index(self.me) * TICK_STEP_US
-            due += self._common.ahead_us[self.me] + rank_us
+        due = self.execution.wake_at_us(self.me, TICK_STEP_US)
         if due != self._wake:
             self._wake = due
             self._out.append(Wake(due))
@@ -377,15 +448,11 @@ class Machine:
             assert self.agreement.chosen is not None or not self.agreement.settled
             self._out.append(Fetch(self._wanted.base, self.agreement.sources(self.me)))
             return
-        state.install(self._initial)
-        self.sessions, self._common = state.sessions, state.common
-        self.subject.target._turn = Turn(self._common.now_us, self._common.position, NOBODY)
-        self._mine, self._wanted = self._wanted, None
+        self.execution.take(state, self._initial)
+        self._mine, self._wanted, self._kept = self._wanted, None, None
         self._mine.begin_at(state.head)
-        self.applied = state.head
         self._began = (self._began[1], None)
-        if self.agreement.settled and self.agreement.round is not None:
-            self._out.append(Send(Have(self.agreement.round)))
+        self._say_have()
         if self.up_to_date:
             self._begin(anew=True)
         else:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ordercast.core.identity import Configuration, Guarantee
+from ordercast.directory import Directory
 from ordercast.process_groups.views import Cause, Life, Received, Unheard, View
 from ordercast.replicated.quorum import Quorum
 from ordercast.transport.streams import Streams
@@ -92,6 +94,8 @@ class Surroundings(NamedTuple):
     streams: Streams
     quorum: Quorum | None
     """When replicas may go on; None where every partition goes on by itself."""
+    open_directory: Callable[[Path], Directory]
+    """Where an object is kept on disk; called in a thread."""
     now_us: Callable[[], int]
     new_seed: Callable[[], int]
     at_moment: Callable[[str], None]

@@ -75,14 +75,28 @@ class Report(msgspec.Struct, array_like=True, frozen=True, tag="r"):
     """The commands that it knows, with the names of their arguments."""
     port: Number
     """Where it gives its state to others."""
+    promised: Number = 0
+    """The latest epoch that it said it takes part in: on its disk, if it has one."""
+    durable: bool = False
+    """Whether it keeps the object on disk."""
+    remembers: bool = False
+    """Its disk has all that it ever told the others, though that may be no state yet."""
     time_us: Number = 0
     """What time it is there; filled in when it is sent."""
 
 
 class Have(msgspec.Struct, array_like=True, frozen=True, tag="h"):
-    """A replica has the state, which it lacked when the round began."""
+    """A replica has the state, and takes part in the round's epoch: its disk says so, if it has one."""
 
     round: RoundId
+
+
+class Synced(msgspec.Struct, array_like=True, frozen=True, tag="y"):
+    """A replica has the history on disk."""
+
+    round: RoundId
+    position: Number
+    """Up to here, of the round's epoch."""
 
 
 class Members(msgspec.Struct, array_like=True, frozen=True, tag="n"):
@@ -98,9 +112,31 @@ class Members(msgspec.Struct, array_like=True, frozen=True, tag="n"):
 
 Entry: TypeAlias = Calls | Tick | Members
 """What the history of an object consists of."""
-Note: TypeAlias = Calls | Tick | Mark | Report | Have
+Note: TypeAlias = Calls | Tick | Mark | Report | Have | Synced
 _decoder: msgspec.msgpack.Decoder[Note] = msgspec.msgpack.Decoder(Note)
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class Kept(msgspec.Struct, array_like=True, frozen=True):
+    """An entry of the history as it is on disk."""
+
+    sender: Process
+    payload: bytes
+
+
+_kept_decoder = msgspec.msgpack.Decoder(Kept)
+_entry_decoder: msgspec.msgpack.Decoder[Entry] = msgspec.msgpack.Decoder(Entry)
+
+
+def kept(sender: Process, payload: bytes) -> bytes:
+    """An entry for the disk."""
+    return _encode(Kept(sender, payload))
+
+
+def read_kept(data: bytes) -> tuple[Process, Entry, bytes]:
+    """An entry from the disk: who sent it, and what. Raises `msgspec.MsgspecError`."""
+    found = _kept_decoder.decode(data)
+    return found.sender, _entry_decoder.decode(found.payload), found.payload
 
 
 def written(note: Note | Members) -> bytes:

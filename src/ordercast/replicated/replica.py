@@ -15,24 +15,37 @@ from typing import Any
 import msgspec
 
 from ordercast.core.identity import Configuration, Guarantee
-from ordercast.errors import MessageTooLarge, NodeClosed, NoMajority, OrdercastError, Unanswered
-from ordercast.process_groups.views import Cause, Process, Received, Unheard, View
+from ordercast.errors import (
+    MessageTooLarge,
+    NodeClosed,
+    NoMajority,
+    OrdercastError,
+    StorageProblem,
+    Unanswered,
+)
+from ordercast.process_groups.views import Cause, Life, Process, Received, Unheard, View
 from ordercast.replicated.asking import MOST_BYTES, MOST_PENDING, Asked, Asking, packed, together
 from ordercast.replicated.command import Command, Form
+from ordercast.replicated.disk import ReplicaDisk
 from ordercast.replicated.effects import (
     Answers,
     Begun,
     Effect,
     Fetch,
+    GoOn,
+    Keep,
+    Promise,
     Reached,
     Send,
     StopFetching,
+    Store,
     Told,
     Wake,
 )
+from ordercast.replicated.levels import Level
 from ordercast.replicated.machine import Machine
-from ordercast.replicated.node import Surroundings
-from ordercast.replicated.notes import GROUP, Mark, Report, written
+from ordercast.replicated.node import LocalProcess, Surroundings
+from ordercast.replicated.notes import GROUP, Mark, Report, Synced, Tick, written
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Replicated, Subject
 from ordercast.replicated.snapshot import Restored, Snapshot
@@ -56,8 +69,11 @@ class Replica:
         timeout: float | None,
         fetch: Callable[[Replica, Fetch | StopFetching], None],
         port: int,
+        level: Level,
+        disk: ReplicaDisk | None,
     ) -> None:
-        """`fetch` is told which state is needed, and that none is. `port`: where states are given."""
+        """`fetch` is told which state is needed, and that none is. `port`: where states are given. `disk`:
+        where the object is kept; None: nowhere. It is a replica from `begin` on."""
         self.name = name
         self.target = target
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -67,7 +83,9 @@ class Replica:
         self._fetch = fetch
         subject = Subject(target)
         initial = list(target._fields.pieces(target))
-        self.machine = Machine(subject, quorum, node.new_seed() >> 2, initial)
+        session, durable = node.new_seed() >> 2, disk is not None
+        self.machine = Machine(subject, quorum, session, initial, level, durable=durable)
+        self._disk = disk
         self.machine.port = port
         self._groups = (GROUP + name,)
         self._loop = asyncio.get_running_loop()
@@ -82,17 +100,32 @@ class Replica:
         self._alarm: asyncio.TimerHandle | None = None
         self._watches: dict[Watch, None] = {}
         self._closed: BaseException | None = None
+        self._process: LocalProcess | None = None
+        self._life: Life | None = None
+        self._sending: asyncio.Task[None] | None = None
         subject.attach(self)
+
+    async def begin(self) -> None:
+        """Join the other replicas, with what is on disk."""
+        node = self._node
+        if self._disk is not None:
+            await self._disk.restore(self)
+        self._check_closed()
         self._process = node.processes.begin(self)
         self._life = self._me.life
-        self._sending = asyncio.create_task(self._send_on(), name=f"ordercast-replica-{name}")
+        self._sending = asyncio.create_task(self._send_on(), name=f"ordercast-replica-{self.name}")
         if node.processes.configuration is not None:
             self._do(self.machine.configuration(node.processes.configuration, self._me, rejoined=False))
         self._process.join(self._groups[0])
 
     @property
     def _me(self) -> Process:
-        return Process(*self._node.processes.life, self._process.number)
+        return Process(*self._node.processes.life, self._joined.number)
+
+    @property
+    def _joined(self) -> LocalProcess:
+        assert self._process is not None, "it has begun"
+        return self._process
 
     # --- what the application wants -------------------------------------------------------------
 
@@ -190,9 +223,9 @@ class Replica:
         """Send what there is room for; the rest goes as soon as there is."""
         self._posting = False
         while (found := self._next()) is not None:
-            count, payload = found
+            count, payload, guarantee = found
             try:
-                if self._process.try_send(self._groups, (payload,), Guarantee.SAFE) is None:
+                if self._joined.try_send(self._groups, (payload,), guarantee) is None:
                     break
             except NoMajority:
                 break  # it is told of that at once (`primary`)
@@ -203,8 +236,8 @@ class Replica:
         if self._outbox:
             self._more.set()
 
-    def _next(self) -> tuple[int, bytes] | None:
-        """How many of the outbox go next, in one message, and that; None if nothing is to be sent."""
+    def _next(self) -> tuple[int, bytes, Guarantee] | None:
+        """How many of the outbox go next, in one message, that, and how; None if nothing is to be sent."""
         outbox = self._outbox
         while outbox and not self._is_due(outbox[0]):
             outbox.popleft()
@@ -213,13 +246,15 @@ class Replica:
         first, now_us = outbox[0], self._node.now_us()
         if isinstance(first, Send):
             note = first.note
-            return 1, written(
-                msgspec.structs.replace(note, time_us=now_us) if isinstance(note, Report) else note
-            )
+            if isinstance(note, Report):
+                note = msgspec.structs.replace(note, time_us=now_us)
+            # what is on a disk need not have reached everybody before it is told
+            return 1, written(note), Guarantee.AGREED if isinstance(note, Synced) else Guarantee.SAFE
         if first.form is None:
-            return 1, written(Mark(first.number))
+            return 1, written(Mark(first.number)), Guarantee.SAFE
         some = together(outbox, min(MOST_BYTES, self._node.processes.largest - CALL_OVERHEAD))
-        return len(some), written(packed(some, self.machine.session, self._asking.floor, now_us))
+        calls = packed(some, self.machine.session, self._asking.floor, now_us)
+        return len(some), written(calls), Guarantee.SAFE
 
     def _take_out(self, count: int) -> None:
         """So many of the outbox were sent."""
@@ -233,7 +268,7 @@ class Replica:
     def _is_due(self, what: Asked | Send) -> bool:
         """Whether it still makes sense to send it."""
         if isinstance(what, Send):
-            return not isinstance(what.note, Report) or what.note.round == self.machine.agreement.round
+            return isinstance(what.note, Tick) or what.note.round == self.machine.agreement.round
         if what.future.done():
             self._asking.forget(what)
             return False
@@ -251,9 +286,9 @@ class Replica:
                 await gate.wait(groups, 0, None)
                 found = self._next()
                 if found is not None:
-                    count, payload = found
-                    message = self._process.front(groups) + payload
-                    gate.submit((message,), len(message), Guarantee.SAFE)
+                    count, payload, guarantee = found
+                    message = self._joined.front(groups) + payload
+                    gate.submit((message,), len(message), guarantee)
                     self._take_out(count)
             except NoMajority:
                 await asyncio.sleep(0)  # it is told of that at once (`primary`)
@@ -294,6 +329,11 @@ class Replica:
                     self._set_alarm(at_us)
                 case Fetch() | StopFetching():
                     self._fetch(self, effect)
+                case Promise() | Keep() | Store():
+                    assert self._disk is not None, "the machine was told whether there is one"
+                    self._disk.do(effect)
+                case GoOn():
+                    asyncio.get_running_loop().call_soon(lambda: self.run(self.machine.go_on()))
                 case Begun(anew):
                     if not self.ready.done():
                         self.ready.set_result(None)
@@ -318,18 +358,25 @@ class Replica:
         if self._closed is None:
             self._do(self.machine.arrive(state))
 
+    def run(self, effects: Sequence[Effect]) -> None:
+        """Carry out what the machine wants of what is not from the others."""
+        if self._closed is None:
+            self._do(effects)
+
     async def snapshot(self) -> Snapshot:
         """The state as it is now. Commands are carried out again when this returns, or before: they wait for
         references to be copied, if there are many, and for fields with mutable elements to be encoded."""
         snapshot = self.machine.snapshot()
+        await self.complete(snapshot)
+        return snapshot
+
+    async def complete(self, snapshot: Snapshot) -> None:
+        """Complete a snapshot of the machine's."""
         if not snapshot.complete:
             try:
                 await snapshot.completed()
             finally:
-                effects = self.machine.resume()
-                if self._closed is None:
-                    self._do(effects)
-        return snapshot
+                self.run(self.machine.resume())
 
     # --- what the node tells --------------------------------------------------------------------
 
@@ -377,15 +424,23 @@ class Replica:
             lost,
         )
 
+    def fail(self, problem: StorageProblem) -> None:
+        """The disk refuses: be a replica no longer."""
+        if self._closed is None:
+            LOG.error("%s is not replicated here any more: %s", self.name, problem)
+            self.close(problem)
+
     def close(self, error: BaseException) -> None:
         """Be a replica no longer; who calls or waits gets the error."""
         if self._closed is not None:
             return
         self._closed = error
-        self._sending.cancel()
+        if self._sending is not None:
+            self._sending.cancel()
         self._set_alarm(None)
         self._fetch(self, StopFetching())
-        self._process.end()
+        if self._process is not None:
+            self._process.end()
         self._asking.fail(
             lambda asked: (
                 self._unanswered(asked, "before this node ended") if asked.may_be_carried_out else error

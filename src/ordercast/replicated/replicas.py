@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote
 
 from ordercast.errors import ConfigProblem, NodeClosed, NoMajority
+from ordercast.replicated.disk import ReplicaDisk
 from ordercast.replicated.effects import Fetch, StopFetching
+from ordercast.replicated.levels import Level, level_of
 from ordercast.replicated.node import Surroundings
+from ordercast.replicated.quorum import Majority
 from ordercast.replicated.replica import Replica
 from ordercast.replicated.replicated import Replicated
 from ordercast.replicated.transfer import Fetching, Giving
@@ -21,14 +26,19 @@ class Replicas:
 
     def __init__(self, node: Surroundings) -> None:
         self._node = node
+        self._names: set[str] = set()
+        """Of the objects that are here, or about to be."""
         self._replicas: dict[str, Replica] = {}
         self._fetching: dict[Replica, Fetching] = {}
+        self._disks: dict[Replica, ReplicaDisk] = {}
         self._giving = Giving(self._replicas.get, node.at_moment)
         self._port: asyncio.Task[int] | None = None
 
-    async def replicate(self, target: T, name: str, timeout: float | None) -> T:
+    async def replicate(
+        self, target: T, name: str, timeout: float | None, durable: Path | None, level: str | None
+    ) -> T:
         """Replicate an object; returns it when it has the state that the others have."""
-        if name in self._replicas:
+        if name in self._names:
             raise ConfigProblem(
                 f"an object {name!r} is replicated at this node already: use that one, or another name"
             )
@@ -43,28 +53,62 @@ class Replicas:
                 'primary="majority" and voters, or a protocol with a primary partition, as in '
                 'protocol="total", or replicate it with partition="merge"'
             )
+        asked = level_of(level, durable=durable is not None)
+        if (durable is not None or asked is Level.MAJORITY_DISK) and not isinstance(
+            self._node.quorum, Majority
+        ):
+            raise ConfigProblem(
+                f"{name!r} is to be on disk, and nobody knows on whose disks: give all nodes voters, as in "
+                "voters=[1, 2, 3], each of which has a fixed id"
+            )
+        self._names.add(name)
+        try:
+            return await self._begin(target, name, timeout, durable, asked)
+        except BaseException:
+            self._names.discard(name)
+            raise
+
+    async def _begin(
+        self, target: T, name: str, timeout: float | None, durable: Path | None, level: Level
+    ) -> T:
+        assert self._node.quorum is not None, "it is checked first"
         if self._port is None:
             self._port = asyncio.create_task(self._node.streams.serve(self._giving.serve))
         port = await asyncio.shield(self._port)
-        replica = Replica(name, target, self._node.quorum, self._node, timeout, self._fetch, port)
+        disk = None if durable is None else await self._open_disk(name, durable)
+        quorum = self._node.quorum
+        replica = Replica(name, target, quorum, self._node, timeout, self._fetch, port, level, disk)
         self._replicas[name] = replica
+        if disk is not None:
+            self._disks[replica] = disk
         try:
             async with asyncio.timeout(timeout):
+                await replica.begin()
                 await asyncio.shield(replica.ready)
         except TimeoutError:
             why = replica.machine.agreement.why_not
-            self._close(replica)
+            await self._close(replica)
             raise TimeoutError(
                 f"{name} could not be replicated for {timeout or 0:g} s{f': {why}' if why else ''}"
             ) from None
         except BaseException:
-            self._close(replica)
+            await self._close(replica)
             raise
         return target
 
-    def _close(self, replica: Replica) -> None:
-        self._replicas.pop(replica.name, None)
+    async def _open_disk(self, name: str, durable: Path) -> ReplicaDisk:
+        # names may be anything: none is a path, or another one's
+        directory = durable / quote(name, safe="").replace(".", "%2E")
+        node = self._node
+        return await ReplicaDisk.open(lambda: node.open_directory(directory), name, node.processes.life.node)
+
+    async def _close(self, replica: Replica) -> None:
+        if self._replicas.get(replica.name) is replica:
+            del self._replicas[replica.name]
         replica.close(NodeClosed(f"{replica.name} is not replicated here any more: replicate it again"))
+        disk = self._disks.pop(replica, None)
+        if disk is not None:
+            await disk.close()
 
     def _fetch(self, replica: Replica, what: Fetch | StopFetching) -> None:
         running = self._fetching.get(replica)
@@ -93,3 +137,9 @@ class Replicas:
         self._replicas.clear()
         if self._port is not None:
             self._port.cancel()
+
+    async def close(self) -> None:
+        """After the end: write what is to be on disk, and let go of it."""
+        while self._disks:
+            _, disk = self._disks.popitem()
+            await disk.close()

@@ -92,7 +92,8 @@ class Fetching:
         replica, tried = self._replica, 0
         self._at_moment("state transfer begins")
         while True:
-            sources = self.fetch.sources
+            fetch = self.fetch
+            sources = fetch.sources
             if sources:
                 process, port = sources[tried % len(sources)]
                 tried += 1
@@ -100,7 +101,8 @@ class Fetching:
                     state = await take(self._streams, process.node, port, replica.name, replica)
                     self._at_moment("state transfer ends")
                     replica.state_came(state)
-                    return
+                    if self.fetch is fetch:
+                        return  # else it is not of the history that counts
                 except (OSError, EOFError) as error:
                     LOG.info(
                         "the state of %s did not come from node %d: %s", replica.name, process.node, error

@@ -127,8 +127,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     each goes on by itself; the sequencer family has one primary partition in any case."""
 
     voters: tuple[int, ...] = ()
-    """Numbers of the nodes of which a majority has to be there, for `primary`; the same at all nodes. An odd
-    number of nodes with a fixed `id` each; other nodes may come and go."""
+    """Numbers of the nodes of which a majority has to be there, for `primary`, and for replicated objects
+    that are on disk, with any protocol; the same at all nodes. An odd number of nodes with a fixed `id` each;
+    other nodes may come and go."""
 
     trace: Path | None = None
     """Directory for the run's trace, which `ordercast audit` checks. Not set: no trace."""

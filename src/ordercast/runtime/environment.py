@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ordercast.core.identity import NodeId
@@ -20,6 +21,7 @@ from ordercast.transport.interface import OneNetwork, Setup, Transport
 from ordercast.transport.streams import Streams
 
 if TYPE_CHECKING:
+    from ordercast.directory import Directory
     from ordercast.keys import Keyring
 
 
@@ -52,6 +54,8 @@ class Environment(NamedTuple):
     """For a life of the node: its identifier and incarnation; None if no trace is to be kept."""
     open_streams: Callable[[NodeConfig, Transport, Callable[[], Keyring | None]], Streams]
     """For a life of the node, whose packets that transport carries; with the keys that it has at any time."""
+    open_directory: Callable[[Path], Directory]
+    """Where a replicated object is kept on disk; called in a thread."""
     at_moment: Callable[[str], None] = lambda moment: None
     """Told, where a test may want something to happen, what begins or ends now; names are plain words."""
 
@@ -66,6 +70,7 @@ def system() -> Environment:
         open_transport=_open_udp,
         open_trace=_open_journal,
         open_streams=_open_tcp,
+        open_directory=_open_directory,
     )
 
 
@@ -97,6 +102,12 @@ def _open_tcp(config: NodeConfig, transport: Transport, keyring: Callable[[], Ke
 
     places = (each.place(sealed=transport.sealed) for each in config.by_network().values())
     return TcpStreams(list(dict.fromkeys(place.host for place in places)), transport.host_of, keyring)
+
+
+def _open_directory(path: Path) -> Directory:
+    from ordercast.directory import DiskDirectory
+
+    return DiskDirectory(path)
 
 
 def _open_journal(config: NodeConfig, node: NodeId, incarnation: int, about: About) -> Trace | None:

@@ -79,11 +79,12 @@ def _by_name(world: World) -> dict[str, list[tuple[NodeId, Replica]]]:
 
 def _state(target: Replicated, machine: Machine) -> Iterator[tuple[str, bytes]]:
     """The parts of a replica's state, encoded so that they are equal if the replicas are."""
+    sessions = machine.execution.sessions
     for name in sorted(target._fields.names):
         yield name, _encode(_ordered(getattr(target, name)))
     yield "the checksum of its history", _encode(machine.applied.checksum)
-    yield "the table of sessions", b"".join(machine.sessions.pieces(machine.sessions.captured()))
-    yield "what is common to all objects", _encode(_ordered(machine.common))
+    yield "the table of sessions", b"".join(sessions.pieces(sessions.captured()))
+    yield "what is common to all objects", _encode(_ordered(machine.execution.common))
 
 
 def _ordered(value: Any) -> Any:

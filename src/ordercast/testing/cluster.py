@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from ordercast.core.identity import NodeId
+from ordercast.directory import Directory
 from ordercast.groups.api import Node
+from ordercast.memory_directory import MemoryDirectory
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.environment import Environment, Trace
 from ordercast.runtime.ring_settings import RingSettings
@@ -56,6 +59,7 @@ class Cluster:
         self._disks: dict[NodeId, Memory] = {}
         self._ahead_us = dict.fromkeys(ids, 0)
         """By how much the clock that each node's next life finds is ahead of virtual time."""
+        self._directories: dict[tuple[NodeId, Path], MemoryDirectory] = {}
         self._chance = {id: random.Random(f"{seed}/machine/{id}") for id in ids}
         self.nodes = [self.node(id) for id in ids]
 
@@ -72,13 +76,14 @@ class Cluster:
             open_trace=lambda config, node, life, about: self._open_trace(ahead_us),
             open_streams=lambda config, transport, keyring: self._open_streams(id),
             at_moment=lambda moment: self._at_moment(id, moment),
+            open_directory=lambda path: self._open_directory(id, path),
         )
         return Node(
             id=id,
             protocol=self._protocol,
             settings=self._settings,
             environment=environment,
-            primary="majority" if voters else None,
+            primary="majority" if voters and self._protocol in ("totem", "rings") else None,
             voters=voters,
             ring=tuple(RingSettings(network=number) for number, nodes in self._rings.items() if id in nodes),
         )
@@ -104,6 +109,9 @@ class Cluster:
     def _open_streams(self, id: NodeId) -> Streams:
         networks = [network for number, network in self.networks.items() if id in self._rings[number]]
         return MemoryStreams(id, networks or [self.network])
+
+    def _open_directory(self, id: NodeId, path: Path) -> Directory:
+        return self._directories.setdefault((id, path), MemoryDirectory(f"{path} of node {id}"))
 
     def _open_trace(self, ahead_us: int) -> Trace | None:
         return self.trace

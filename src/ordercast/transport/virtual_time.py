@@ -1,14 +1,15 @@
 """An event loop in virtual time: while nothing is ready, its clock jumps to the next timer.
 
-`asyncio.sleep` and every timer work as on any loop, and take no time. What would run in a thread runs at
-once, in the loop's own thread: so the same program does the same in every run, as long as it draws its random
-numbers from seeds and waits for nothing outside its process.
+`asyncio.sleep` and every timer work as on any loop, and take no time. What would run in a thread runs in the
+loop's own thread, at once or after `thread_s`: so the same program does the same in every run, as long as it
+draws its random numbers from seeds and waits for nothing outside its process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import selectors
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -56,6 +57,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._time_s = 0.0
+        self.thread_s: Callable[[], float] = lambda: 0.0
+        """How many seconds the next call in an executor's thread takes; in asyncio's own, none."""
+        self._busy_until_s: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
+        """When the thread of each executor has done what it was given."""
         super().__init__(_JumpingSelector(self._pass_time, self._on_stuck))
 
     def _pass_time(self, seconds: float) -> None:
@@ -73,12 +78,24 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Call it at once: a thread would take real time, and a different one in each run."""
+        """Call it when it would be done: a thread would take real time, and a different one in each run."""
         future: asyncio.Future[T] = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - it is for whoever awaits the future
-            future.set_exception(error)
+
+        def call() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001 - it is for whoever awaits the future
+                future.set_exception(error)
+
+        takes_s = 0.0 if executor is None else self.thread_s()
+        if takes_s > 0:
+            at_s = max(self._busy_until_s.get(executor, 0.0), self._time_s) + takes_s
+            self._busy_until_s[executor] = at_s
+            self.call_at(at_s, call)
+        else:
+            call()
         return future
 
 

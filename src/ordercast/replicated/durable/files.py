@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ordercast.directory import Directory
 from ordercast.errors import StorageProblem
 from ordercast.replicated.durable import frames
-from ordercast.replicated.durable.directory import Directory
 from ordercast.replicated.durable.frames import Owner, SnapshotFile, Told
 from ordercast.replicated.durable.heads import START, Entry, Head
 from ordercast.replicated.durable.reading import (
@@ -61,6 +61,7 @@ class ObjectFiles:
         self._length, self._checksum = self.found.length, self.found.checksum
         self._rotate = True
         self._snapshots = self.found.highest
+        self._promised = self.found.promised
         if self.found.damage is None:
             self._begin_life()
 
@@ -134,6 +135,15 @@ class ObjectFiles:
             self._segments.append(ReadSegment(number, self.head.position, self._length))
             self._write_head()
 
+    def promise(self, epoch: int) -> None:
+        """The node takes part in no earlier history any more: on disk when this returns, or together with the
+        state that replaces what is damaged."""
+        self._check(damaged_too=True)
+        self._promised = max(self._promised, epoch)
+        if self.found.damage is None:
+            with _Failing(self):
+                self._write_head()
+
     def _write_head(self, *, anew: bool = False) -> None:
         self._commit += 1
         first = self._segments[0].number if self._segments else self._last + 1
@@ -147,6 +157,7 @@ class ObjectFiles:
             self._last,
             self._length,
             self._checksum,
+            self._promised,
         )
         slot = frames.slot_bytes(told)
         if anew:

@@ -160,6 +160,8 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
     length: int
     checksum: int
     """Up to where the last segment is written, and of the last frame up to there."""
+    promised: int
+    """The node takes part in no history of an earlier epoch any more."""
 
 
 _SLOT = struct.Struct("<4sII")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ordercast.directory import Directory
 from ordercast.errors import Damaged, StorageProblem
 from ordercast.replicated.durable import frames
-from ordercast.replicated.durable.directory import Directory
 from ordercast.replicated.durable.frames import BadFrame, Owner, SnapshotFile, Told
 from ordercast.replicated.durable.heads import START, Entry, Head
 
@@ -49,6 +49,8 @@ class Found(NamedTuple):
     """The last segment, how long it is, and the checksum of its last frame."""
     highest: int = 0
     """No file has a higher number."""
+    promised: int = 0
+    """The latest epoch that the node said it takes part in."""
 
     def repaired(self) -> Found:
         """The same without damage: the state was taken from another replica."""
@@ -87,6 +89,7 @@ def survey(directory: Directory, owner: Owner) -> Found:
             commit=max(told.commit, found.commit),
             highest=highest,
             last=told.last,
+            promised=told.promised,
         )
     notices = () if read.whole else (f"{directory}/{HEAD} was damaged in part, and is written anew",)
     return Found(
@@ -102,6 +105,7 @@ def survey(directory: Directory, owner: Owner) -> Found:
         length=found.length,
         checksum=found.checksum,
         highest=highest,
+        promised=told.promised,
     )
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Self, TypeVar
 
+from ordercast.directory import Directory
 from ordercast.errors import StorageProblem
-from ordercast.replicated.durable.directory import Directory
 from ordercast.replicated.durable.files import ObjectFiles, SnapshotWriter
 from ordercast.replicated.durable.heads import Entry, Head
 from ordercast.replicated.durable.reading import Found
@@ -53,6 +53,8 @@ class DurableObject:
         self._snapshots = asyncio.Lock()
         self._replacing = False
         """What is on disk is of another history than what is appended, until a state was written."""
+        self._replaced = 0
+        """How often a state was to take the place of what is here."""
         self._ended: StorageProblem | None = None
 
     @classmethod
@@ -168,6 +170,13 @@ class DurableObject:
                 waiter.set_exception(self._ended)
         self.on_failed(self._ended)
 
+    async def promise(self, epoch: int) -> None:
+        """Take part in no history of an earlier epoch any more: on disk when this returns. Raises
+        `StorageProblem`."""
+        if self._ended is not None:
+            raise self._ended
+        await self._in_log_thread(lambda: self._files.promise(epoch))
+
     # --- snapshots ------------------------------------------------------------------------------
 
     async def snapshot(self) -> AsyncIterator[bytes]:
@@ -195,25 +204,31 @@ class DurableObject:
             await self.synced(head.position)
             await self._in_log_thread(lambda: self._files.adopt(written))
 
-    async def replace(self, head: Head, slices: AsyncIterator[bytes]) -> None:
+    def replace(self, head: Head, slices: AsyncIterator[bytes]) -> Awaitable[None]:
         """Keep a state that was taken from another replica; all that was here goes, and what of it is
         damaged.
 
-        What is appended from here on is what follows that state: also before this returns. If it raises,
-        nothing more is written until it is called again.
+        What is appended from this call on is what follows that state: also before it is awaited. If it
+        raises, nothing more is written until it is called again. Called while it is under way, the later
+        state counts.
         """
         self._replacing = True
+        self._replaced += 1
         while self._waiting:
             self.waiting_bytes -= len(self._waiting.popleft().data) + _OVERHEAD
+        return self._replace(self._replaced, head, slices)
+
+    async def _replace(self, number: int, head: Head, slices: AsyncIterator[bytes]) -> None:
         if self._writing is not None:
             await asyncio.wait((self._writing,))
         async with self._snapshots:
             written = await self._written_snapshot(head, slices)
             await self._in_log_thread(lambda: self._files.replace(written))
-        self._replacing = False
         self.found = self._files.found
-        self._tell(head)
-        self._write_soon()
+        if number == self._replaced:
+            self._replacing = False
+            self._tell(head)
+            self._write_soon()
 
     async def _written_snapshot(self, head: Head, slices: AsyncIterator[bytes]) -> SnapshotWriter:
         def run(call: Callable[[], T]) -> asyncio.Future[T]:

@@ -91,6 +91,24 @@ class MemoryDirectory:
         made.calls = 0
         return made
 
+    def copy_as_after_a_crash(self, chance: Random) -> MemoryDirectory:
+        """Another directory with what is left if the machine ends now; this one goes on as it is."""
+        made = MemoryDirectory(self._where)
+        copies: dict[int, _File] = {}
+
+        def copied(file: _File) -> _File:
+            if id(file) not in copies:
+                other = copies[id(file)] = _File()
+                other.data, other.synced = bytearray(file.data), file.synced
+                other.writes = list(file.writes)
+            return copies[id(file)]
+
+        made._files = {name: copied(file) for name, file in self._files.items()}
+        made._durable = {name: copied(file) for name, file in self._durable.items()}
+        made._changes = [(a, b, None if file is None else copied(file)) for a, b, file in self._changes]
+        made.crash(chance)
+        return made
+
     # --- what a directory does ------------------------------------------------------------------
 
     def names(self) -> list[str]:

@@ -1,0 +1,130 @@
+"""Entries of the history are carried out: on the object, its sessions, and what is state of every object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ordercast.process_groups.views import Process
+from ordercast.replicated.command import length, listed, several
+from ordercast.replicated.durable.heads import Head
+from ordercast.replicated.effects import Answers
+from ordercast.replicated.notes import Calls, Entry, Members, Run, Tick
+from ordercast.replicated.outcome import forgotten, unknown
+from ordercast.replicated.replicated import Subject, Turn
+from ordercast.replicated.sessions import Known, Sessions
+from ordercast.replicated.snapshot import Common, Restored, Snapshot
+
+NOBODY = Process(0, 0, 0)
+
+
+class Execution:
+    """The state of one object: as far as the history was carried out at this replica."""
+
+    def __init__(self, subject: Subject, session: int, applied: Head) -> None:
+        """`session`: that of this replica, which wants the answers of its commands. `applied`: where the
+        history begins."""
+        self.subject = subject
+        self.sessions = Sessions()
+        self.applied = applied
+        """Up to where it was carried out."""
+        self._session = session
+        self._common = Common(0, [], {}, subject.known, 0, 0)
+
+    def carry_out(self, head: Head, sender: Process, entry: Entry) -> Answers | None:
+        """Carry out the entry behind which the history is at `head`; the answers, if it has commands of this
+        replica's session."""
+        self.applied = head
+        match entry:
+            case Calls():
+                self._pass_time(sender, entry.time_us)
+                return self._call(sender, entry)
+            case Tick(time_us):
+                self._pass_time(sender, time_us)
+            case Members(there, ahead_us, known):
+                common, before = self._common, self._common.there
+                common.there = there
+                common.ahead_us = dict(zip(there, ahead_us, strict=True))
+                common.known = frozenset(known)
+                for gone in sorted(set(before) - set(there)):
+                    self.subject.left(self._next_turn(), gone)
+        return None
+
+    def _call(self, sender: Process, calls: Calls) -> Answers | None:
+        session, number, outcomes = calls.session, calls.first, list[bytes]()
+        for run in calls.runs:
+            count = length(run.calls)
+            if count is None:
+                continue  # it says nothing
+            if self.sessions.all_new(session, number, count, calls.since):
+                found = self._run(sender, run, count)
+                self.sessions.keep(session, number, calls.floor, self.applied.position, found)
+            else:
+                found = [
+                    self._call_again(sender, calls, number + at, Run(run.shape, listed((bytes(call),))))
+                    for at, call in enumerate(several(run.calls))
+                ]
+            outcomes += found
+            number += len(found)
+        return Answers(calls.first, outcomes) if session == self._session else None
+
+    def _call_again(self, sender: Process, calls: Calls, number: int, run: Run) -> bytes:
+        """A command that may have been carried out already."""
+        outcome = self.sessions.look(calls.session, number, calls.since)
+        if outcome is Known.FORGOTTEN:
+            return forgotten()
+        if outcome is Known.NEW:
+            found = self._run(sender, run, 1)
+            self.sessions.keep(calls.session, number, calls.floor, self.applied.position, found)
+            return found[0]
+        return outcome
+
+    def _run(self, sender: Process, run: Run, count: int) -> list[bytes]:
+        common = self._common
+        if run.shape not in common.known:
+            return [unknown(run.shape)] * count
+        turn = Turn(common.now_us, common.position, sender)
+        outcomes = self.subject.run(turn, run)
+        common.position = turn.position
+        return outcomes
+
+    def _next_turn(self) -> Turn:
+        """Of what nobody called."""
+        self._common.position += 1
+        return Turn(self._common.now_us, self._common.position, NOBODY)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def _pass_time(self, sender: Process, time_us: int) -> None:
+        """Ordered time is the sender's, as far ahead as its clock is, and never falls."""
+        common = self._common
+        common.now_us = max(common.now_us, time_us - common.ahead_us.get(sender, 0))
+        due = self.subject.wake_at_us
+        if due is not None and common.now_us >= due:
+            self.subject.tick(self._next_turn())
+
+    def wake_at_us(self, me: Process, step_us: int) -> int | None:
+        """When this replica's clock should tell the others that the time has come for which the object waits,
+        where each replica waits `step_us` longer than the one before it. None: it waits for none."""
+        due, common = self.subject.wake_at_us, self._common
+        if due is not None and me in common.there:
+            due += common.ahead_us[me] + common.there.index(me) * step_us
+        return due
+
+    # --- the state as a whole -------------------------------------------------------------------
+
+    @property
+    def common(self) -> Common:
+        """What is state of every object, beside its fields and sessions."""
+        return msgspec.structs.replace(self._common, forgotten=self.sessions.forgotten)
+
+    def snapshot(self) -> Snapshot:
+        """The state as it is now."""
+        return Snapshot(self.applied, self.common, self.sessions, self.subject.target)
+
+    def take(self, state: Restored, initial: Sequence[bytes]) -> None:
+        """Put another state in the place of this one; fields that it lacks have the values of `initial`."""
+        state.install(initial)
+        self.sessions, self._common, self.applied = state.sessions, state.common, state.head
+        self.subject.target._turn = Turn(self._common.now_us, self._common.position, NOBODY)

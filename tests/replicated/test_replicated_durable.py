@@ -1,0 +1,147 @@
+"""Replicated objects on disk: nothing that was answered is lost, and damage is noticed and repaired."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+from accounts import Accounts, synced
+
+import ordercast
+from ordercast.memory_directory import MemoryDirectory
+from ordercast.testing import Cluster, run
+
+VOTERS = (1, 2, 3)
+DIRECTORY = "objects"
+PROTOCOLS = pytest.mark.parametrize("protocol", ["totem", "total"])
+
+
+class Group:
+    """Three nodes with an object on disk each."""
+
+    def __init__(self, protocol: str, seed: int) -> None:
+        self.cluster = Cluster(3, seed=seed, protocol=protocol, voters=VOTERS)
+        self.objects: dict[int, Accounts] = {}
+
+    async def start(self, *ids: int) -> None:
+        """Start nodes, and replicate the object there."""
+        for id in ids:
+            if id in self.objects:
+                self.cluster.nodes[id - 1] = self.cluster.node(id)
+        nodes = [self.cluster.nodes[id - 1] for id in ids]
+        await asyncio.gather(*(node.start() for node in nodes))
+        found = await asyncio.gather(
+            *(node.replicate(Accounts(), "a/b", durable=DIRECTORY, timeout=60) for node in nodes)
+        )
+        self.objects.update(zip(ids, found, strict=True))
+
+    async def kill(self, *ids: int, chance: random.Random | None = None) -> None:
+        """End nodes at once; with a `chance` their disks lose what was not synced."""
+        network = self.cluster.network
+        network.partition(*({id} for id in network.nodes))
+        for id in ids:
+            if chance is not None:
+                copy = self.directory(id).copy_as_after_a_crash(chance)
+                self.cluster._directories[id, Path(DIRECTORY) / "a%2Fb"] = copy
+        await asyncio.gather(*(self.cluster.nodes[id - 1].stop() for id in ids))
+        network.heal()
+
+    def directory(self, id: int) -> MemoryDirectory:
+        return self.cluster._directories[id, Path(DIRECTORY) / "a%2Fb"]
+
+
+@PROTOCOLS
+def test_all_nodes_are_killed_at_once_and_nothing_answered_is_lost(protocol: str) -> None:
+    async def main() -> None:
+        chance = random.Random(3)
+        group = Group(protocol, 3)
+        await group.start(*VOTERS)
+        answered = 0
+        for _ in range(8):
+            deposits = [
+                asyncio.ensure_future(group.objects[id].deposit("a", 1)) for id in VOTERS for _ in range(20)
+            ]
+            await asyncio.sleep(chance.uniform(0, 0.01))
+            answered = max((each.result() for each in deposits if each.done()), default=answered)
+            await group.kill(*VOTERS, chance=chance)
+            await asyncio.gather(*deposits, return_exceptions=True)
+            await group.start(*VOTERS)
+            await synced(*group.objects.values())
+            balances = {each.balance.get("a", 0) for each in group.objects.values()}
+            assert len(balances) == 1
+            assert balances.pop() >= answered
+        await group.cluster.stop()
+
+    run(main())
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("gone", VOTERS)
+def test_a_majority_goes_on_with_its_disks(protocol: str, gone: int) -> None:
+    async def main() -> None:
+        group = Group(protocol, gone)
+        await group.start(*VOTERS)
+        assert await group.objects[2].deposit("a", 5) == 5
+        await group.kill(*VOTERS)
+        others = [id for id in VOTERS if id != gone]
+        await group.start(*others)
+        assert await group.objects[others[0]].deposit("a", 5) == 10
+        await group.start(gone)
+        await synced(group.objects[gone])
+        assert group.objects[gone].balance == {"a": 10}
+        await group.cluster.stop()
+
+    run(main())
+
+
+@PROTOCOLS
+def test_a_damaged_disk_is_repaired_from_the_others(protocol: str) -> None:
+    async def main() -> None:
+        group = Group(protocol, 5)
+        await group.start(*VOTERS)
+        await group.objects[1].deposit("a", 5)
+        await group.kill(*VOTERS)
+        for name in group.directory(3).names():
+            if name.endswith(".wal"):
+                group.directory(3).content(name)[30] ^= 4
+        await group.start(*VOTERS)
+        await synced(group.objects[3])
+        assert group.objects[3].balance == {"a": 5}
+        await group.objects[3].deposit("a", 1)
+        await group.kill(*VOTERS)
+        await group.start(2, 3)
+        await synced(group.objects[3])
+        assert group.objects[3].balance == {"a": 6}, "it is on the repaired disk, too"
+        await group.cluster.stop()
+
+    run(main())
+
+
+def test_who_has_lost_its_disk_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        group = Group("totem", 6)
+        await group.start(*VOTERS)
+        await group.objects[1].deposit("a", 5)
+        await group.kill(*VOTERS)
+        group.cluster._directories.clear()
+        with pytest.raises(TimeoutError, match="could not be replicated"):
+            await asyncio.wait_for(group.start(1, 2), 90)
+        await group.cluster.stop()
+
+    run(main())
+
+
+def test_what_cannot_be_on_disk_is_refused() -> None:
+    async def main() -> None:
+        async with Cluster(1, protocol="total") as cluster:
+            with pytest.raises(ordercast.ConfigProblem, match="give all nodes voters"):
+                await cluster.nodes[0].replicate(Accounts(), "a", durable=DIRECTORY)
+        async with Cluster(1, protocol="total", voters=(1,)) as cluster:
+            with pytest.raises(ordercast.ConfigProblem, match="give `durable`"):
+                await cluster.nodes[0].replicate(Accounts(), "a", level="disk")
+            with pytest.raises(ordercast.ConfigProblem, match="choose one of memory, disk"):
+                await cluster.nodes[0].replicate(Accounts(), "a", level="tape")  # type: ignore[arg-type]
+
+    run(main())
