@@ -120,7 +120,7 @@ def main() -> None:
             case "many":
                 say(store.set_many(words["seconds"], words["in_flight"]))
             case "digest":
-                say({"digest": sorted(store.dict.rawData())[-1], "keys": len(store.dict.rawData())})
+                say({"digest": ""})  # it answers for itself
 
 
 if __name__ == "__main__":

@@ -320,6 +320,39 @@ def test_who_finds_no_room_waits_for_it_in_turn(monkeypatch: pytest.MonkeyPatch)
     run(main())
 
 
+def test_who_waits_for_room_has_one_deadline_for_that_and_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "MOST_PENDING", 1)
+
+    async def main() -> None:
+        loop, waits = asyncio.get_running_loop(), Asking(2.0, unanswered)
+        first = ask(waits)
+        await asyncio.sleep(0.5)
+        over: list[float] = []
+
+        async def later() -> None:
+            try:
+                deadline = await waits.room()
+                await waits.ask(0, COUNT, FORM, b"", deadline).future
+            except (TimeoutError, ordercast.Unanswered):
+                over.append(round(loop.time() - begun, 3))
+
+        begun = loop.time()
+        tasks = [asyncio.create_task(later()) for _ in range(3)]
+        await asyncio.sleep(1)
+        waits.answered(first.number, [NOTHING])
+        await asyncio.gather(*tasks)
+        assert over == [2.0, 2.0, 2.0], "one had asked, and two had no room"
+        assert not waits.unanswered
+        await asyncio.sleep(5)
+        late = ask(waits)
+        begun = loop.time()
+        with pytest.raises(ordercast.Unanswered):
+            await late.future
+        assert loop.time() - begun == pytest.approx(2.0)
+
+    run(main())
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, MOST_BYTES // 2)), min_size=1, max_size=30))
 def test_what_travels_together_is_in_order_and_of_a_bounded_size(what: list[tuple[int, int]]) -> None:
     async def main() -> None:

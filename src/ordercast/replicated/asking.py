@@ -7,6 +7,7 @@ long for these, so that there is one deadline at a time: that of whoever waits l
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
@@ -76,8 +77,8 @@ class Asking:
         self._asked: dict[int, Asked] = {}
         """In the order of their numbers."""
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        """Calls that wait for room."""
+        self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
+        """Calls that wait for room, and until when."""
         self._admitted = 0
         """Of these, how many were told that there is room, and have not asked yet."""
 
@@ -98,37 +99,46 @@ class Asking:
         """What somebody waits for, in the order of the numbers."""
         return [asked for asked in self._asked.values() if not asked.future.done()]
 
-    async def room(self) -> None:
-        """Wait until there is room, for one's turn; raises what `fail` says."""
-        waiter = self._loop.create_future()
-        self._waiting.append(waiter)
+    async def room(self) -> float:
+        """Wait until there is room, for one's turn; the deadline for what is asked then. Raises
+        `TimeoutError` at that time, and what `fail` says."""
+        deadline, waiter = self._deadline(), self._loop.create_future()
+        self._waiting.append((deadline, waiter))
+        self._look_at(deadline)
         try:
             await waiter
         except asyncio.CancelledError:
-            if not waiter.cancelled():
+            if not waiter.cancelled() and waiter.exception() is None:
                 self._admitted -= 1  # it was told, and will not ask
                 self._admit()
             raise
         self._admitted -= 1
+        return deadline
 
     def _admit(self) -> None:
         while self._waiting and len(self._asked) + self._admitted < MOST_PENDING:
-            waiter = self._waiting.popleft()
+            _, waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 self._admitted += 1
 
-    def ask(self, since: int, shape: str, form: Form | None, arguments: bytes) -> Asked:
-        """Something is asked; its future is resolved by the answer."""
+    def ask(
+        self, since: int, shape: str, form: Form | None, arguments: bytes, deadline: float | None = None
+    ) -> Asked:
+        """Something is asked; its future is resolved by the answer. `deadline`: of who has waited for room
+        (`room`)."""
         self._numbers += 1
-        deadline = 0.0
-        if self._timeout is not None:
-            deadline = self._loop.time() + self._timeout
-            if self._timer is None:
-                self._timer = self._loop.call_at(deadline, self._on_deadline)
+        if deadline is None:
+            deadline = self._deadline()
+        if self._timer is None:
+            self._look_at(deadline)
         asked = Asked(self._numbers, since, self._loop.create_future(), deadline, shape, form, arguments)
         self._asked[asked.number] = asked
         return asked
+
+    def _deadline(self) -> float:
+        """Of what begins to wait now."""
+        return math.inf if self._timeout is None else self._loop.time() + self._timeout
 
     def forget(self, asked: Asked) -> None:
         """Nobody waits for it."""
@@ -168,20 +178,33 @@ class Asking:
             if not asked.future.done():
                 asked.future.set_exception(error(asked))
         waiters, self._waiting = self._waiting, deque()
-        for waiter in waiters:
+        for _, waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(waiting)
 
+    # --- deadlines ------------------------------------------------------------------------------
+
+    def _look_at(self, deadline: float) -> None:
+        """Look then who has waited too long, unless that is done before."""
+        if self._timer is None and deadline < math.inf:
+            self._timer = self._loop.call_at(deadline, self._on_deadline)
+
     def _on_deadline(self) -> None:
         self._timer = None
-        now = self._loop.time()
-        for asked in tuple(self._asked.values()):
+        now, then = self._loop.time(), math.inf
+        for asked in self.unanswered:
             if asked.deadline > now:
-                self._timer = self._loop.call_at(asked.deadline, self._on_deadline)
+                then = asked.deadline
                 break
             del self._asked[asked.number]
-            if not asked.future.done():
-                asked.future.set_exception(self._unanswered(asked, f"for {self._timeout:g} s"))
+            asked.future.set_exception(self._unanswered(asked, f"for {self._timeout:g} s"))
+        while self._waiting and self._waiting[0][0] <= now:
+            _, waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_exception(TimeoutError())
+        if self._waiting:
+            then = min(then, self._waiting[0][0])
+        self._look_at(then)
         self._admit()
 
 

@@ -163,15 +163,14 @@ class Replica:
 
     async def _ask_later(self, shape: str, form: Form | None, arguments: bytes) -> Any:
         try:
-            async with asyncio.timeout(self._timeout):
-                await self._asking.room()
+            deadline = await self._asking.room()
         except TimeoutError:
             raise Unanswered(
                 f"{self.name} had {MOST_PENDING:,} commands under way for {self._timeout:g} s: this one was "
                 "not sent; wait for answers before you call more"
             ) from None
         self._check_open()
-        asked = self._asking.ask(self.machine.applied.position, shape, form, arguments)
+        asked = self._asking.ask(self.machine.applied.position, shape, form, arguments, deadline)
         self._post_soon(asked)
         return await asked.future
 
