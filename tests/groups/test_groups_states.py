@@ -15,6 +15,8 @@ from group_nodes import make_node, run, together
 from free_ports import free_address
 from ordercast import Node
 from ordercast.keys import Keyring, generate
+from ordercast.replicated.command import encode
+from ordercast.replicated.transfer import Wish
 from ordercast.runtime.tcp_streams import HANDSHAKE, PLACES, TcpStreams
 from ordercast.transport.stream_seal import NONCE_SIZE
 
@@ -64,12 +66,14 @@ def test_a_state_is_given_to_who_has_the_key_and_to_nobody_else(sealed: bool) ->
     async def main() -> None:
         async with AsyncExitStack() as stack:
             (one, two, three), accounts = await started(stack, **key)
+            position = one._running.replicas._replicas["accounts"].machine.applied.position
+            name = encode(Wish("accounts", position))
             wish = HANDSHAKE.greeting(bytes(NONCE_SIZE), Keyring((KEY,)) if sealed else None)
-            answer = await heard(wish + plain(b"accounts"), one)
+            answer = await heard(wish + plain(name), one)
             assert (b"secret" in answer) == (not sealed), "without a key whoever comes is a member"
             if sealed:
                 assert len(answer) == HANDSHAKE.answer_size
-                for said in (b"accounts", HANDSHAKE.greeting(bytes(NONCE_SIZE), None) + plain(b"accounts")):
+                for said in (name, HANDSHAKE.greeting(bytes(NONCE_SIZE), None) + plain(name)):
                     assert b"secret" not in await heard(said + bytes(100), two)
             crowd = [
                 await asyncio.open_connection(*port_of(node))

@@ -176,6 +176,8 @@ class Member:
                 self.streams,
                 quorum_of(config.voters, protocol.primary_partition),
                 parts.environment.open_directory,
+                config.state_buffer,
+                lambda: self.driver.machine.laggard,
                 parts.environment.now_us,
                 parts.environment.new_seed,
                 parts.environment.at_moment,

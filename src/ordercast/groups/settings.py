@@ -48,6 +48,7 @@ class MoreSettings(TypedDict, total=False):
     log_level: Literal["debug", "info", "warning", "error"]
     send_buffer: int
     receive_buffer: int
+    state_buffer: int
     evict_after: float
     mtu: int
     socket_buffer: int

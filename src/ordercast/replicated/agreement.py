@@ -133,6 +133,16 @@ class Agreement:
         turned = others[begin:] + others[:begin]
         return [(each, self._told[each].port) for each in sorted(turned, key=lambda each: each.node == rep)]
 
+    def gives(self, me: Process, first: int) -> bool:
+        """Whether a replica is among the first of whom one that lacks the state is to get it."""
+        lacking = [each for each, told in self._told.items() if told.head != self.chosen]
+        return any(me == source for each in lacking for source, _ in self.sources(each)[:first])
+
+    @property
+    def complete(self) -> bool:
+        """Whether all have the state."""
+        return self.settled and self.holders.issuperset(self.members)
+
     def settlement(self) -> Members:
         """What the round has settled beside the history, as an entry of it."""
         there = sorted(self._told)

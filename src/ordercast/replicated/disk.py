@@ -87,7 +87,7 @@ class ReplicaDisk:
             case Store():
                 replica = self._replica
                 assert replica is not None, "it was restored"
-                snapshot = replica.machine.snapshot()
+                snapshot = replica.begin_snapshot()
                 replacing = self._files.replace(snapshot.head, self._slices(replica, snapshot))
 
                 async def replaced(_: Replica) -> None:
@@ -107,13 +107,13 @@ class ReplicaDisk:
     async def _write_snapshot(self, replica: Replica) -> None:
         try:
             if replica.machine.has_state:
-                snapshot = replica.machine.snapshot()
+                snapshot = replica.begin_snapshot()
                 await self._files.write_snapshot(snapshot.head, self._slices(replica, snapshot))
         finally:
             self._snapshot_under_way = False
 
     async def _slices(self, replica: Replica, snapshot: Snapshot) -> AsyncIterator[bytes]:
-        await replica.complete(snapshot)
+        await replica.completed(snapshot)
         size = 0
         async for data in snapshot.slowly():
             size += len(data)

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 from ordercast.process_groups.views import Process
 from ordercast.replicated.durable.heads import Entry, Head
 from ordercast.replicated.notes import Have, Report, Synced, Tick
+from ordercast.replicated.snapshot import Snapshot
 
 
 class Send(NamedTuple):
@@ -47,6 +48,18 @@ class StopFetching(NamedTuple):
     """No state is needed any more."""
 
 
+class Dropped(NamedTuple):
+    """So many bytes waited for a state, too many: they are let go, and a later state is fetched."""
+
+    size: int
+
+
+class Offer(NamedTuple):
+    """Keep the state as it is now for replicas that lack it; the snapshot has begun (`Machine.snapshot`)."""
+
+    snapshot: Snapshot
+
+
 class Wake(NamedTuple):
     """Call `Machine.alarm` when this node's clock is there; None: never."""
 
@@ -82,5 +95,18 @@ class Begun(NamedTuple):
 
 
 Effect: TypeAlias = (
-    Send | Answers | Reached | Told | Fetch | StopFetching | Wake | Promise | Keep | Store | GoOn | Begun
+    Send
+    | Answers
+    | Reached
+    | Told
+    | Fetch
+    | StopFetching
+    | Dropped
+    | Offer
+    | Wake
+    | Promise
+    | Keep
+    | Store
+    | GoOn
+    | Begun
 )

@@ -119,6 +119,11 @@ class Execution:
         """What is state of every object, beside its fields and sessions."""
         return msgspec.structs.replace(self._common, forgotten=self.sessions.forgotten)
 
+    @property
+    def immutable(self) -> bool:
+        """Whether references to what is in the fields are enough to keep the state."""
+        return self.subject.target._fields.immutable
+
     def snapshot(self) -> Snapshot:
         """The state as it is now."""
         return Snapshot(self.applied, self.common, self.sessions, self.subject.target)

@@ -25,10 +25,12 @@ from ordercast.replicated.agreement import Agreement
 from ordercast.replicated.durable.heads import START, Head
 from ordercast.replicated.effects import (
     Begun,
+    Dropped,
     Effect,
     Fetch,
     GoOn,
     Keep,
+    Offer,
     Promise,
     Reached,
     Send,
@@ -44,6 +46,7 @@ from ordercast.replicated.notes import (
     Entry,
     Have,
     Mark,
+    Members,
     Report,
     RoundId,
     Synced,
@@ -59,6 +62,10 @@ TICK_STEP_US = 50_000
 """Replicas tell each other that time has passed, one after the other, until one was heard."""
 AT_A_TIME = 1_000
 """Entries that are carried out before others have their turn."""
+
+DONORS = 2
+"""So many replicas keep a snapshot of one place for each that lacks the state."""
+MOST_WAITING = 256 * 1024 * 1024
 
 
 class Machine:
@@ -79,6 +86,8 @@ class Machine:
         self.session = session
         self.port = 0
         """Where states are given to other replicas."""
+        self.most_waiting = MOST_WAITING
+        """Bytes that may wait for a state; with more, they are dropped, and a later state is asked for."""
         self.agreement = Agreement(quorum)
         self.me = NOBODY
         self._pauses = 0
@@ -230,6 +239,7 @@ class Machine:
                 if history is not None:
                     history.append(sender, note, payload)
                 self._look_at_arrived()
+                self._bound_waiting()
                 self.advance()
         return self._take()
 
@@ -250,7 +260,7 @@ class Machine:
                 self._arrived = None
                 self._wanted = History(chosen)
             self._wanted.extend(since)
-            self._out.append(Fetch(chosen, agreement.sources(self.me)))
+            self._out.append(Fetch(self._wanted.base, agreement.sources(self.me)))
             self._look_at_arrived()
         self._promised = agreement.epoch
         if self._durable:
@@ -308,6 +318,11 @@ class Machine:
         self.advance()
         return self._take()
 
+    def _offer(self) -> None:
+        """Keep the state as it is now, if others are to get it from this replica and it costs no encoding."""
+        if self.execution.immutable and self.agreement.gives(self.me, DONORS):
+            self._out.append(Offer(self.snapshot()))
+
     def advance(self) -> None:
         """Carry out what can be."""
         mine, agreement = self._mine, self.agreement
@@ -335,6 +350,8 @@ class Machine:
             done = Reached(note.number) if isinstance(note, Mark) else carry_out(head, sender, note)
             if done is not None:
                 self._emit(done)
+            if isinstance(note, Members):
+                self._offer()
         if agreement.active:
             self._wake_up()
 
@@ -457,6 +474,14 @@ class Machine:
             self._begin(anew=True)
         else:
             self.advance()
+
+    def _bound_waiting(self) -> None:
+        """Where too much waits for a state, let it go, and wait for a later one."""
+        wanted = self._wanted
+        if wanted is not None and wanted.bytes > self.most_waiting:
+            self._out.append(Dropped(wanted.bytes))
+            wanted.begin_at(wanted.head)
+            self._out.append(Fetch(wanted.base, self.agreement.sources(self.me)))
 
     def _stop_fetching(self) -> None:
         if self._wanted is not None:

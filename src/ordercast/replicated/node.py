@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from ordercast.core.identity import Configuration, Guarantee
+from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.directory import Directory
 from ordercast.process_groups.views import Cause, Life, Received, Unheard, View
 from ordercast.replicated.quorum import Quorum
@@ -96,6 +96,10 @@ class Surroundings(NamedTuple):
     """When replicas may go on; None where every partition goes on by itself."""
     open_directory: Callable[[Path], Directory]
     """Where an object is kept on disk; called in a thread."""
+    most_waiting: int
+    """Bytes that may wait for the state of an object."""
+    slowest: Callable[[], NodeId | None]
+    """The node for which the others wait, if there is one."""
     now_us: Callable[[], int]
     new_seed: Callable[[], int]
     at_moment: Callable[[str], None]

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -30,10 +31,12 @@ from ordercast.replicated.disk import ReplicaDisk
 from ordercast.replicated.effects import (
     Answers,
     Begun,
+    Dropped,
     Effect,
     Fetch,
     GoOn,
     Keep,
+    Offer,
     Promise,
     Reached,
     Send,
@@ -48,7 +51,7 @@ from ordercast.replicated.node import LocalProcess, Surroundings
 from ordercast.replicated.notes import GROUP, Mark, Report, Synced, Tick, written
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Replicated, Subject
-from ordercast.replicated.snapshot import Restored, Snapshot
+from ordercast.replicated.snapshot import NOT_ENCODED, Restored, Snapshot, Unsound
 from ordercast.replicated.watching import Missed, Watch
 
 LOG = logging.getLogger("ordercast")
@@ -67,7 +70,7 @@ class Replica:
         quorum: Quorum,
         node: Surroundings,
         timeout: float | None,
-        fetch: Callable[[Replica, Fetch | StopFetching], None],
+        fetch: Callable[[Replica, Fetch | StopFetching | Offer], None],
         port: int,
         level: Level,
         disk: ReplicaDisk | None,
@@ -87,6 +90,7 @@ class Replica:
         self.machine = Machine(subject, quorum, session, initial, level, durable=durable)
         self._disk = disk
         self.machine.port = port
+        self.machine.most_waiting = node.most_waiting
         self._groups = (GROUP + name,)
         self._loop = asyncio.get_running_loop()
         self._asking = Asking(timeout, self._unanswered)
@@ -98,6 +102,7 @@ class Replica:
         self._majority = asyncio.Event()
         self._majority.set()
         self._alarm: asyncio.TimerHandle | None = None
+        self._completing: WeakKeyDictionary[Snapshot, asyncio.Task[None]] = WeakKeyDictionary()
         self._watches: dict[Watch, None] = {}
         self._closed: BaseException | None = None
         self._process: LocalProcess | None = None
@@ -326,6 +331,9 @@ class Replica:
                         self._node.at_moment("head told")
                 case Wake(at_us):
                     self._set_alarm(at_us)
+                case Offer(snapshot):
+                    self._complete(snapshot)
+                    self._fetch(self, effect)
                 case Fetch() | StopFetching():
                     self._fetch(self, effect)
                 case Promise() | Keep() | Store():
@@ -333,6 +341,13 @@ class Replica:
                     self._disk.do(effect)
                 case GoOn():
                     asyncio.get_running_loop().call_soon(lambda: self.run(self.machine.go_on()))
+                case Dropped(size):
+                    LOG.warning(
+                        "%s: %d bytes wait for the state, which did not come yet: they are dropped, and a "
+                        "later state is asked for; raise state_buffer if that happens again",
+                        self.name,
+                        size,
+                    )
                 case Begun(anew):
                     if not self.ready.done():
                         self.ready.set_result(None)
@@ -365,17 +380,37 @@ class Replica:
     async def snapshot(self) -> Snapshot:
         """The state as it is now. Commands are carried out again when this returns, or before: they wait for
         references to be copied, if there are many, and for fields with mutable elements to be encoded."""
-        snapshot = self.machine.snapshot()
-        await self.complete(snapshot)
+        return await self.completed(self.begin_snapshot())
+
+    def begin_snapshot(self) -> Snapshot:
+        """The same, to be awaited with `completed`."""
+        return self._complete(self.machine.snapshot())
+
+    def _complete(self, snapshot: Snapshot) -> Snapshot:
+        if not snapshot.complete:
+            self._completing[snapshot] = asyncio.create_task(self._go_on_completing(snapshot))
         return snapshot
 
-    async def complete(self, snapshot: Snapshot) -> None:
-        """Complete a snapshot of the machine's."""
+    async def _go_on_completing(self, snapshot: Snapshot) -> None:
+        try:
+            await snapshot.completed()
+        except (TypeError, ValueError, OverflowError) as error:
+            LOG.error("%s: %s", self.name, NOT_ENCODED.format(error))
+        finally:
+            self.run(self.machine.resume())
+
+    async def completed(self, snapshot: Snapshot) -> Snapshot:
+        """A snapshot that was begun, once it is complete. Raises `Unsound` if it cannot be."""
+        if snapshot in self._completing:
+            await asyncio.shield(self._completing[snapshot])
         if not snapshot.complete:
-            try:
-                await snapshot.completed()
-            finally:
-                self.run(self.machine.resume())
+            raise Unsound("the state cannot be encoded")
+        return snapshot
+
+    @property
+    def somebody_lacks_state(self) -> bool:
+        """Whether another replica may still need a snapshot of this one."""
+        return self._closed is None and not self.machine.agreement.complete
 
     # --- what the node tells --------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from ordercast.errors import ConfigProblem, NodeClosed, NoMajority
 from ordercast.replicated.disk import ReplicaDisk
-from ordercast.replicated.effects import Fetch, StopFetching
+from ordercast.replicated.effects import Fetch, Offer, StopFetching
 from ordercast.replicated.levels import Level, level_of
 from ordercast.replicated.node import Surroundings
 from ordercast.replicated.quorum import Majority
@@ -110,13 +110,18 @@ class Replicas:
         if disk is not None:
             await disk.close()
 
-    def _fetch(self, replica: Replica, what: Fetch | StopFetching) -> None:
+    def _fetch(self, replica: Replica, what: Fetch | StopFetching | Offer) -> None:
+        if isinstance(what, Offer):
+            self._giving.keep(replica, what.snapshot)
+            return
         running = self._fetching.get(replica)
         if isinstance(what, Fetch):
             if running is not None and not running.done:
                 running.fetch = what
                 return
-            self._fetching[replica] = Fetching(self._node.streams, replica, what, self._node.at_moment)
+            self._fetching[replica] = Fetching(
+                self._node.streams, replica, what, self._node.slowest, self._node.at_moment
+            )
         elif running is not None:
             del self._fetching[replica]
             running.stop()
@@ -135,6 +140,7 @@ class Replicas:
         for replica in self._replicas.values():
             replica.close(error)
         self._replicas.clear()
+        self._giving.end()
         if self._port is not None:
             self._port.cancel()
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 128 * 1024
 """No slice has more bytes."""
+NOT_ENCODED = (
+    "the state cannot be given to other nodes: its fields hold what is not of their types, or cannot be "
+    "encoded ({})"
+)
 _MORE, _LAST = b"+", b"."
 """How a slice begins: it goes on in the next one, or not. Behind it, what is in it:"""
 _OPENING, _SESSIONS, _FIELD, _END = b"o", b"s", b"f", b"e"
@@ -128,6 +132,11 @@ class Restored:
         self.sessions = Sessions()
         self.whole = False
         """Whether nothing is missing."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether it is known at which place of the history it is."""
+        return self._opening is not None
 
     @property
     def head(self) -> Head:

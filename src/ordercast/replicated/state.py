@@ -171,6 +171,11 @@ class Fields:
         """What the fields are called."""
         return frozenset(self._fields)
 
+    @property
+    def immutable(self) -> bool:
+        """Whether references to what is in them are enough to keep the state."""
+        return all(field.immutable for field in self._fields.values())
+
     def pieces(self, target: object) -> Iterator[bytes]:
         """The state, piece by piece: nothing may change it until the last one is taken."""
         for name, field in self._fields.items():

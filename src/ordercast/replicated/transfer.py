@@ -1,31 +1,98 @@
-"""States on their way from one replica to another: over a stream, out of the order.
+"""States on their way from one replica to another: over connections between nodes, out of the order.
 
-Who needs a state asks one of those who hold it, by the object's name. The donor says at which place of the
-history its state is, and sends it in frames with checksums, piece by piece; meanwhile it carries out nothing,
-while the group goes on. If it falls silent or ends, the next one is asked.
+Who needs a state asks one of those who have it (`Fetching`), by the object's name; the donor takes a
+snapshot, which holds the object up for a moment at most, and sends its slices (`Giving`). A donor that has
+too many receivers says so, and one that ends, or says nothing for `STALL_S`, is given up: the next is asked.
+
+It is told which slices have come, by their number and a digest over them, and goes on behind them where the
+slices of a snapshot of its own begin with exactly these: so what comes is what it would have sent from the
+beginning. For that, the first donors of a replica keep a snapshot of one and the same place of the history
+(`Offer`). Where that is not so, it begins anew. ``docs/decisions/state-transfer.md`` says more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from ordercast.core.identity import NodeId
+from ordercast.core.wire import UNREADABLE
+from ordercast.replicated.command import encode
+from ordercast.replicated.durable.heads import Head
 from ordercast.replicated.effects import Fetch
-from ordercast.replicated.snapshot import Restored
+from ordercast.replicated.snapshot import NOT_ENCODED, Restored, Snapshot, Unsound
 
 if TYPE_CHECKING:
+    from ordercast.process_groups.views import Process
     from ordercast.replicated.replica import Replica
     from ordercast.transport.streams import Channel, Streams
 
 LOG = logging.getLogger("ordercast")
+T = TypeVar("T")
 
 STALL_S = 5.0
-"""How long a donor may keep a replica waiting for the next frame before another one is asked."""
+"""How long a donor may say nothing before another one is asked."""
+ALIVE_S = 1.0
+"""How often a donor says that it is about to send something."""
 AGAIN_S = 0.1
 """How long a replica waits before it asks all donors anew."""
+BEHIND_S = 10.0
+"""How long a donor may take until it has come as far as the state has to be."""
+MOST_RECEIVERS = 2
+"""Replicas to which a node gives states at once."""
+KEPT = 2
+"""Snapshots of an object that are kept for replicas that may ask for them."""
+KEPT_S = 600.0
+"""How long they are kept at most,"""
+LOOK_S = 1.0
+"""and how often it is looked whether they are needed."""
+_ANEW, _ON, _BUSY = b"anew", b"on", b"busy"
+"""What a donor answers: it begins, it goes on, or it has too many receivers. Empty frames mean: wait."""
+
+
+class Wish(msgspec.Struct, array_like=True):
+    """Who needs a state tells which one, and what it has of it."""
+
+    name: str
+    position: int
+    """The state is to be of this place of the history, or of a later one."""
+    have: Head | None = None
+    """Of which place that is of which some slices have come:"""
+    count: int = 0
+    """so many,"""
+    digest: bytes = b""
+    """and a digest over them."""
+
+
+_wish = msgspec.msgpack.Decoder(Wish).decode
+
+
+class Digest:
+    """Over slices, one behind the other."""
+
+    def __init__(self) -> None:
+        self._sum = hashlib.blake2b(digest_size=16)
+        self.count = 0
+
+    def add(self, data: bytes) -> None:
+        """The next slice."""
+        self._sum.update(len(data).to_bytes(4, "big"))
+        self._sum.update(data)
+        self.count += 1
+
+    @property
+    def value(self) -> bytes:
+        """Of all that were added."""
+        return self._sum.digest()
+
+
+# --- who gives it -------------------------------------------------------------------------------
 
 
 class Giving:
@@ -35,48 +102,154 @@ class Giving:
         """`find`: the replica of an object here, by name."""
         self._find = find
         self._at_moment = at_moment
+        self._receivers = 0
+        self._kept: dict[Replica, deque[tuple[Snapshot, float]]] = {}
+        """By object, the latest last, with when they were taken."""
+        self._looking: asyncio.TimerHandle | None = None
+
+    def keep(self, replica: Replica, snapshot: Snapshot) -> None:
+        """Keep a snapshot that has just begun, for who lacks the state."""
+        self._kept.setdefault(replica, deque(maxlen=KEPT)).append((snapshot, _now()))
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        """Drop what nobody needs."""
+        for replica, kept in list(self._kept.items()):
+            while kept and (not replica.somebody_lacks_state or kept[0][1] < _now() - KEPT_S):
+                kept.popleft()
+            if not kept:
+                del self._kept[replica]
+        self._looking = None
+        if self._kept:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def end(self) -> None:
+        """The node gives nothing any more."""
+        self._kept.clear()
+        if self._looking is not None:
+            self._looking.cancel()
 
     async def serve(self, channel: Channel) -> None:
-        """Serve one connection: a name, then the state of the object of that name."""
-        name = (await channel.receive()).decode(errors="replace")
-        replica = self._find(name)
-        if replica is None or not replica.machine.has_state:
+        """Serve one connection: a wish, then the state."""
+        try:
+            wish = _wish(await channel.receive())
+        except UNREADABLE as error:
+            raise Unsound("what it wishes cannot be read") from error
+        if self._receivers >= MOST_RECEIVERS:
+            await channel.send(_BUSY)
             return
-        snapshot = await replica.snapshot()
-        async for data in snapshot.slowly():
+        self._receivers += 1
+        try:
+            await self._give(channel, wish)
+        except (TypeError, ValueError, OverflowError) as error:
+            LOG.error("%s: %s", wish.name, NOT_ENCODED.format(error))
+            raise Unsound("the state cannot be encoded") from error
+        finally:
+            self._receivers -= 1
+
+    async def _give(self, channel: Channel, wish: Wish) -> None:
+        found = await _meanwhile(channel, self._prepared(wish))
+        if found is None:
+            return
+        goes_on, slices = found
+        await _send(channel, _ON if goes_on else _ANEW)
+        for data in slices:
             self._at_moment("state half sent")
-            async with asyncio.timeout(STALL_S):
-                await channel.send(data)
-
-
-async def take(streams: Streams, node: NodeId, port: int, name: str, replica: Replica) -> Restored:
-    """The state of an object, from another node. Raises `OSError` or `EOFError` if that is not to be had."""
-    async with asyncio.timeout(STALL_S):
-        channel = await streams.open(node, port)
-    try:
-        await channel.send(name.encode())
-        state = Restored(replica.target)
-        while not state.whole:
-            async with asyncio.timeout(STALL_S):
-                data = await channel.receive()
-            state.add(data)
+            await _send(channel, data)
             await asyncio.sleep(0)
-        return state
+
+    async def _prepared(self, wish: Wish) -> tuple[bool, Iterator[bytes]] | None:
+        """Whether it goes on behind what had come, and the slices; None if there is no such state here."""
+        replica = self._find(wish.name)
+        if replica is None:
+            return None
+        kept = [snapshot for snapshot, _ in self._kept.get(replica, ())]
+        for snapshot in kept:
+            if wish.count and snapshot.head == wish.have:
+                slices = (await replica.completed(snapshot)).slices()
+                if await _begins_with(slices, wish):
+                    return True, slices
+        for snapshot in reversed(kept):
+            if snapshot.head.position >= wish.position:
+                return False, (await replica.completed(snapshot)).slices()
+        until = _now() + BEHIND_S
+        while not (replica.machine.has_state and replica.machine.applied.position >= wish.position):
+            if _now() > until:
+                return None
+            await asyncio.sleep(0.01)
+        return False, (await replica.snapshot()).slices()
+
+
+async def _begins_with(slices: Iterator[bytes], wish: Wish) -> bool:
+    """Whether the first slices are those that have come; they are taken."""
+    digest = Digest()
+    while digest.count < wish.count and (data := next(slices, None)) is not None:
+        digest.add(data)
+        await asyncio.sleep(0)
+    return digest.value == wish.digest
+
+
+async def _meanwhile(channel: Channel, work: Awaitable[T]) -> T:
+    """Do something that may take long, and tell the other end to wait."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait((task,), timeout=ALIVE_S))[0]:
+            await _send(channel, b"")
+        return task.result()
     finally:
-        channel.close()
+        task.cancel()
+
+
+async def _send(channel: Channel, frame: bytes) -> None:
+    async with asyncio.timeout(STALL_S):
+        await channel.send(frame)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# --- who needs it -------------------------------------------------------------------------------
+
+
+class Busy(OSError):
+    """A donor has too many receivers."""
+
+
+class Coming:
+    """A state of which some slices have come."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.state = Restored(replica.target)
+        self.digest = Digest()
+
+    def add(self, data: bytes) -> None:
+        """The next slice. Raises `Unsound`."""
+        self.state.add(data)
+        self.digest.add(data)
 
 
 class Fetching:
     """Gets a state for one replica, from one donor after the other, until it has one."""
 
     def __init__(
-        self, streams: Streams, replica: Replica, fetch: Fetch, at_moment: Callable[[str], None]
+        self,
+        streams: Streams,
+        replica: Replica,
+        fetch: Fetch,
+        slowest: Callable[[], NodeId | None],
+        at_moment: Callable[[str], None],
     ) -> None:
+        """`slowest`: the node for which the others wait, if there is one."""
         self._streams = streams
         self._replica = replica
         self.fetch = fetch
         """From whom; may change while it goes on."""
+        self._slowest = slowest
         self._at_moment = at_moment
+        self._coming: Coming | None = None
+        self._tried: Counter[Process] = Counter()
         self._task = asyncio.create_task(self._run(), name=f"ordercast-state-{replica.name}")
 
     @property
@@ -89,22 +262,78 @@ class Fetching:
         self._task.cancel()
 
     async def _run(self) -> None:
-        replica, tried = self._replica, 0
+        replica, name = self._replica, self._replica.name
         self._at_moment("state transfer begins")
         while True:
+            source = self._next_source()
+            if source is None:
+                await asyncio.sleep(AGAIN_S)
+                continue
+            process, port = source
+            try:
+                state = await self._take(process.node, port)
+            except (OSError, EOFError) as error:
+                if isinstance(error, Unsound):
+                    self._coming = None
+                level = logging.DEBUG if isinstance(error, Busy) else logging.INFO
+                why = str(error) or type(error).__name__
+                LOG.log(level, "the state of %s did not come from node %d: %s", name, process.node, why)
+                self._tried[process] += 1
+                await asyncio.sleep(AGAIN_S)
+                continue
+            self._coming = None
+            self._at_moment("state transfer ends")
             fetch = self.fetch
-            sources = fetch.sources
-            if sources:
-                process, port = sources[tried % len(sources)]
-                tried += 1
-                try:
-                    state = await take(self._streams, process.node, port, replica.name, replica)
-                    self._at_moment("state transfer ends")
-                    replica.state_came(state)
-                    if self.fetch is fetch:
-                        return  # else it is not of the history that counts
-                except (OSError, EOFError) as error:
-                    LOG.info(
-                        "the state of %s did not come from node %d: %s", replica.name, process.node, error
-                    )
-            await asyncio.sleep(AGAIN_S if tried % max(1, len(sources)) == 0 else 0)
+            replica.state_came(state)
+            if self.fetch is fetch:
+                return  # else it is not of the history that counts
+
+    def _next_source(self) -> tuple[Process, int] | None:
+        """Whom to ask: those that were asked less often first, and the slowest node last."""
+        slowest = self._slowest()
+        return min(
+            self.fetch.sources,
+            key=lambda source: (self._tried[source[0]], source[0].node == slowest),
+            default=None,
+        )
+
+    async def _take(self, node: NodeId, port: int) -> Restored:
+        """The state, from one donor. Raises `OSError` or `EOFError` if it is not to be had there."""
+        async with asyncio.timeout(STALL_S):
+            channel = await self._streams.open(node, port)
+        try:
+            await _send(channel, encode(self._wish()))
+            answer = await self._receive(channel)
+            if answer == _BUSY:
+                raise Busy("it has too many receivers")
+            coming = self._coming
+            if answer != _ON or coming is None:
+                coming = self._coming = Coming(self._replica)
+            else:
+                LOG.info("the state of %s goes on from node %d", self._replica.name, node)
+            while not coming.state.whole:
+                coming.add(await self._receive(channel))
+                if self._is_too_old(coming):
+                    raise Unsound("it is of a place that this replica waits for no more")
+                await asyncio.sleep(0)
+            return coming.state
+        finally:
+            channel.close()
+
+    def _wish(self) -> Wish:
+        name, position, coming = self._replica.name, self.fetch.head.position, self._coming
+        if coming is None or not coming.state.begun or self._is_too_old(coming):
+            self._coming = None
+            return Wish(name, position)
+        return Wish(name, position, coming.state.head, coming.digest.count, coming.digest.value)
+
+    def _is_too_old(self, coming: Coming) -> bool:
+        return coming.state.begun and coming.state.head.position < self.fetch.head.position
+
+    async def _receive(self, channel: Channel) -> bytes:
+        """The next frame that says something."""
+        while True:
+            async with asyncio.timeout(STALL_S):
+                frame = await channel.receive()
+            if frame:
+                return frame

@@ -213,6 +213,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Bytes that the application has sent and the node has not yet broadcast. When it is full, sending
     waits."""
 
+    state_buffer: int = 256 * 1024 * 1024
+    """Bytes of messages that wait here for the state of a replicated object to come from another node; with
+    more, they are dropped, and a later state is asked for."""
     receive_buffer: int = 8 * 1024 * 1024
     """Bytes of a group that were delivered to a reader of the application and that it has not read yet. When
     they are more, whoever sends to that group is slowed down; see `evict_after`. Other groups go on."""
@@ -358,6 +361,7 @@ _RANGES: tuple[tuple[str, float, float], ...] = (
     ("client_stream_bytes", 65_536, 2**40),
     ("send_buffer", 4_096, 2**32),
     ("receive_buffer", 65_536, 2**40),
+    ("state_buffer", 65_536, 2**40),
     ("evict_after", 0.1, math.inf),
     ("mtu", 576, 65_535),
     ("socket_buffer", 65_536, 2**31 - 1),
