@@ -250,7 +250,7 @@ for protocol in sys.argv[1:]:
     how = Settings(3, protocol, ("crash", "pause", "partition", "slow", "lose"), 600.0, {})
     for seed in range(6):
         rows = KeptRows()
-        run = run_seed(test, how, seed, faults_of(seed, how), rows)
+        run = run_seed(test, how, seed, faults_of(seed, how, 3.0), rows)
         print(protocol, seed, len(rows.rows), rows.sha256, run.faults, run.error)
 """
 

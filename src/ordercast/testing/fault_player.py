@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ordercast.core.identity import NodeId
+from ordercast.replicated.replicated import Replicated
 from ordercast.testing.faults import Fault
 
 if TYPE_CHECKING:
@@ -83,10 +84,21 @@ class FaultPlayer:
         that decide what goes on, a majority has to."""
         world = self._world
         self._forgetful = {id for id in self._forgetful if not world.is_whole(id)}
-        lost = self._forgetful | {node}
+        lost = self._forgetful | self._empty() | {node}
         decide = set(world.voters) or set(world.ids)
         view = self._primary_view() or decide
         return all(2 * len(each - lost) > len(each) for each in (decide, view))
+
+    def _empty(self) -> set[NodeId]:
+        """Nodes that have nothing yet of what others have. Replicated objects know of that themselves: they
+        answer once enough of them hold a state."""
+        return {
+            id
+            for service in self._world.services
+            if service.there and not any(isinstance(each, Replicated) for each in service.there.values())
+            for id in self._world.ids
+            if id not in service.there
+        }
 
     def _primary_view(self) -> set[NodeId]:
         """The members of the latest configuration, in protocols of which only one goes on."""

@@ -23,8 +23,6 @@ MOMENTS: Final = (
 MOST_FAULTS: Final = 8
 LASTS_S: Final = (0.002, 4.0)
 """How long a fault lasts, at least and at most."""
-SPAN_S: Final = (0.02, 6.0)
-"""Within how much time the faults of a seed begin."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,18 +95,24 @@ def draw_clocks(seed: int, nodes: Iterable[NodeId]) -> dict[NodeId, float]:
     return {node: round(stream.uniform(-most, most), 3) for node in nodes}
 
 
-def draw_faults(seed: int, nodes: Sequence[NodeId], kinds: Collection[str]) -> list[Fault]:
-    """The faults of a seed, in the order of their times."""
+def check_kinds(kinds: Collection[str]) -> None:
+    """Raise it if there is no such kind."""
     unknown = sorted(set(kinds) - set(KINDS))
     if unknown:
         raise ValueError(f"there is no fault {unknown[0]!r}: choose from {', '.join(KINDS)}")
+
+
+def draw_faults(seed: int, nodes: Sequence[NodeId], kinds: Collection[str], within_s: float) -> list[Fault]:
+    """The faults of a seed, in the order of their times. They begin within so many seconds, in some seeds all
+    of them early."""
     stream = random.Random(f"{seed}/faults")
     chosen = [kind for kind in KINDS if kind in kinds and stream.random() < 0.6]
     if not chosen:
         chosen = [kind for kind in KINDS if kind in kinds]
     if not chosen:
         return []
-    span_s = _between(stream, *SPAN_S)
+    within_s *= stream.choice((1.0, 1.0, 0.3, 0.05))
+    most_s = stream.choice((LASTS_S[1], max(2 * LASTS_S[0], min(within_s, LASTS_S[1]))))
     at_moments = stream.choice((0.0, 0.3, 0.7))
     disks = stream.choice((0.0, 0.0, 0.5))
     clocks = stream.choice((0.0, 0.0, 0.5))
@@ -126,9 +130,9 @@ def draw_faults(seed: int, nodes: Sequence[NodeId], kinds: Collection[str]) -> l
             Fault(
                 kind=kind,
                 node=0 if moment and stream.random() < 0.5 else node,
-                at_s=_rounded(stream.uniform(0, span_s)),
+                at_s=_rounded(stream.uniform(0, within_s)),
                 moment=moment,
-                lasts_s=_rounded(_between(stream, *LASTS_S)),
+                lasts_s=_rounded(_between(stream, LASTS_S[0], most_s)),
                 side=_side(stream, nodes) if kind == "partition" and stream.random() < 0.6 else (),
                 amount=_rounded(amount),
                 silently=kind == "crash" and stream.random() < 0.4,

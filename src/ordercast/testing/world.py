@@ -59,14 +59,20 @@ class World(Cluster):
         rows: KeptRows | None = None,
     ) -> None:
         """`voters`: with Totem all nodes, unless it is said otherwise; ``()`` lets every partition go on.
+        Where the protocol itself has a primary partition a majority of the nodes has to begin it.
         `clocks_ahead_s`: whose clock is wrong by how much. `limit_s`: virtual seconds that a run may take.
         `rows`: where the nodes' traces go."""
+        any_partition = protocol in ("totem", "rings")
         if voters is None:
-            voters = range(1, nodes + 1) if protocol in ("totem", "rings") else ()
+            voters = range(1, nodes + 1) if any_partition else ()
+        if not any_partition:
+            settings = {"founders": nodes // 2 + 1, **(settings or {})}
         self.seed = seed
         self.limit_s = limit_s
         self.faults: list[tuple[float, str]] = []
         """What drawn faults did and when, in seconds since the start, for people."""
+        self.took_s = 0.0
+        """Seconds until the test and its clients had ended."""
         self.usual_loss = loss
         """The share of packets that is lost all the time."""
         self._rows = rows
@@ -426,6 +432,7 @@ class World(Cluster):
             await self.until(self._task(_coroutine(test), "test"))
             while running := [task for task in self.clients.values() if not task.done()]:
                 await self.until(running[0])
+            self.took_s = self.now
             await self.until(self._task(self.calm(), "calm"))
             await self.until(self._task(compare_at_the_end(self), "the last comparison"))
         finally:
