@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from ordercast.process_groups.views import Cause, Member, Process
     from ordercast.replicated.command import Command, command
     from ordercast.replicated.replicated import Replicated, watch
+    from ordercast.replicated.session import Session
     from ordercast.replicated.watching import Missed
     from ordercast.runtime.config import NodeConfig
     from ordercast.runtime.config import load as load_config
@@ -130,6 +131,7 @@ __all__ = [
     "RequestTimeout",
     "RingSettings",
     "SendTimeout",
+    "Session",
     "Set",
     "StorageProblem",
     "Unanswered",
@@ -168,6 +170,7 @@ _HOMES = {
     "ordercast.process_groups.views": "Cause Member Process",
     "ordercast.replicated.command": "Command command",
     "ordercast.replicated.replicated": "Replicated watch",
+    "ordercast.replicated.session": "Session",
     "ordercast.replicated.watching": "Missed",
     "ordercast.runtime.config": "NodeConfig load",
     "ordercast.runtime.ring_settings": "RingSettings",

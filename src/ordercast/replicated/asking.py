@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from ordercast.core.identity import ConfigurationId
-from ordercast.errors import OrdercastError
+from ordercast.errors import OrdercastError, Unanswered
 from ordercast.replicated.command import Form, listed
 from ordercast.replicated.notes import Calls, Run
 from ordercast.replicated.outcome import NOTHING, result_of
@@ -32,7 +32,20 @@ _shape = attrgetter("shape")
 class Asked:
     """A command, or a mark, that waits for its answer."""
 
-    __slots__ = ("arguments", "deadline", "form", "future", "number", "queued", "sent_in", "shape", "since")
+    __slots__ = (
+        *(
+            "arguments",
+            "deadline",
+            "form",
+            "future",
+            "named",
+            "number",
+            "queued",
+            "sent_in",
+            "shape",
+            "since",
+        ),
+    )
 
     def __init__(
         self,
@@ -45,6 +58,8 @@ class Asked:
         arguments: bytes,
     ) -> None:
         self.number = number
+        self.named: tuple[int, int] | None = None
+        """The session within which it was called, and its number there; None: that of the replica."""
         self.since = since
         """A position that the history had reached by then."""
         self.future = future
@@ -76,6 +91,8 @@ class Asking:
         self._floor = 1
         self._asked: dict[int, Asked] = {}
         """In the order of their numbers."""
+        self._named: dict[tuple[int, int], list[Asked]] = {}
+        """Commands of sessions that outlive the replica, by session and number."""
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
         """Calls that wait for room, and until when."""
@@ -143,26 +160,43 @@ class Asking:
     def forget(self, asked: Asked) -> None:
         """Nobody waits for it."""
         self._asked.pop(asked.number, None)
+        self._forget_name(asked)
         self._admit()
 
+    def _forget_name(self, asked: Asked) -> None:
+        if asked.named is not None:
+            others = [each for each in self._named.pop(asked.named, ()) if each is not asked]
+            if others:
+                self._named[asked.named] = others
+
+    def name(self, asked: Asked, named: tuple[int, int]) -> None:
+        """It was called within a session that may be gone on with elsewhere, under a number of that."""
+        asked.named = named
+        self._named.setdefault(named, []).append(asked)
+
+    @property
+    def sessions(self) -> set[int]:
+        """Sessions beside the replica's own that wait for answers here."""
+        return {session for session, _ in self._named}
+
     def answered(self, first: int, outcomes: Sequence[bytes]) -> None:
-        """Commands have their outcomes, from this number on."""
+        """Commands of the replica's own session have their outcomes, from this number on."""
         for number, outcome in enumerate(outcomes, first):
             asked = self._asked.get(number)
-            if asked is None or asked.form is None:
+            if asked is None or asked.form is None or asked.named is not None:
                 continue
             del self._asked[number]
-            if asked.future.done():
-                continue
-            if outcome == NOTHING:
-                asked.future.set_result(None)
-                continue
-            try:
-                asked.future.set_result(result_of(outcome, asked.form))
-            except Exception as error:  # noqa: BLE001 - what comes of the command: the caller gets it
-                asked.future.set_exception(error)
+            _resolve(asked, outcome)
         if self._waiting:
             self._admit()
+
+    def answered_in(self, session: int, first: int, outcomes: Sequence[bytes]) -> None:
+        """Commands of another session have their outcomes, from this number on."""
+        for number, outcome in enumerate(outcomes, first):
+            for asked in self._named.pop((session, number), ()):
+                self._asked.pop(asked.number, None)
+                _resolve(asked, outcome)
+        self._admit()
 
     def reached(self, number: int) -> None:
         """Everything before a mark is carried out."""
@@ -174,6 +208,7 @@ class Asking:
     def fail(self, error: Callable[[Asked], BaseException], waiting: BaseException) -> None:
         """Nothing is answered any more: everybody gets an error, those who wait for room this one."""
         failed, self._asked = self._asked, {}
+        self._named.clear()
         for asked in failed.values():
             if not asked.future.done():
                 asked.future.set_exception(error(asked))
@@ -197,6 +232,7 @@ class Asking:
                 then = asked.deadline
                 break
             del self._asked[asked.number]
+            self._forget_name(asked)
             asked.future.set_exception(self._unanswered(asked, f"for {self._timeout:g} s"))
         while self._waiting and self._waiting[0][0] <= now:
             _, waiter = self._waiting.popleft()
@@ -206,6 +242,32 @@ class Asking:
             then = min(then, self._waiting[0][0])
         self._look_at(then)
         self._admit()
+
+
+def unanswered(name: str, asked: Asked, how_long: str, why: str) -> OrdercastError:
+    """What the caller is told who waited for an answer of the object of this name in vain; `why`: the replicas
+    do not go on, if it is known."""
+    because = f": {why}" if why else ""
+    if asked.form is None:
+        return Unanswered(f"{name} was not up to date {how_long}{because}; try again")
+    command = asked.shape.partition("(")[0]
+    return Unanswered(
+        f"{command} of {name} was not answered {how_long}{because}. It may have been carried out, or may yet "
+        "be: look at the state before it is called again, or call it within a Session, which repeats it safely"
+    )
+
+
+def _resolve(asked: Asked, outcome: bytes) -> None:
+    if asked.future.done():
+        return
+    if outcome == NOTHING:
+        asked.future.set_result(None)
+        return
+    assert asked.form is not None, "a mark has no outcome"
+    try:
+        asked.future.set_result(result_of(outcome, asked.form))
+    except Exception as error:  # noqa: BLE001 - what comes of the command: the caller gets it
+        asked.future.set_exception(error)
 
 
 def together(outbox: Iterable[object], most: int) -> list[Asked]:
@@ -219,6 +281,8 @@ def together(outbox: Iterable[object], most: int) -> list[Asked]:
         size += len(asked.arguments) + len(asked.shape) + OVERHEAD
         if found and (asked.number != found[-1].number + 1 or size > most or asked.future.done()):
             break
+        if asked.named is not None:
+            return found or [asked]
         found.append(asked)
     return found
 
@@ -226,6 +290,10 @@ def together(outbox: Iterable[object], most: int) -> list[Asked]:
 def packed(commands: Sequence[Asked], session: int, floor: int, now_us: int) -> Calls:
     """Commands as they travel together; their numbers follow each other."""
     first = commands[0]
+    if first.named is not None:
+        session, number = first.named
+        runs = [Run(first.shape, listed([first.arguments]))]
+        return Calls(session, number, 0, first.since, now_us, runs)
     runs = [
         Run(shape, listed([each.arguments for each in some])) for shape, some in groupby(commands, key=_shape)
     ]

@@ -18,8 +18,9 @@ class Send(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """Commands of this replica's session were carried out, or will not be."""
+    """Commands that were called at this replica were carried out, or will not be."""
 
+    session: int
     first: int
     """The number of the first one; the others' follow it."""
     outcomes: Sequence[bytes]

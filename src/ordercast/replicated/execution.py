@@ -25,16 +25,17 @@ class Execution:
     def __init__(self, subject: Subject, session: int, applied: Head) -> None:
         """`session`: that of this replica, which wants the answers of its commands. `applied`: where the
         history begins."""
+        self.awaited = {session}
+        """Sessions that wait for answers at this replica."""
         self.subject = subject
         self.sessions = Sessions()
         self.applied = applied
         """Up to where it was carried out."""
-        self._session = session
         self._common = Common(0, [], {}, subject.known, 0, 0)
 
     def carry_out(self, head: Head, sender: Process, entry: Entry) -> Answers | None:
-        """Carry out the entry behind which the history is at `head`; the answers, if it has commands of this
-        replica's session."""
+        """Carry out the entry behind which the history is at `head`; the answers, if it has commands that
+        were called at this replica."""
         self.applied = head
         match entry:
             case Calls():
@@ -67,7 +68,7 @@ class Execution:
                 ]
             outcomes += found
             number += len(found)
-        return Answers(calls.first, outcomes) if session == self._session else None
+        return Answers(session, calls.first, outcomes) if session in self.awaited else None
 
     def _call_again(self, sender: Process, calls: Calls, number: int, run: Run) -> bytes:
         """A command that may have been carried out already."""

@@ -25,7 +25,7 @@ from ordercast.errors import (
     Unanswered,
 )
 from ordercast.process_groups.views import Cause, Life, Process, Received, Unheard, View
-from ordercast.replicated.asking import MOST_BYTES, MOST_PENDING, Asked, Asking, packed, together
+from ordercast.replicated.asking import MOST_BYTES, MOST_PENDING, Asked, Asking, packed, together, unanswered
 from ordercast.replicated.command import Command, Form
 from ordercast.replicated.disk import ReplicaDisk
 from ordercast.replicated.effects import (
@@ -51,6 +51,7 @@ from ordercast.replicated.node import LocalProcess, Surroundings
 from ordercast.replicated.notes import GROUP, Mark, Report, Synced, Tick, written
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Replicated, Subject
+from ordercast.replicated.session import current
 from ordercast.replicated.snapshot import NOT_ENCODED, Restored, Snapshot, Unsound
 from ordercast.replicated.watching import Missed, Watch
 
@@ -154,8 +155,10 @@ class Replica:
         await self._ask("", None, b"")
 
     def _ask(self, shape: str, form: Form | None, arguments: bytes) -> Awaitable[Any]:
+        session = None if form is None else current()
+        named = None if session is None else (session.number, session.number_of(shape, arguments))
         if not self._asking.has_room:
-            return self._ask_later(shape, form, arguments)
+            return self._ask_later(shape, form, arguments, named)
         try:
             self._check_open()
         except OrdercastError as error:
@@ -163,10 +166,11 @@ class Replica:
             refused.set_exception(error)
             return refused
         asked = self._asking.ask(self.machine.applied.position, shape, form, arguments)
-        self._post_soon(asked)
-        return asked.future
+        return self._post_asked(asked, named)
 
-    async def _ask_later(self, shape: str, form: Form | None, arguments: bytes) -> Any:
+    async def _ask_later(
+        self, shape: str, form: Form | None, arguments: bytes, named: tuple[int, int] | None
+    ) -> Any:
         try:
             deadline = await self._asking.room()
         except TimeoutError:
@@ -176,21 +180,18 @@ class Replica:
             ) from None
         self._check_open()
         asked = self._asking.ask(self.machine.applied.position, shape, form, arguments, deadline)
+        return await self._post_asked(asked, named)
+
+    def _post_asked(self, asked: Asked, named: tuple[int, int] | None) -> asyncio.Future[Any]:
+        """`named`: the session within which it was called, and its number there."""
+        if named is not None:
+            self._asking.name(asked, named)
+            self.machine.execution.awaited.add(named[0])
         self._post_soon(asked)
-        return await asked.future
+        return asked.future
 
     def _unanswered(self, asked: Asked, how_long: str) -> OrdercastError:
-        why = self.machine.agreement.why_not
-        if asked.form is None:
-            return Unanswered(
-                f"{self.name} was not up to date {how_long}{f': {why}' if why else ''}; try again"
-            )
-        name = asked.shape.partition("(")[0]
-        return Unanswered(
-            f"{name} of {self.name} was not answered {how_long}{f': {why}' if why else ''}. It may have "
-            "been carried "
-            "out, or may yet be: look at the state before it is called again"
-        )
+        return unanswered(self.name, asked, how_long, self.machine.agreement.why_not)
 
     def _check_open(self) -> None:
         if self._closed is not None:
@@ -318,8 +319,12 @@ class Replica:
     def _do(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Answers(first, outcomes):
-                    self._asking.answered(first, outcomes)
+                case Answers(session, first, outcomes):
+                    if session == self.machine.session:
+                        self._asking.answered(first, outcomes)
+                    else:
+                        self._asking.answered_in(session, first, outcomes)
+                        self.machine.execution.awaited = {self.machine.session, *self._asking.sessions}
                 case Reached(number):
                     self._asking.reached(number)
                 case Told(event):
