@@ -245,15 +245,15 @@ class Asking:
 
 
 def unanswered(name: str, asked: Asked, how_long: str, why: str) -> OrdercastError:
-    """What the caller is told who waited for an answer of the object of this name in vain; `why`: the replicas
-    do not go on, if it is known."""
+    """What the caller is told who waited in vain for an answer of the object of this name; `why` the replicas
+    do not go on, if that is known."""
     because = f": {why}" if why else ""
     if asked.form is None:
         return Unanswered(f"{name} was not up to date {how_long}{because}; try again")
     command = asked.shape.partition("(")[0]
     return Unanswered(
         f"{command} of {name} was not answered {how_long}{because}. It may have been carried out, or may yet "
-        "be: look at the state before it is called again, or call it within a Session, which repeats it safely"
+        "be: look at the state before it is called again; within a Session it can be repeated"
     )
 
 
