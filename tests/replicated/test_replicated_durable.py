@@ -12,6 +12,7 @@ from accounts import Accounts, synced
 import ordercast
 from ordercast.memory_directory import MemoryDirectory
 from ordercast.testing import Cluster, run
+from ordercast.transport.virtual_time import VirtualTimeLoop
 
 VOTERS = (1, 2, 3)
 DIRECTORY = "objects"
@@ -143,5 +144,41 @@ def test_what_cannot_be_on_disk_is_refused() -> None:
                 await cluster.nodes[0].replicate(Accounts(), "a", level="disk")
             with pytest.raises(ordercast.ConfigProblem, match="choose one of memory, disk"):
                 await cluster.nodes[0].replicate(Accounts(), "a", level="tape")  # type: ignore[arg-type]
+
+    run(main())
+
+
+def test_who_sends_waits_for_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ordercast.replicated.disk.MOST_WAITING", 20_000)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        cluster = Cluster(3, seed=7, protocol="total", voters=VOTERS)
+        await cluster.start()
+        found = await asyncio.gather(
+            *(
+                node.replicate(Accounts(), "a", durable=DIRECTORY, level="memory", timeout=60)
+                for node in cluster.nodes
+            )
+        )
+        loop.thread_s = lambda: 0.5
+        most = 0
+
+        async def deposit() -> None:
+            for _ in range(100):
+                await found[0].deposit("x" * 100, 1)
+
+        sending = asyncio.gather(*(deposit() for _ in range(40)))
+        while not sending.done():
+            await asyncio.sleep(0.01)
+            for node in cluster.nodes:
+                assert node._member is not None
+                for disk in node._member.replicas._disks.values():
+                    most = max(most, disk._files.waiting_bytes)
+        assert await found[0].deposit("x" * 100, 1) == 4001
+        assert 20_000 < most < 100_000, "one round of commands is under way when it is said"
+        loop.thread_s = lambda: 0.0
+        await cluster.stop()
 
     run(main())

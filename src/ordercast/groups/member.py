@@ -181,6 +181,7 @@ class Member:
                 parts.environment.now_us,
                 parts.environment.new_seed,
                 parts.environment.at_moment,
+                self._slow_readers.hold,
                 self.check_open,
             )
         )

@@ -1,4 +1,4 @@
-"""Tells the other members which groups have readers at this node that do not keep up."""
+"""Tells the other members which groups have readers, or disks, at this node that do not keep up."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class SlowReaders:
         self._readers = readers
         self._gate = gate
         self._lifetime = lifetime
+        self._held: dict[str, str] = {}
+        """Groups that something else at this node holds up: for people, why."""
         self._told: tuple[str, ...] = ()
         """What the others know."""
         self._telling = False
@@ -29,6 +31,14 @@ class SlowReaders:
     def install(self) -> None:
         """A regular configuration begins: its members hear of slow readers anew."""
         self._told = ()
+        self.changed()
+
+    def hold(self, group: str, why: str | None) -> None:
+        """Something at this node does not keep up with a group, and why; None: it does again."""
+        if why is None:
+            self._held.pop(group, None)
+        else:
+            self._held[group] = why
         self.changed()
 
     def changed(self) -> None:
@@ -41,17 +51,16 @@ class SlowReaders:
         """Tell all members which groups have readers here that do not keep up, if that has changed."""
         self._telling = False
         readers, told = self._readers, self._told
-        groups = readers.slow_groups[:MOST_GROUPS]
+        groups = tuple(dict.fromkeys((*self._held, *readers.slow_groups)))[:MOST_GROUPS]
         if groups == told or self._lifetime.leaving or not (self._gate.live and readers.placed):
             return
         self._told = groups
         unread = readers.unread_by_group()
         for group in sorted(set(groups) - set(told)):
-            LOG.warning(
-                "the application does not read group %s: %d bytes wait, and who sends to it is slowed down",
-                group,
-                unread.get(group, 0),
+            why = self._held.get(group) or (
+                f"the application does not read group {group}: {unread.get(group, 0)} bytes wait"
             )
+            LOG.warning("%s, and who sends to it is slowed down", why)
         while len(note := written(Slow(groups))) > self._gate.largest:
             groups = groups[: len(groups) // 2]  # tiny messages: better some than none
         self._gate.submit((note,), len(note), GUARANTEE)

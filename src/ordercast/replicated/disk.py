@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ordercast.core.wire import UNREADABLE
 from ordercast.directory import Directory
 from ordercast.errors import Damaged, StorageProblem
+from ordercast.replicated.durable.heads import Head
 from ordercast.replicated.durable.store import DurableObject
 from ordercast.replicated.effects import Keep, Promise, Store
 from ordercast.replicated.notes import read_kept
@@ -24,6 +25,10 @@ LOG_BYTES = 16 * 1024 * 1024
 """With so much of a log, and more of it than of the last snapshot, another snapshot is written."""
 
 
+MOST_WAITING = 64 * 1024 * 1024
+"""Bytes that may wait for the disk; with more, all who send to the object are held up."""
+
+
 class ReplicaDisk:
     """What of one object is on this node's disk."""
 
@@ -35,6 +40,7 @@ class ReplicaDisk:
         self._snapshot_bytes = 0
         self._snapshot_under_way = False
         self._replica: Replica | None = None
+        self._holds_up = False
 
     @classmethod
     async def open(cls, open_directory: Callable[[], Directory], name: str, node: int) -> Self:
@@ -46,7 +52,7 @@ class ReplicaDisk:
     async def restore(self, replica: Replica) -> None:
         """Give a replica that begins what is on disk. Raises `StorageProblem` if it is of another class."""
         self._replica = replica
-        self._files.on_synced = lambda head: replica.run(replica.machine.synced(head))
+        self._files.on_synced = self._on_synced
         self._files.on_failed = replica.fail
         machine, found = replica.machine, self._files.found
         if found.damage is not None:
@@ -81,6 +87,7 @@ class ReplicaDisk:
                 self._begin(lambda replica: self._promise(replica, epoch))
             case Keep(entries):
                 self._files.append(entries)
+                self._look_at_waiting()
                 if not self._snapshot_under_way and self._files.log_bytes > self._most_log_bytes:
                     self._snapshot_under_way = True
                     self._begin(self._write_snapshot)
@@ -95,6 +102,20 @@ class ReplicaDisk:
 
                 self._begin(replaced)
                 replica.run(replica.machine.storing(snapshot.head))
+
+    def _on_synced(self, head: Head) -> None:
+        assert self._replica is not None, "it was restored"
+        self._look_at_waiting()
+        self._replica.run(self._replica.machine.synced(head))
+
+    def _look_at_waiting(self) -> None:
+        """Hold up who sends to the object while the disk does not keep up."""
+        waiting = self._files.waiting_bytes
+        holds_up = waiting > (MOST_WAITING // 2 if self._holds_up else MOST_WAITING)
+        if holds_up != self._holds_up and self._replica is not None:
+            self._holds_up = holds_up
+            why = f"the disk does not keep up with the object {self._name}: {waiting} bytes wait"
+            self._replica.hold_up(why if holds_up else None)
 
     @property
     def _most_log_bytes(self) -> int:
@@ -136,6 +157,8 @@ class ReplicaDisk:
 
     async def close(self) -> None:
         """Write what is appended, and let go of the directory."""
+        if self._holds_up and self._replica is not None:
+            self._replica.hold_up(None)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

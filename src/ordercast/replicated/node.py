@@ -104,5 +104,8 @@ class Surroundings(NamedTuple):
     new_seed: Callable[[], int]
     at_moment: Callable[[str], None]
     """Told, for tests, what begins or ends."""
+    hold_up: Callable[[str, str | None], None]
+    """Told that this node does not keep up with a group, and why, as a sentence that goes on; None: that it
+    does again."""
     check_open: Callable[[], None]
     """Raises why the node takes no more work."""

@@ -463,6 +463,10 @@ class Replica:
             lost,
         )
 
+    def hold_up(self, why: str | None) -> None:
+        """Hold up who sends to the object, or let them go on."""
+        self._node.hold_up(self._groups[0], why)
+
     def fail(self, problem: StorageProblem) -> None:
         """The disk refuses: be a replica no longer."""
         if self._closed is None:
