@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
 
 import ordercast
 from ordercast import Held, Node
-from ordercast.objects.holding import MARGIN, TTL_S
+from ordercast.objects.holding import MARGIN, TTL_S, Holding
 from ordercast.objects.leases import Lease, Leases
+from ordercast.process_groups.views import Process
 from ordercast.replicated.replicated import Turn
 from ordercast.testing import Cluster, run
 
@@ -270,3 +272,40 @@ def test_a_lease_ends_only_for_who_has_seen_its_last_beat() -> None:
     Leases.release.function(table, "a", "2.1")
     assert not table.held
     assert not table.waiting
+
+
+def test_a_lease_that_is_given_when_the_time_of_the_one_before_is_over_is_not_ended() -> None:
+    """All nodes notice at about the same time that a lease is over: the end that another one asked for, and
+    the lease that follows, may be told of in the same turn of the event loop."""
+
+    class Told:
+        """Is asked that leases end."""
+
+        def __init__(self) -> None:
+            self.ended: list[str] = []
+
+        async def expire(self, name: str, ticket: str, beat: int) -> None:
+            self.ended.append(ticket)
+
+    async def main() -> None:
+        told = Told()
+        leases = cast(Leases, told)
+        loop = asyncio.get_running_loop()
+        never: asyncio.Future[Leases] = loop.create_future()
+        holding = Holding(lambda target, name: never)
+
+        def see(ticket: str, beat: int) -> None:
+            holding._see(leases, "a", Lease(ticket, Process(1, 0, 0), beat, 1_000_000, "", token=1))
+
+        see("first", 1)
+        loop.call_at(loop.time() + 1.0, see, "second", 1)
+        await asyncio.sleep(1.0)
+        for beat in range(2, 40):
+            await asyncio.sleep(0.25)
+            see("second", beat)
+        assert "second" not in told.ended
+        await asyncio.sleep(1.5)
+        assert "second" in told.ended, "it is not renewed any more"
+        await holding.close()
+
+    run(main())

@@ -240,18 +240,17 @@ class Holding:
             self._due.pop(name).cancel()
         self._seen.pop(name, None)
         if lease is not None:
-            self._seen[name] = lease.ticket, lease.beat
-            self._call_later(lease.ttl_us / 1_000_000, leases, name)
+            self._seen[name] = seen = lease.ticket, lease.beat
+            self._call_later(lease.ttl_us / 1_000_000, leases, name, seen)
 
-    def _call_later(self, seconds: float, leases: Leases, name: str) -> None:
+    def _call_later(self, seconds: float, leases: Leases, name: str, seen: tuple[str, int]) -> None:
         loop = asyncio.get_running_loop()
-        self._due[name] = loop.call_later(seconds, lambda: self._do(self._expire(leases, name)))
+        self._due[name] = loop.call_later(seconds, lambda: self._do(self._expire(leases, name, seen)))
 
-    async def _expire(self, leases: Leases, name: str) -> None:
-        seen = self._seen.get(name)
-        if seen is None:
-            return
-        self._call_later(AGAIN_S, leases, name)
+    async def _expire(self, leases: Leases, name: str, seen: tuple[str, int]) -> None:
+        if self._seen.get(name) != seen:
+            return  # in the same turn of the event loop it was told of another one
+        self._call_later(AGAIN_S, leases, name, seen)
         try:
             await leases.expire(name, *seen)
         except OrdercastError as error:
