@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 pytest_plugins = ["server_fixtures"]
 
 TESTS = Path(__file__).parent
-WAITING = ("cli", "clients", "faults", "groups", "log", "measure", "runtime", "streaming", "transport")
+WAITING = (
+    "cli",
+    "clients",
+    "examples",
+    "faults",
+    "groups",
+    "log",
+    "measure",
+    "runtime",
+    "streaming",
+    "transport",
+)
 """Tests in these directories have real nodes or processes, for which they wait."""
 PARSING = ("test_tidy.py", "test_architecture.py")
 """Tests in these files parse all of the source."""
