@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 
 from ordercast.errors import CommandFailed, ConfigProblem
 from ordercast.objects.tickets import Tickets
-from ordercast.objects.waiting import told, withdraw
+from ordercast.objects.waiting import do_later, told
 from ordercast.process_groups.views import Process
 from ordercast.replicated.command import command
 from ordercast.replicated.replicated import Replicated, watch
@@ -61,11 +62,11 @@ class Barrier(Replicated):
                     await told(events, lambda event: True)
                     await self.sync()
         except BaseException:
-            withdraw(self.withdraw(ticket))
+            do_later(partial(self.withdraw, ticket))
             raise
         if ticket in self.refused:
             why = self.refused[ticket]
-            withdraw(self.withdraw(ticket))
+            do_later(partial(self.withdraw, ticket))
             raise BarrierBroken(why)
 
     @command

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Generic, overload
 
 import msgspec
 
-from ordercast.errors import CommandFailed
+from ordercast.errors import CommandFailed, NoMajority, Unanswered
 from ordercast.objects.tickets import Tickets
 from ordercast.objects.values import V, Values
-from ordercast.objects.waiting import told, withdraw
+from ordercast.objects.waiting import do_later, told
 from ordercast.process_groups.views import Process
 from ordercast.replicated.command import command
 from ordercast.replicated.replicated import Replicated, watch
@@ -98,7 +99,11 @@ class Queue(Replicated, Generic[V]):
         """Take the first element; waits until there is one. It is gone from the queue when this returns: if
         this node dies right then, nobody has it. `in_hand` is the way without loss."""
         ticket, element = await self._take()
-        await self._finish(ticket)
+        try:
+            await self._finish(ticket)
+        except (Unanswered, NoMajority):
+            do_later(partial(self.give_back, ticket))
+            raise
         return self._values.decode(element.value)
 
     async def take_now(self) -> V | None:
@@ -112,15 +117,20 @@ class Queue(Replicated, Generic[V]):
 
         It is gone when the block ends. If that raises, or this node dies or is cut off, it comes back to its
         place in the queue, so it may be taken more than once. Raises `NotInHand` at the end of the block if
-        that has happened though the block went through.
+        that has happened though the block went through; and, as commands do, `Unanswered` or `NoMajority`
+        where this node is cut off just then: it is gone when the node is back, unless it went to another one.
         """
         ticket, element = await self._take()
         try:
             yield self._values.decode(element.value)
         except BaseException:
-            withdraw(self.give_back(ticket))
+            do_later(partial(self.give_back, ticket))
             raise
-        await self._finish(ticket)
+        try:
+            await self._finish(ticket)
+        except (Unanswered, NoMajority):
+            do_later(partial(self.finish, ticket))
+            raise
 
     async def _take(self) -> tuple[str, Element]:
         ticket = await self._tickets.draw()
@@ -129,7 +139,7 @@ class Queue(Replicated, Generic[V]):
                 while (element := await self.reserve(ticket)) is None:
                     await told(events, lambda event: bool(event == ticket))
         except BaseException:
-            withdraw(self.give_back(ticket))
+            do_later(partial(self.give_back, ticket))
             raise
         return ticket, element
 

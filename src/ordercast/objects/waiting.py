@@ -7,12 +7,14 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ordercast.errors import OrdercastError
+from ordercast.errors import NoMajority, OrdercastError, Unanswered
 from ordercast.replicated.watching import Missed, Watch
 
 LOOK_S = 2.0
 """Seconds after which who waits asks anew though nothing was told: so a node in a minority notices that it
 waits in vain."""
+AGAIN_S = 0.2
+"""Seconds after which something is tried again."""
 
 
 async def told(events: Watch, concerns: Callable[[Any], bool]) -> None:
@@ -24,17 +26,24 @@ async def told(events: Watch, concerns: Callable[[Any], bool]) -> None:
                     return
 
 
-_withdrawing: set[asyncio.Task[None]] = set()
+_later: set[asyncio.Task[None]] = set()
 
 
-def withdraw(command: Awaitable[Any]) -> None:
-    """Have a command carried out, without waiting for it. Where it cannot be, the others do as if it had been
-    when they see that this node has left."""
+def do_later(command: Callable[[], Awaitable[Any]]) -> None:
+    """Have a command carried out that may be carried out more than once, without waiting for it; while this
+    node is outside the primary partition it is tried again."""
     task = asyncio.create_task(_try(command))
-    _withdrawing.add(task)
-    task.add_done_callback(_withdrawing.discard)
+    _later.add(task)
+    task.add_done_callback(_later.discard)
 
 
-async def _try(command: Awaitable[Any]) -> None:
-    with contextlib.suppress(OrdercastError):
-        await command
+async def _try(command: Callable[[], Awaitable[Any]]) -> None:
+    while True:
+        try:
+            await command()
+        except (NoMajority, Unanswered):
+            await asyncio.sleep(AGAIN_S)
+        except OrdercastError:
+            return  # the node has ended, and the others see that
+        else:
+            return

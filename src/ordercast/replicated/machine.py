@@ -57,6 +57,7 @@ from ordercast.replicated.notes import (
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Subject
 from ordercast.replicated.snapshot import Restored, Snapshot
+from ordercast.replicated.watching import Missed
 
 TICK_STEP_US = 50_000
 """Replicas tell each other that time has passed, one after the other, until one was heard."""
@@ -466,6 +467,7 @@ class Machine:
             self._out.append(Fetch(self._wanted.base, self.agreement.sources(self.me)))
             return
         self.execution.take(state, self._initial)
+        self._emit(Told(Missed()))  # what is carried out behind the state is told behind that
         self._mine, self._wanted, self._kept = self._wanted, None, None
         self._mine.begin_at(state.head)
         self._began = (self._began[1], None)

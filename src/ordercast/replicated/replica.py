@@ -53,7 +53,7 @@ from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Replicated, Subject
 from ordercast.replicated.session import current
 from ordercast.replicated.snapshot import NOT_ENCODED, Restored, Snapshot, Unsound
-from ordercast.replicated.watching import Missed, Watch
+from ordercast.replicated.watching import Watch
 
 LOG = logging.getLogger("ordercast")
 
@@ -356,8 +356,6 @@ class Replica:
                 case Begun(anew):
                     if not self.ready.done():
                         self.ready.set_result(None)
-                    for watch in tuple(self._watches) if anew else ():
-                        watch.put(Missed())
                     self._ask_again(anew=anew)
 
     def _set_alarm(self, at_us: int | None) -> None:
