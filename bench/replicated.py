@@ -1,7 +1,7 @@
 """A replicated map beside PySyncObj's replicated dict and etcd: sets a second, and the time that one takes.
 
     .venv/bin/python bench/replicated.py [--repeat 3] [--seconds 4] [--json]
-    .venv/bin/python bench/replicated.py --only ordercast,etcd
+    .venv/bin/python bench/replicated.py --only ordercast,etcd --level majority-disk
 
 Three processes of each system on loopback. They take turns in every repeat, so that what else the machine
 does hits all alike; figures are medians, and only their ratios count. ordercast and PySyncObj are libraries,
@@ -51,10 +51,20 @@ class Group(NamedTuple):
     leader: int
 
 
+class Load(NamedTuple):
+    """What is asked of a system."""
+
+    size: int
+    """Bytes a value."""
+    level: str
+    """What is on disk before ordercast answers; etcd has it on the disks of a majority, PySyncObj nowhere."""
+    seconds: float
+
+
 class System(NamedTuple):
     """What is measured."""
 
-    begin: Callable[[int, Path], Iterator[Group]]
+    begin: Callable[[Load, Path], Iterator[Group]]
     in_flight: tuple[int, int]
     """Sets under way at each node where all send, and where one does: those with which it is fastest here."""
 
@@ -62,20 +72,29 @@ class System(NamedTuple):
 # --- systems ------------------------------------------------------------------------------------
 
 
-def ordercast_group(size: int, directory: Path) -> Iterator[Group]:
+def ordercast_group(load: Load, directory: Path) -> Iterator[Group]:
     """Nodes with a replicated map."""
     first = random.randrange(24_000, 30_000, 16)
     addresses = [f"127.0.0.1:{first + 4 * node}" for node in range(NODES)]
-    jobs = [{"node": node, "addresses": addresses, "size": size} for node in range(1, NODES + 1)]
+    jobs = [
+        {
+            "node": node,
+            "addresses": addresses,
+            "size": load.size,
+            "level": load.level,
+            "directory": str(directory / f"node-{node}"),
+        }
+        for node in range(1, NODES + 1)
+    ]
     with Workers("peers.replicated_store", jobs) as workers:
         yield Group(workers, 0)
 
 
-def _pysyncobj(size: int, *, at_once: bool) -> Iterator[Group]:
+def _pysyncobj(load: Load, *, at_once: bool) -> Iterator[Group]:
     ports = free_tcp_ports(NODES)
     addresses = [f"127.0.0.1:{port}" for port in ports]
     jobs = [
-        {"node": node, "addresses": addresses, "period_s": 0.002, "at_once": at_once, "size": size}
+        {"node": node, "addresses": addresses, "period_s": 0.002, "at_once": at_once, "size": load.size}
         for node in range(1, NODES + 1)
     ]
     with Workers("peers.replicated_dict", jobs) as workers:
@@ -83,20 +102,20 @@ def _pysyncobj(size: int, *, at_once: bool) -> Iterator[Group]:
         yield Group(workers, addresses.index(leader))
 
 
-def pysyncobj_group(size: int, directory: Path) -> Iterator[Group]:
+def pysyncobj_group(load: Load, directory: Path) -> Iterator[Group]:
     """Processes with a replicated dict, whose leader sends what it has collected for 2 ms."""
-    return _pysyncobj(size, at_once=False)
+    return _pysyncobj(load, at_once=False)
 
 
-def pysyncobj_at_once_group(size: int, directory: Path) -> Iterator[Group]:
+def pysyncobj_at_once_group(load: Load, directory: Path) -> Iterator[Group]:
     """The same, but the leader sends each command at once."""
-    return _pysyncobj(size, at_once=True)
+    return _pysyncobj(load, at_once=True)
 
 
-def etcd_group(size: int, directory: Path) -> Iterator[Group]:
+def etcd_group(load: Load, directory: Path) -> Iterator[Group]:
     """Servers, and a client at each."""
     with etcd.servers(directory, NODES) as servers:
-        jobs = [{"node": at + 1, "port": port, "size": size} for at, port in enumerate(servers.ports)]
+        jobs = [{"node": at + 1, "port": port, "size": load.size} for at, port in enumerate(servers.ports)]
         with Workers("peers.etcd", jobs) as workers:
             yield Group(workers, servers.leader)
 
@@ -112,9 +131,9 @@ SYSTEMS = {
 # --- a measurement ------------------------------------------------------------------------------
 
 
-def measure(system: System, size: int, seconds: float, directory: Path) -> Figures:
+def measure(system: System, load: Load, directory: Path) -> Figures:
     """All figures of one system, once."""
-    with contextmanager(system.begin)(size, directory) as (workers, leader):
+    with contextmanager(system.begin)(load, directory) as (workers, leader):
         other = (leader + 1) % NODES
         all_send, one_sends = system.in_flight
 
@@ -130,8 +149,8 @@ def measure(system: System, size: int, seconds: float, directory: Path) -> Figur
 
         many(100, None, WARM_UP_S)
         found = {LEADING: one_by_one(leader), FOLLOWING: one_by_one(other)}
-        found[ALL] = many(all_send, None, seconds)
-        found[ONE] = many(one_sends, [leader], seconds)
+        found[ALL] = many(all_send, None, load.seconds)
+        found[ONE] = many(one_sends, [leader], load.seconds)
         states = workers.all_do({"do": "digest"})
         if any(each != states[0] for each in states):
             raise SystemExit(f"the replicas are not equal: {states}")
@@ -145,15 +164,17 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4, help="of each load")
     parser.add_argument("--size", type=int, default=100, help="bytes a value")
+    parser.add_argument("--level", choices=("memory", "disk", "majority-disk"), default="memory")
     parser.add_argument("--only", default=",".join(SYSTEMS), help="some of them, with commas between")
     given = parser.parse_args()
+    load = Load(given.size, given.level, given.seconds)
     runs: dict[str, list[Figures]] = {}
     for repeat in range(given.repeat):
         for name in given.only.split(","):
             ASIDE.print(f"{name}, {repeat + 1} of {given.repeat} …")
             with tempfile.TemporaryDirectory() as directory:
                 try:
-                    found = measure(SYSTEMS[name], given.size, given.seconds, Path(directory))
+                    found = measure(SYSTEMS[name], load, Path(directory))
                 except PeerMissing as missing:
                     ASIDE.print(f"[yellow]![/] {missing}")
                     continue

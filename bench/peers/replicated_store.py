@@ -8,6 +8,7 @@ import importlib.util
 import queue
 import sys
 import time
+from typing import Literal
 from zlib import crc32
 
 import msgspec
@@ -24,6 +25,9 @@ class Job(msgspec.Struct):
     node: int
     addresses: list[str]
     size: int
+    level: Literal["memory", "disk", "majority-disk"]
+    directory: str
+    """For the disk, if the level needs one."""
 
 
 class Store(Replicated):
@@ -92,7 +96,8 @@ async def work(job: Job) -> None:
             await asyncio.sleep(0.01)
             if time.monotonic() > until:
                 raise SystemExit("the nodes did not meet")
-        store = await node.replicate(Store(), "bench", timeout=STARTING_S)
+        durable = None if job.level == "memory" else job.directory
+        store = await node.replicate(Store(), "bench", timeout=STARTING_S, durable=durable, level=job.level)
         setting, told, profile = Setting(store, job), orders(), cProfile.Profile()
         say({"ready": True})
         while True:
