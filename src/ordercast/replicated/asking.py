@@ -14,6 +14,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+import msgspec
+
 from ordercast.core.identity import ConfigurationId
 from ordercast.errors import OrdercastError, Unanswered
 from ordercast.replicated.command import Form, listed
@@ -29,49 +31,25 @@ OVERHEAD = 64
 _shape = attrgetter("shape")
 
 
-class Asked:
+class Asked(msgspec.Struct, eq=False):
     """A command, or a mark, that waits for its answer."""
 
-    __slots__ = (
-        *(
-            "arguments",
-            "deadline",
-            "form",
-            "future",
-            "named",
-            "number",
-            "queued",
-            "sent_in",
-            "shape",
-            "since",
-        ),
-    )
-
-    def __init__(
-        self,
-        number: int,
-        since: int,
-        future: asyncio.Future[Any],
-        deadline: float,
-        shape: str,
-        form: Form | None,
-        arguments: bytes,
-    ) -> None:
-        self.number = number
-        self.named: tuple[int, int] | None = None
-        """The session within which it was called, and its number there; None: that of the replica."""
-        self.since = since
-        """A position that the history had reached by then."""
-        self.future = future
-        self.deadline = deadline
-        self.shape = shape
-        """The command; empty: it is a mark."""
-        self.form = form
-        self.arguments = arguments
-        self.queued = True
-        """It is in the outbox."""
-        self.sent_in: ConfigurationId | None = None
-        """The configuration in which it was sent last; None: it has not left this replica."""
+    number: int
+    since: int
+    """A position that the history had reached by then."""
+    future: asyncio.Future[Any]
+    deadline: float
+    """When the caller is told that there is no answer."""
+    shape: str
+    """The command; empty: it is a mark."""
+    form: Form | None
+    arguments: bytes
+    queued: bool = True
+    """It is in the outbox."""
+    sent_in: ConfigurationId | None = None
+    """The configuration in which it was sent last; None: it has not left this replica."""
+    named: tuple[int, int] | None = None
+    """The session within which it was called, and its number there; None: that of the replica."""
 
     @property
     def may_be_carried_out(self) -> bool:
@@ -103,6 +81,11 @@ class Asking:
     def has_room(self) -> bool:
         """Whether something may be asked now, by somebody who has not waited."""
         return not self._waiting and len(self._asked) + self._admitted < MOST_PENDING
+
+    @property
+    def alone(self) -> bool:
+        """Whether somebody waits for one answer, and nobody for another."""
+        return len(self._asked) == 1
 
     @property
     def floor(self) -> int:

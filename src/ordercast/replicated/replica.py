@@ -159,12 +159,6 @@ class Replica:
         named = None if session is None else (session.number, session.number_of(shape, arguments))
         if not self._asking.has_room:
             return self._ask_later(shape, form, arguments, named)
-        try:
-            self._check_open()
-        except OrdercastError as error:
-            refused: asyncio.Future[Any] = self._loop.create_future()
-            refused.set_exception(error)
-            return refused
         asked = self._asking.ask(self.machine.applied.position, shape, form, arguments)
         return self._post_asked(asked, named)
 
@@ -178,7 +172,6 @@ class Replica:
                 f"{self.name} had {MOST_PENDING:,} commands under way for {self._timeout:g} s: this one was "
                 "not sent; wait for answers before you call more"
             ) from None
-        self._check_open()
         asked = self._asking.ask(self.machine.applied.position, shape, form, arguments, deadline)
         return await self._post_asked(asked, named)
 
@@ -218,15 +211,25 @@ class Replica:
     # --- sending --------------------------------------------------------------------------------
 
     def _post_soon(self, what: Asked | Send) -> None:
-        """Send it at the end of this turn of the event loop, with what else is to be sent by then."""
+        """Send it at the end of this turn of the event loop, with what else is to be sent by then; at once
+        if nothing else is under way, since then nothing else may come."""
         self._outbox.append(what)
-        if not self._posting:
+        if self._posting:
+            return
+        if self._asking.alone:
+            self._post()
+        else:
             self._posting = True
             self._loop.call_soon(self._post)
 
     def _post(self) -> None:
-        """Send what there is room for; the rest goes as soon as there is."""
+        """Send what there is room for; the rest goes as soon as there is. Where nothing can be sent, who
+        asked is told."""
         self._posting = False
+        try:
+            self._check_open()
+        except OrdercastError as error:
+            self._refuse(error)
         while (found := self._next()) is not None:
             count, payload, guarantee = found
             try:
@@ -240,6 +243,17 @@ class Replica:
             self._take_out(count)
         if self._outbox:
             self._more.set()
+
+    def _refuse(self, error: OrdercastError) -> None:
+        """What was asked and has never been sent will not be."""
+        outbox, self._outbox = self._outbox, deque()
+        for what in outbox:
+            if isinstance(what, Send) or what.sent_in is not None:
+                self._outbox.append(what)
+            else:
+                self._asking.forget(what)
+                if not what.future.done():
+                    what.future.set_exception(error)
 
     def _next(self) -> tuple[int, bytes, Guarantee] | None:
         """How many of the outbox go next, in one message, that, and how; None if nothing is to be sent."""

@@ -134,7 +134,7 @@ class Replicated:
                 f"{command.name} was called from within a command: a command is carried out as a whole; put "
                 "what commands share into a plain method"
             )
-        return self._attached.call(command, args, kwargs)
+        return (self._replica or self._attached).call(command, args, kwargs)
 
 
 def watch(target: Replicated) -> Watch:
