@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import msgspec
-
-from ordercast.core.identity import Configuration, Guarantee
+from ordercast.core.identity import Configuration
 from ordercast.errors import (
     MessageTooLarge,
-    NodeClosed,
     NoMajority,
     OrdercastError,
     StorageProblem,
     Unanswered,
 )
 from ordercast.process_groups.views import Cause, Life, Process, Received, Unheard, View
-from ordercast.replicated.asking import MOST_BYTES, MOST_PENDING, Asked, Asking, packed, together, unanswered
+from ordercast.replicated.asking import MOST_PENDING, Asked, Asking, unanswered
 from ordercast.replicated.command import Command, Form
 from ordercast.replicated.disk import ReplicaDisk
 from ordercast.replicated.effects import (
@@ -48,7 +44,8 @@ from ordercast.replicated.effects import (
 from ordercast.replicated.levels import Level
 from ordercast.replicated.machine import Machine
 from ordercast.replicated.node import LocalProcess, Surroundings
-from ordercast.replicated.notes import GROUP, Mark, Report, Synced, Tick, written
+from ordercast.replicated.notes import Report
+from ordercast.replicated.posting import CALL_OVERHEAD, Posting
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Replicated, Subject
 from ordercast.replicated.session import current
@@ -56,9 +53,6 @@ from ordercast.replicated.snapshot import NOT_ENCODED, Restored, Snapshot, Unsou
 from ordercast.replicated.watching import Watch
 
 LOG = logging.getLogger("ordercast")
-
-CALL_OVERHEAD = 512
-"""Bytes that a message with a command has beside its arguments and the names of these, at most."""
 
 
 class Replica:
@@ -92,23 +86,14 @@ class Replica:
         self._disk = disk
         self.machine.port = port
         self.machine.most_waiting = node.most_waiting
-        self._groups = (GROUP + name,)
-        self._loop = asyncio.get_running_loop()
         self._asking = Asking(timeout, self._unanswered)
-        self._outbox: deque[Asked | Send] = deque()
-        """What is to be sent."""
-        self._posting = False
-        """It will be at the end of this turn of the event loop."""
-        self._more = asyncio.Event()
-        self._majority = asyncio.Event()
-        self._majority.set()
+        self._posting = Posting(name, node, self.machine, self._asking, self._check_open)
         self._alarm: asyncio.TimerHandle | None = None
         self._completing: WeakKeyDictionary[Snapshot, asyncio.Task[None]] = WeakKeyDictionary()
         self._watches: dict[Watch, None] = {}
         self._closed: BaseException | None = None
         self._process: LocalProcess | None = None
         self._life: Life | None = None
-        self._sending: asyncio.Task[None] | None = None
         subject.attach(self)
 
     async def begin(self) -> None:
@@ -119,10 +104,10 @@ class Replica:
         self._check_closed()
         self._process = node.processes.begin(self)
         self._life = self._me.life
-        self._sending = asyncio.create_task(self._send_on(), name=f"ordercast-replica-{self.name}")
+        self._posting.begin(self._process)
         if node.processes.configuration is not None:
             self._do(self.machine.configuration(node.processes.configuration, self._me, rejoined=False))
-        self._process.join(self._groups[0])
+        self._process.join(*self._posting.groups)
 
     @property
     def _me(self) -> Process:
@@ -180,7 +165,7 @@ class Replica:
         if named is not None:
             self._asking.name(asked, named)
             self.machine.execution.awaited.add(named[0])
-        self._post_soon(asked)
+        self._posting.soon(asked)
         return asked.future
 
     def _unanswered(self, asked: Asked, how_long: str) -> OrdercastError:
@@ -208,126 +193,6 @@ class Replica:
         if self._closed is not None:
             raise self._closed.with_traceback(None)
 
-    # --- sending --------------------------------------------------------------------------------
-
-    def _post_soon(self, what: Asked | Send) -> None:
-        """Send it at the end of this turn of the event loop, with what else is to be sent by then; at once
-        if nothing else is under way, since then nothing else may come."""
-        self._outbox.append(what)
-        if self._posting:
-            return
-        if self._asking.alone:
-            self._post()
-        else:
-            self._posting = True
-            self._loop.call_soon(self._post)
-
-    def _post(self) -> None:
-        """Send what there is room for; the rest goes as soon as there is. Where nothing can be sent, who
-        asked is told."""
-        self._posting = False
-        try:
-            self._check_open()
-        except OrdercastError as error:
-            self._refuse(error)
-        while (found := self._next()) is not None:
-            count, payload, guarantee = found
-            try:
-                if self._joined.try_send(self._groups, (payload,), guarantee) is None:
-                    break
-            except NoMajority:
-                break  # it is told of that at once (`primary`)
-            except NodeClosed as error:
-                LOG.debug("%s sends nothing more: %s", self.name, error)
-                return  # it is told of that, too (`close`)
-            self._take_out(count)
-        if self._outbox:
-            self._more.set()
-
-    def _refuse(self, error: OrdercastError) -> None:
-        """What was asked and has never been sent will not be."""
-        outbox, self._outbox = self._outbox, deque()
-        for what in outbox:
-            if isinstance(what, Send) or what.sent_in is not None:
-                self._outbox.append(what)
-            else:
-                self._asking.forget(what)
-                if not what.future.done():
-                    what.future.set_exception(error)
-
-    def _next(self) -> tuple[int, bytes, Guarantee] | None:
-        """How many of the outbox go next, in one message, that, and how; None if nothing is to be sent."""
-        outbox = self._outbox
-        while outbox and not self._is_due(outbox[0]):
-            outbox.popleft()
-        if not outbox or not self._majority.is_set() or self._closed is not None:
-            return None
-        first, now_us = outbox[0], self._node.now_us()
-        if isinstance(first, Send):
-            note = first.note
-            if isinstance(note, Report):
-                note = msgspec.structs.replace(note, time_us=now_us)
-            # what is on a disk need not have reached everybody before it is told
-            return 1, written(note), Guarantee.AGREED if isinstance(note, Synced) else Guarantee.SAFE
-        if first.form is None:
-            return 1, written(Mark(first.number)), Guarantee.SAFE
-        some = together(outbox, min(MOST_BYTES, self._node.processes.largest - CALL_OVERHEAD))
-        calls = packed(some, self.machine.session, self._asking.floor, now_us)
-        return len(some), written(calls), Guarantee.SAFE
-
-    def _take_out(self, count: int) -> None:
-        """So many of the outbox were sent."""
-        configuration = self._node.processes.configuration
-        for _ in range(count):
-            what = self._outbox.popleft()
-            if isinstance(what, Asked):
-                what.queued = False
-                what.sent_in = None if configuration is None else configuration.id
-
-    def _is_due(self, what: Asked | Send) -> bool:
-        """Whether it still makes sense to send it."""
-        if isinstance(what, Send):
-            return isinstance(what.note, Tick) or what.note.round == self.machine.agreement.round
-        if what.future.done():
-            self._asking.forget(what)
-            return False
-        return True
-
-    async def _send_on(self) -> None:
-        """Send what could not be sent at once."""
-        gate, groups = self._node.gate, self._groups
-        while True:
-            if self._next() is None:
-                self._more.clear()
-                await self._more.wait()
-                continue
-            try:
-                await gate.wait(groups, 0, None)
-                found = self._next()
-                if found is not None:
-                    count, payload, guarantee = found
-                    message = self._joined.front(groups) + payload
-                    gate.submit((message,), len(message), guarantee)
-                    self._take_out(count)
-            except NoMajority:
-                await asyncio.sleep(0)  # it is told of that at once (`primary`)
-            except OrdercastError as error:
-                LOG.debug("%s sends nothing more: %s", self.name, error)
-                return
-
-    def _ask_again(self, *, anew: bool) -> None:
-        """Send what was sent in an earlier configuration again, or all that was, in front of the rest."""
-        configuration = self._node.processes.configuration
-        now = None if configuration is None else configuration.id
-        again = [
-            asked for asked in self._asking.unanswered if not asked.queued and (anew or asked.sent_in != now)
-        ]
-        for asked in reversed(again):
-            asked.queued = True
-            self._outbox.appendleft(asked)
-        if again:
-            self._more.set()
-
     # --- what the machine wants -----------------------------------------------------------------
 
     def _do(self, effects: Sequence[Effect]) -> None:
@@ -345,7 +210,7 @@ class Replica:
                     for watch in tuple(self._watches):
                         watch.put(event)
                 case Send(note):
-                    self._post_soon(effect)
+                    self._posting.soon(effect)
                     if isinstance(note, Report):
                         self._node.at_moment("head told")
                 case Wake(at_us):
@@ -370,7 +235,7 @@ class Replica:
                 case Begun(anew):
                     if not self.ready.done():
                         self.ready.set_result(None)
-                    self._ask_again(anew=anew)
+                    self._posting.again(anew=anew)
 
     def _set_alarm(self, at_us: int | None) -> None:
         if self._alarm is not None:
@@ -459,13 +324,10 @@ class Replica:
 
     def primary(self, lost: NoMajority | None) -> None:
         """The primary partition is lost, and why; or it is regained."""
+        self._posting.primary(lost is None)
         if lost is None:
-            self._majority.set()
-            self._more.set()
             return
-        self._majority.clear()
         self._node.at_moment("primary lost")
-        self._outbox = deque(each for each in self._outbox if isinstance(each, Send))
         self._asking.fail(
             lambda asked: (
                 self._unanswered(asked, "before this node lost the primary partition")
@@ -490,8 +352,7 @@ class Replica:
         if self._closed is not None:
             return
         self._closed = error
-        if self._sending is not None:
-            self._sending.cancel()
+        self._posting.end()
         self._set_alarm(None)
         self._fetch(self, StopFetching())
         if self._process is not None:
