@@ -339,7 +339,7 @@ class Replica:
 
     def hold_up(self, why: str | None) -> None:
         """Hold up who sends to the object, or let them go on."""
-        self._node.hold_up(self._groups[0], why)
+        self._node.hold_up(self._posting.groups[0], why)
 
     def fail(self, problem: StorageProblem) -> None:
         """The disk refuses: be a replica no longer."""
