@@ -247,6 +247,23 @@ def test_all_know_who_leads(protocol: str, voters: tuple[int, ...]) -> None:
     run(main())
 
 
+def test_two_nodes_within_one_session_are_two_all_the_same() -> None:
+    async def main() -> None:
+        async with Cluster(2, seed=7, protocol="total") as cluster:
+            waiting: list[asyncio.Task[Held]] = []
+            for node in cluster.nodes:
+                with ordercast.Session("the same work"):
+                    waiting.append(asyncio.create_task(node.lock("lock").acquire()))
+            await asyncio.sleep(1)
+            assert sum(each.done() for each in waiting) == 1
+            first, second = sorted(waiting, key=lambda each: not each.done())
+            await first.result().release()
+            assert (await second).token > first.result().token
+            await second.result().release()
+
+    run(main())
+
+
 def test_tokens_rise_though_all_nodes_were_started_anew() -> None:
     tokens: list[int] = []
     for hour in (0, 1):

@@ -18,7 +18,7 @@ from ordercast.testing import LOCK, MAP, QUEUE, Call, Client, Model, World, simu
 pytestmark = pytest.mark.campaign
 PROTOCOLS = pytest.mark.parametrize("protocol", ["totem", "total", "cm"])
 AWAY = (ordercast.Unanswered, ordercast.NoMajority, ordercast.NodeClosed)
-SEEDS = range(rounds(8, 2000))
+SEEDS = range(rounds(4, 2000))
 
 
 @PROTOCOLS

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 from ordercast.errors import Evicted, NodeClosed, OrdercastError
 from ordercast.objects.leases import Changed, Lease, Leases
 from ordercast.replicated.replicated import watch
+from ordercast.replicated.session import outside
 
 LOG = logging.getLogger("ordercast")
 
@@ -69,7 +70,7 @@ class Held:
         self._ttl = ttl
         self._loop = asyncio.get_running_loop()
         self._alarm = self._extend(asked)
-        self._renewing = asyncio.create_task(self._renew(), name=f"ordercast-lease-{name}")
+        self._renewing = asyncio.create_task(self._renew(), name=f"ordercast-lease-{name}", context=outside())
 
     def _extend(self, asked: float) -> asyncio.TimerHandle:
         until = asked + self._ttl * (1 - MARGIN)
@@ -143,7 +144,9 @@ class Holding:
         """Have the state of all leases here."""
         opening = self._opening
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
-            self._opening = opening = asyncio.create_task(self._begin(), name="ordercast-leases")
+            self._opening = opening = asyncio.create_task(
+                self._begin(), name="ordercast-leases", context=outside()
+            )
             opening.add_done_callback(lambda task: task.cancelled() or task.exception())  # who waits has it
         return opening
 
@@ -166,7 +169,7 @@ class Holding:
         return await asyncio.shield(self._open())
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, context=outside())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
+
+from ordercast.replicated.session import outside
 
 
 class Tickets:
@@ -19,5 +22,8 @@ class Tickets:
         """Another one."""
         number = next(self._numbers)
         if self._replica is None:
-            self._replica = await self._enter()
+            self._replica = await asyncio.create_task(self._begin(), context=outside())
         return f"{self._replica}.{number}"
+
+    async def _begin(self) -> int:
+        return await self._enter()

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ordercast.errors import NoMajority, OrdercastError, Unanswered
+from ordercast.replicated.session import outside
 from ordercast.replicated.watching import Missed, Watch
 
 LOOK_S = 2.0
@@ -32,7 +33,7 @@ _later: set[asyncio.Task[None]] = set()
 def do_later(command: Callable[[], Awaitable[Any]]) -> None:
     """Have a command carried out that may be carried out more than once, without waiting for it; while this
     node is outside the primary partition it is tried again."""
-    task = asyncio.create_task(_try(command))
+    task = asyncio.create_task(_try(command), context=outside())
     _later.add(task)
     task.add_done_callback(_later.discard)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextvars import ContextVar, Token
+from contextvars import Context, ContextVar, Token, copy_context
 from hashlib import blake2b
 from types import TracebackType
 from typing import Self
@@ -63,6 +63,13 @@ class Session:
 def current() -> Session | None:
     """The session within which a command is called now."""
     return _current.get()
+
+
+def outside() -> Context:
+    """The running context, but within no session: for what the library itself does in a task of its own."""
+    context = copy_context()
+    context.run(_current.set, None)
+    return context
 
 
 def _digest(what: bytes, salt: bytes) -> int:
