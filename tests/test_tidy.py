@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         }
     ),  # reads to which groups a message is addressed
     # serves processes that are no members; is handed the groups and the log of its node
-    "clients": frozenset({"core", "process_groups", "errors", "runtime", "transport"}),
+    "clients": frozenset({"core", "process_groups", "errors", "replicated", "runtime", "transport"}),
     "groups": frozenset(
         {
             *("core", "trace", "errors", "extras", "keys", "transport", "runtime", "protocols", "log"),

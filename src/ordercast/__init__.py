@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         StorageProblem,
         Unanswered,
     )
-    from ordercast.groups.api import Group, Node, Receipt
+    from ordercast.groups.api import Group, Node
     from ordercast.groups.events import (
         ConfigurationChange,
         Delivery,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         PrimaryRegained,
         Rejoined,
     )
+    from ordercast.groups.receipts import Receipt
     from ordercast.keys import Keyring
     from ordercast.objects.barrier import Barrier, BarrierBroken
     from ordercast.objects.counter import Counter
@@ -154,7 +155,8 @@ _HOMES = {
         "OtherProtocol "
         "RequestTimeout SendTimeout StorageProblem Unanswered"
     ),
-    "ordercast.groups.api": "Group Node Receipt",
+    "ordercast.groups.api": "Group Node",
+    "ordercast.groups.receipts": "Receipt",
     "ordercast.groups.events": (
         "ConfigurationChange Delivery Joined Left Message PrimaryLost PrimaryRegained Rejoined"
     ),

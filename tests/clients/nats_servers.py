@@ -127,8 +127,10 @@ def nats_servers(
     login: Login | None = None,
     tls: Certificates | None = None,
     max_payload: int | None = None,
+    majority: bool = False,
 ) -> list[Server]:
-    """So many nats-servers with JetStream, which form a cluster if there is more than one; not started."""
+    """So many nats-servers with JetStream, which form a cluster if there is more than one; not started. Of a
+    cluster only a majority goes on, `majority` or not."""
     binary = nats_server()
     assert binary is not None
     ports = [free_port() for _ in range(count)]
@@ -166,8 +168,10 @@ def nodes(
     login: Login | None = None,
     tls: Certificates | None = None,
     max_payload: int | None = None,
+    majority: bool = False,
 ) -> list[Server]:
-    """So many nodes of one group that keep a log and serve clients; not started."""
+    """So many nodes of one group that serve clients, and keep a log; or of which only a majority goes on, and
+    which keep none. Not started."""
     places = [f"127.0.0.1:{free_port()}" for _ in range(count)]
     found = []
     for number, place in enumerate(places, 1):
@@ -177,10 +181,12 @@ def nodes(
             "listen": place,
             "seeds": [other for other in places if other != place],
             "data": str(directory / f"data-{number}"),
-            "log": str(directory / f"log-{number}"),
             "clients": f"127.0.0.1:{port}",
-            "client_stream": [f"{LOGGED}>"],
         }
+        if majority:
+            fields |= {"primary": "majority", "voters": list(range(1, count + 1))}
+        else:
+            fields |= {"log": str(directory / f"log-{number}"), "client_stream": [f"{LOGGED}>"]}
         if login is not None and login.token:
             fields["client_token"] = login.token
         elif login is not None:

@@ -59,6 +59,19 @@ def server(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
         yield one
 
 
+@pytest.fixture(scope="session")
+def bucket_server(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with key-value buckets that most cases about them share."""
+    with ExitStack() as stack:
+        yield _started(stack, kind, tmp_path_factory.mktemp("buckets"), 1, majority=True)[0]
+
+
+@pytest.fixture
+def bucket(_numbers: Iterator[int]) -> str:
+    """The name of a bucket that no other test uses."""
+    return f"b{next(_numbers)}"
+
+
 @pytest.fixture
 def subject(request: pytest.FixtureRequest, _numbers: Iterator[int]) -> str:
     """The beginning of subjects that no other test uses."""

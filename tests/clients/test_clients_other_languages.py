@@ -16,7 +16,9 @@ import pytest
 from nats_servers import LONG_S, Login, Server, Starting, add_stream, die_with_parent
 
 PROGRAMS = Path(__file__).parent / "programs"
-PACKAGES = ("nats@2.29.3", "@nats-io/transport-node@3.4.0", "@nats-io/jetstream@3.4.0")
+PACKAGES = (
+    *("nats@2.29.3", "@nats-io/transport-node@3.4.0", "@nats-io/jetstream@3.4.0", "@nats-io/kv@3.4.0"),
+)
 LOGIN = Login(user="ann", password="s3cret")
 EXPECTED = """\
 authentication refused
@@ -32,6 +34,25 @@ pull a c
 kill me
 reconnect back
 drain true
+"""
+OF_BUCKETS = """\
+nothing null
+get color=red true true
+get by revision color=blue
+create true refused
+update 10071 true
+deleted DEL true
+keys color,made,x.y
+keys of a pattern x.y
+history color=blue,color=red,color=green
+purged a.b=PURGE
+present a.b=PURGE,color=green,made=again,x.y=1
+changes x.z=2,x.y=DEL
+too large 10054
+status true 5 11 of tests
+purge of markers true
+opened again color=ignored
+destroyed true true
 """
 
 
@@ -104,6 +125,14 @@ def go_through(command: Sequence[object], start: Starting, subject: str, logged:
 @pytest.mark.parametrize("program", ["nats_package.mjs", "nats_io_packages.mjs"])
 def test_node_js(packages: Path, start: Starting, subject: str, logged: str, program: str) -> None:
     go_through(["node", packages / program], start, subject, logged)
+
+
+@pytest.mark.parametrize("program", ["nats_package_buckets.mjs", "nats_io_packages_buckets.mjs"])
+def test_buckets_in_node_js(packages: Path, start: Starting, bucket: str, program: str) -> None:
+    (server,) = start(login=LOGIN, tls=True, majority=True)
+    authority = server.directory / "ca.pem"
+    said = speak(["node", packages / program, f"tls://{server.address}", bucket, authority], server)
+    assert said == OF_BUCKETS
 
 
 def test_c(compiled: Path, start: Starting, subject: str, logged: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from one_node import LONG_S, Line, serving
 
-from ordercast.clients import consumers
+from ordercast.clients.flow_control import FLOW_BYTES
 from ordercast.clients.stream import Stream
 from ordercast.errors import NoMajority
 
@@ -398,7 +398,7 @@ def test_a_client_with_flow_control_gets_more_when_it_says_that_it_has_handled_w
                 elif b"Nats-Consumer-Stalled" in headers:
                     beats += 1
                     assert f"Nats-Consumer-Stalled: {questions[-1]}\r\n".encode() in headers
-                    assert got * 100_000 < 2.3 * consumers.FLOW_BYTES * len(questions), "it waits"
+                    assert got * 100_000 < 2.3 * FLOW_BYTES * len(questions), "it waits"
                     one.say(b"PUB $JS.FC.ORDERCAST.nobody.1 0", b"", f"PUB {questions[-1]}9 0".encode(), b"")
                     one.say(f"PUB {questions[-1]} 0".encode(), b"")
             assert len(set(questions)) == len(questions) >= 2

@@ -46,8 +46,9 @@ from ordercast.cli.options import Json
 from ordercast.cli.screen import ASIDE, SAY, answer, refuse, verdict
 
 if TYPE_CHECKING:
-    from ordercast.groups.api import Group, Receipt
+    from ordercast.groups.api import Group
     from ordercast.groups.events import Message
+    from ordercast.groups.receipts import Receipt
     from ordercast.runtime.config import NodeConfig
 
 AT_A_TIME = 1_000

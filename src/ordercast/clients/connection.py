@@ -123,8 +123,8 @@ class ClientConnection:
     def held_up(self, on: bool) -> None:
         """Much is on its way to the client, or most of that has gone."""
         self.behind = on
-        if not on and self._server.jetstream is not None:
-            self._server.jetstream.drained(self)
+        if not on:
+            self._server.drained(self)
 
     def _handle(self, operations: deque[Operation]) -> None:
         while operations and not self.ended:
@@ -209,8 +209,7 @@ class ClientConnection:
             self._joins[0] += 1
             self._joining[one.group] += 1
         self._server.watches(self, subject)
-        if self._server.jetstream is not None:
-            self._server.jetstream.drained(self)
+        self._server.drained(self)
         self._confirm()
 
     def _unsubscribe(self, wanted: Unsubscribe) -> None:

@@ -64,17 +64,18 @@ class ConsumerConfig(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     priority_policy: Text | None = None
     direct: bool | None = None
 
-    def refused(self) -> Problem | None:
-        """What of it there is not; None if there is all of it.
+    def refused(self, *, of_bucket: bool = False) -> Problem | None:
+        """What of it there is not; None if there is all of it. Consumers of a bucket have what clients watch
+        it with; they are not pulled from, and nothing is acknowledged to them.
 
         ``num_replicas`` and ``mem_storage`` are what a consumer has anyway: it is kept in the memory of one
         node. ``description`` and ``metadata`` are told again.
         """
         wanted = {
             "durable_name": self.durable_name,
-            "filter_subjects": self.filter_subjects,
+            "filter_subjects": self.filter_subjects and not of_bucket,
             "deliver_group": self.deliver_group,
-            "headers_only": self.headers_only,
+            "headers_only": self.headers_only and not of_bucket,
             "rate_limit_bps": self.rate_limit_bps,
             "backoff": self.backoff,
             "max_bytes": self.max_bytes,
@@ -86,8 +87,11 @@ class ConsumerConfig(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
             "sample_freq": self.sample_freq,
             "direct": self.direct,
             f"replay_policy {self.replay_policy}": self.replay_policy != "instant",
-            f"deliver_policy {self.deliver_policy}": self.deliver_policy == "last_per_subject",
-            f"ack_policy {self.ack_policy}": self.ack_policy == "all",
+            f"deliver_policy {self.deliver_policy}": self.deliver_policy == "last_per_subject"
+            and not of_bucket,
+            f"ack_policy {self.ack_policy}": self.ack_policy == "all"
+            or (of_bucket and self.ack_policy != "none"),
+            "a pull consumer of a bucket": of_bucket and self.deliver_subject is None,
         }
         for name, value in wanted.items():
             if value:

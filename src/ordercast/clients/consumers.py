@@ -14,6 +14,7 @@ import msgspec
 
 from ordercast.clients import wire
 from ordercast.clients.consumer_config import SECOND, ConsumerConfig, Pull
+from ordercast.clients.flow_control import FlowControl
 from ordercast.clients.stream import NAME, Entry, Stream
 
 if TYPE_CHECKING:
@@ -23,14 +24,9 @@ MOST_WAITING = 512
 """Requests for messages that may wait at a consumer."""
 MOST_UNACKNOWLEDGED = 1000
 """Messages that may be given and not acknowledged, if the client does not say how many."""
-FLOW = "$JS.FC."
-"""So begin the subjects at which clients say that they have handled what came."""
 ACK_WAIT_S = 30.0
 PUMPED = 256
 """Messages that are given to a client before the event loop has its turn again."""
-FLOW_BYTES = 1024 * 1024
-"""Bytes that a client with flow control gets before it is asked whether it has handled them; while it has not
-answered, it gets as many again, and no more."""
 
 
 class _Asked:
@@ -94,13 +90,7 @@ class Consumer:
         self._beat: asyncio.TimerHandle | None = None
         self._active = self._loop.time()
         """When its client last wanted something of it."""
-        self._unconfirmed = 0
-        """Bytes that a client with flow control may not have handled yet,"""
-        self._question = ""
-        """where it is to answer that it has; empty if it was not asked,"""
-        self._asked_of = 0
-        """and of how many bytes it was asked."""
-        self._questions = 0
+        self._flow = FlowControl(client, config.deliver_subject or "", NAME, name)
         self._quiet = True
         self.ended = False
         if self._heartbeat_s:
@@ -147,7 +137,7 @@ class Consumer:
         pattern, deliver = self.config.filter_subject, self.config.deliver_subject
         wanted = self.asked if deliver is None else self.client.subscriptions.of(deliver)
         for _ in range(PUMPED):
-            if not wanted or self.client.behind or self._stalled:
+            if not wanted or self.client.behind or self._flow.stalled:
                 return
             if self.config.ack_policy != "none" and len(self.unacknowledged) >= self._most_unacknowledged:
                 return
@@ -200,7 +190,7 @@ class Consumer:
             assert self.config.deliver_subject is not None
             self.client.tell_as(self.config.deliver_subject, entry.subject, entry.headers, entry.body, reply)
             if self.config.flow_control:
-                self._control_flow(self.config.deliver_subject, entry.size)
+                self._flow.sent(entry.size)
             return True
         asked.client.tell_as(asked.subject, entry.subject, entry.headers, entry.body, reply)
         asked.left -= 1
@@ -208,27 +198,9 @@ class Consumer:
             self._take_off(asked)
         return True
 
-    # --- flow control ---------------------------------------------------------------------------
-
-    @property
-    def _stalled(self) -> bool:
-        """Whether the client has to say first that it has handled what it got."""
-        return bool(self._question) and self._unconfirmed >= self._asked_of + FLOW_BYTES
-
-    def _control_flow(self, deliver: str, size: int) -> None:
-        """So many bytes more go to the client: ask now and then whether it has handled what came before."""
-        self._unconfirmed += size
-        if not self._question and self._unconfirmed >= FLOW_BYTES:
-            self._questions += 1
-            self._asked_of = self._unconfirmed
-            self._question = f"{FLOW}{NAME}.{self.name}.{self._questions}"
-            self.client.tell(deliver, wire.status(100, "FlowControl Request"), b"", self._question.encode())
-
     def confirm(self, subject: str) -> None:
         """The client has handled all that came before a question."""
-        if subject == self._question:
-            self._question = ""
-            self._unconfirmed -= self._asked_of
+        if self._flow.confirm(subject):
             self.pump_soon()
 
     # --- requests -------------------------------------------------------------------------------
@@ -273,21 +245,15 @@ class Consumer:
 
     def _tell_asked(self, asked: _Asked, seconds: float) -> None:
         if asked in self.asked:
-            asked.client.tell(asked.subject, self._heartbeat(), b"")
+            asked.client.tell(asked.subject, self._flow.heartbeat(self.given, self.last), b"")
             self._beat_asked(asked, seconds)
-
-    def _heartbeat(self) -> bytes:
-        lines = [("Nats-Last-Consumer", str(self.given)), ("Nats-Last-Stream", str(self.last))]
-        if self._stalled:
-            lines.append(("Nats-Consumer-Stalled", self._question))
-        return wire.status(100, "Idle Heartbeat", lines)
 
     def _beat_on(self) -> None:
         if self.ended:
             return
         self._beat = self._loop.call_later(self._heartbeat_s, self._beat_on)
         if self._quiet and self.config.deliver_subject is not None:
-            self.client.tell(self.config.deliver_subject, self._heartbeat(), b"")
+            self.client.tell(self.config.deliver_subject, self._flow.heartbeat(self.given, self.last), b"")
         self._quiet = True
 
     # --- acknowledgements -----------------------------------------------------------------------

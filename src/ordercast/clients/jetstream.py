@@ -6,14 +6,14 @@ import asyncio
 import base64
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Meta
 
 from ordercast.clients import wire
 from ordercast.clients.consumer_config import ConsumerConfig, Pull
-from ordercast.clients.consumers import FLOW, Consumer, read_time, rfc3339
+from ordercast.clients.consumers import Consumer, read_time, rfc3339
+from ordercast.clients.flow_control import FLOW
 from ordercast.clients.parser import Publish
 from ordercast.clients.problems import (
     BAD_REQUEST,
@@ -29,6 +29,7 @@ from ordercast.clients.problems import (
     Problem,
     unsupported,
 )
+from ordercast.clients.questions import Create, Get, Info, Names, read
 from ordercast.clients.stream import MESSAGE_ID, NAME, Entry, Stream
 from ordercast.core.subjects import has_wildcards, is_pattern, is_queue, is_subject, matches
 from ordercast.core.wire import UNREADABLE
@@ -43,6 +44,12 @@ PREFIX = "$JS."
 TYPE = "io.nats.jetstream.api.v1."
 MOST_CONSUMERS = 1024
 """Consumers of one client."""
+BUCKET = "KV_"
+"""Begins the names of streams that are key-value buckets."""
+NO_BUCKETS = (
+    "key-value buckets are not supported here: they live in one partition, so give all nodes "
+    'primary = "majority" and voters, or a protocol with a primary partition'
+)
 REFUSED_HEADERS = (
     "Nats-Expected-Last-Msg-Id",
     "Nats-Expected-Last-Sequence",
@@ -53,28 +60,6 @@ REFUSED_HEADERS = (
     "Nats-Schedule",
     "Nats-Batch-Id",
 )
-
-
-class _Create(msgspec.Struct, forbid_unknown_fields=True):
-    stream_name: str | None = None
-    config: ConsumerConfig | None = None
-    action: str | None = None
-    pedantic: bool | None = None
-
-
-class _Get(msgspec.Struct, forbid_unknown_fields=True):
-    seq: Annotated[int, Meta(ge=0, lt=2**62)] = 0
-    last_by_subj: str | None = None
-    next_by_subj: str | None = None
-
-
-class _Info(msgspec.Struct):
-    subjects_filter: str | None = None
-
-
-class _Names(msgspec.Struct):
-    subject: str | None = None
-    offset: Annotated[int, Meta(ge=0, lt=2**62)] = 0
 
 
 class JetStream:
@@ -217,7 +202,7 @@ class JetStream:
     ) -> tuple[str, dict[str, Any] | Problem]:
         match words:
             case ["INFO"]:
-                return "account_info_response", self._account()
+                return "account_info_response", self.account()
             case ["STREAM", "NAMES"]:
                 return "stream_names_response", self._names(body, full=False)
             case ["STREAM", "LIST"]:
@@ -245,6 +230,8 @@ class JetStream:
                 paging = {"total": len(self.consumers), "offset": 0, "limit": 256}
                 return f"consumer_{what.lower()}_response", {"consumers": told, **paging}
         refused = f"{'.'.join(words[:3])[:60]} is not supported: the stream is the node's ordered log"
+        if any(word.startswith(BUCKET) for word in words):
+            refused = NO_BUCKETS
         return "error_response", BAD_REQUEST._replace(description=refused)
 
     def _consumer(self, stream: str, name: str) -> Consumer | Problem:
@@ -252,7 +239,8 @@ class JetStream:
             return NO_STREAM
         return self.consumers.get(name) or NO_CONSUMER
 
-    def _account(self) -> dict[str, Any]:
+    def account(self) -> dict[str, Any]:
+        """What there is of JetStream."""
         return {
             "memory": 0,
             "storage": self.stream.bytes,
@@ -263,16 +251,20 @@ class JetStream:
         }
 
     def _names(self, body: bytes, full: bool) -> dict[str, Any] | Problem:
-        wanted = _read(body or b"{}", _Names)
+        wanted = read(body, Names)
         if wanted is None:
             return INVALID_JSON
-        subject = wanted.subject
-        there = subject is None or any(_overlap(each, subject) for each in self.stream.subjects)
-        listed: list[Any] = ([self._info() if full else NAME] if there else [])[wanted.offset :]
-        return {"streams": listed, "total": int(there), "offset": wanted.offset, "limit": 256}
+        found, start = self.listed(wanted.subject, full=full), wanted.offset or 0
+        return {"streams": found[start:], "total": len(found), "offset": start, "limit": 256}
+
+    def listed(self, subject: str | None, *, full: bool) -> list[Any]:
+        """The stream's name, or all about it, if it has subjects that a pattern describes."""
+        if subject is not None and not any(overlap(each, subject) for each in self.stream.subjects):
+            return []
+        return [self._info() if full else NAME]
 
     def _info(self, body: bytes = b"") -> dict[str, Any] | Problem:
-        wanted = _read(body or b"{}", _Info)
+        wanted = read(body, Info)
         if wanted is None:
             return INVALID_JSON
         if wanted.subjects_filter:
@@ -317,15 +309,15 @@ class JetStream:
 
     # --- single messages ------------------------------------------------------------------------
 
-    def _find_entry(self, wanted: _Get) -> Entry | None:
+    def _find_entry(self, wanted: Get) -> Entry | None:
         if wanted.last_by_subj is not None:
             return self.stream.last_of(wanted.last_by_subj)
         if wanted.next_by_subj is not None:
-            return next(self.stream.following(wanted.seq, wanted.next_by_subj), None)
-        return self.stream.get(wanted.seq)
+            return next(self.stream.following(wanted.seq or 0, wanted.next_by_subj), None)
+        return self.stream.get(wanted.seq or 0)
 
     def _get(self, body: bytes) -> dict[str, Any] | Problem:
-        wanted = _read(body, _Get)
+        wanted = read(body, Get)
         if wanted is None:
             return INVALID_JSON
         entry = self._find_entry(wanted)
@@ -345,7 +337,7 @@ class JetStream:
         if words[2] != NAME:
             self._tell(client, reply, "error_response", NO_STREAM)
             return
-        wanted = _Get(last_by_subj=".".join(words[3:])) if len(words) > 3 else _read(body, _Get)
+        wanted = Get(last_by_subj=".".join(words[3:])) if len(words) > 3 else read(body, Get)
         if wanted is None:
             client.tell(reply, wire.status(408, "Bad Request"), b"")
             return
@@ -368,7 +360,7 @@ class JetStream:
         if stream != NAME:
             return NO_STREAM
         try:
-            wanted = _CREATE.decode(body)
+            wanted = msgspec.json.decode(body, type=Create)
         except msgspec.ValidationError as error:
             return BAD_REQUEST._replace(description=f"not supported: {error}"[:300])
         except UNREADABLE:
@@ -434,7 +426,7 @@ class JetStream:
             if not body
             else Pull(batch=int(body))
             if body.isdigit() and len(body) < 7
-            else _read(body, Pull)
+            else read(body, Pull)
         )
         if pull is None:
             client.tell(reply, wire.status(400, "Bad Request"), b"")
@@ -480,15 +472,6 @@ class JetStream:
                 consumer.pump_soon()
 
 
-_CREATE = msgspec.json.Decoder(_Create)
-
-
-def _read(body: bytes, kind: type[Any]) -> Any:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except UNREADABLE:
-        return None
-
-
-def _overlap(one: str, other: str) -> bool:
+def overlap(one: str, other: str) -> bool:
+    """Whether there are subjects that both patterns may describe."""
     return one == other or matches(one, other) or matches(other, one)

@@ -30,6 +30,15 @@ PULL_HEARTBEAT = Problem(400, 10088, "consumer idle heartbeat requires a push ba
 PULL_FLOW_CONTROL = Problem(400, 10089, "consumer flow control requires a push based consumer")
 NO_HEARTBEAT = Problem(400, 10108, "consumer with flow control also needs heartbeats")
 START = Problem(400, 10094, "consumer delivery policy is deliver")
+STREAM_IN_USE = Problem(400, 10058, "stream name already in use with a different configuration")
+TOO_MANY_STREAMS = Problem(400, 10027, "maximum number of streams reached")
+WRONG_LAST = Problem(400, 10071, "wrong last sequence")
+TOO_LARGE = Problem(400, 10054, "message size exceeds maximum allowed")
+FULL = Problem(503, 10077, "maximum bytes exceeded")
+NO_DELETING = Problem(500, 10057, "message delete not permitted")
+NO_TTL = Problem(400, 10166, "per-message TTL is disabled")
+WRONG_TTL = Problem(400, 10165, "invalid per-message TTL")
+NO_ROLLUP = Problem(500, 10111, "rollup not permitted")
 
 
 def unsupported(what: str) -> Problem:

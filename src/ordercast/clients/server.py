@@ -16,6 +16,9 @@ from typing import Any
 import msgspec
 
 from ordercast.clients import wire
+from ordercast.clients.buckets.held import Objects
+from ordercast.clients.buckets.requests import Requests
+from ordercast.clients.buckets.settings import SUBJECTS
 from ordercast.clients.connection import ClientConnection
 from ordercast.clients.jetstream import PREFIX, JetStream
 from ordercast.clients.node import Change, LocalProcess, Processes, StreamLog
@@ -75,9 +78,10 @@ class ClientServer:
         status: Callable[[], dict[str, Any]],
         stream: Stream | None = None,
         log: StreamLog | None = None,
+        objects: Objects | None = None,
     ) -> None:
         """`status` makes the document that `ordercast status` shows; `stream` is what JetStream is on, and
-        `log` keeps it for later lives."""
+        `log` keeps it for later lives. `objects` replicates key-value buckets; None: there are none."""
         assert config.clients is not None, "the node serves clients"
         self.processes = processes
         self.most_payload = max(1, min(config.client_max_payload, processes.largest - MOST_BESIDE))
@@ -102,6 +106,9 @@ class ClientServer:
             kept = None if log is None else log.kept
             self.jetstream = JetStream(stream, self.client_of, lambda: processes.alone, kept)
         """None: the node has no log, or no stream of it."""
+        self.buckets = None
+        if objects is not None:
+            self.buckets = Requests(objects, processes.members, NODES, self.jetstream)
         self._watchers: set[ClientConnection] = set()
         """Clients that are told of groups' views."""
         self._log = log
@@ -137,6 +144,8 @@ class ClientServer:
         self._listener = DirectListener(listening, self.connections, self._begin, refusal)
         self._process = self.processes.begin(self)
         self._process.join(NODES, {ADDRESS: self._advertised or ""})
+        if self.buckets is not None:
+            self.buckets.start()
         self._tick = asyncio.get_running_loop().call_later(TICK_S, self._look)
 
     @property
@@ -158,6 +167,8 @@ class ClientServer:
             self._tick.cancel()
         if self._process is not None:
             self._process.end()
+        if self.buckets is not None:
+            self.buckets.close()
         self._listener.refuse()
         for client in list(self.clients.values()):
             client.write(self.info(client))
@@ -230,7 +241,7 @@ class ClientServer:
             "headers": True,
             "max_payload": self.most_payload,
             "client_id": client.number,
-            "jetstream": self.jetstream is not None,
+            "jetstream": self._has_jetstream,
         }
         if self.address is not None and self._path is None:
             told["host"], told["port"] = parse_address(self.address)
@@ -252,8 +263,8 @@ class ClientServer:
         if self._unanswered_s >= UNANSWERED_S:
             for client in list(self.unanswered):
                 client.answer_pings(all_of_them=True)
-        if self.jetstream is not None:
-            self.jetstream.look()
+        for service in self._services:
+            service.look()
         for client in list(self.clients.values()):
             client.idle_s += TICK_S
             if not client.connected and client.idle_s >= HANDSHAKE_S:
@@ -271,11 +282,17 @@ class ClientServer:
 
     def serves(self, subject: str) -> bool:
         """Whether messages to a subject are for this node itself."""
-        return subject.startswith(RESERVED) or (self.jetstream is not None and subject.startswith(PREFIX))
+        if subject.startswith(RESERVED) or (self._has_jetstream and subject.startswith(PREFIX)):
+            return True
+        return self.buckets is not None and subject.startswith(SUBJECTS)
+
+    @property
+    def _has_jetstream(self) -> bool:
+        return self.jetstream is not None or self.buckets is not None
 
     def ask(self, client: ClientConnection, message: Publish) -> None:
         """A client asks the node itself."""
-        if self.jetstream is not None and self.jetstream.ask(client, message):
+        if any(service.ask(client, message) for service in self._services):
             return
         if message.reply is None:
             return
@@ -311,8 +328,18 @@ class ClientServer:
         if client in self._watchers:
             self._watchers.remove(client)
             self.processes.watch(bool(self._watchers))
-        if self.jetstream is not None:
-            self.jetstream.forget(client)
+        for service in self._services:
+            service.forget(client)
+
+    @property
+    def _services(self) -> list[Requests | JetStream]:
+        """What answers requests, in the order in which it is asked."""
+        return [each for each in (self.buckets, self.jetstream) if each is not None]
+
+    def drained(self, client: ClientConnection) -> None:
+        """A client takes messages again, or over another subscription."""
+        for service in self._services:
+            service.drained(client)
 
     def is_own(self, batch: Batch, sender: int, process: LocalProcess) -> bool:
         """Whether messages are from a client's own process."""
@@ -394,6 +421,7 @@ class ClientServer:
             "malformed": dict(sorted(self.malformed.items())),
             "refused": dict(sorted(self.refused.items())),
             "consumers": 0 if self.jetstream is None else len(self.jetstream.consumers),
+            "buckets": None if self.buckets is None else self.buckets.report(),
             "connections": self.connections.status(),
         }
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncIterator, Collection, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.errors import ConfigProblem, NodeClosed, SendTimeout
@@ -19,6 +19,7 @@ from ordercast.groups.events import Change, Event, Message
 from ordercast.groups.local_process import check_group, check_groups, too_large
 from ordercast.groups.member import Member
 from ordercast.groups.reader import Batches, Inbox, Messages, Reader
+from ordercast.groups.receipts import Receipt
 from ordercast.groups.settings import MoreSettings
 from ordercast.keys import PREFIX, Keyring
 from ordercast.objects.election import Election
@@ -31,22 +32,10 @@ from ordercast.replicated.replicated import Replicated
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.environment import Environment, system
 
+if TYPE_CHECKING:
+    from ordercast.clients.buckets.bucket import Bucket
+
 Object = TypeVar("Object", bound=Replicated)
-
-
-class Receipt:
-    """Await it to learn where the message was ordered: it resolves when the sender itself delivers it."""
-
-    def __init__(self, future: asyncio.Future[Message]) -> None:
-        self._future = future
-
-    def __await__(self) -> Generator[Any, None, Message]:
-        return asyncio.shield(self._future).__await__()
-
-    @property
-    def done(self) -> bool:
-        """Whether the message was delivered here."""
-        return self._future.done()
 
 
 class Group:
@@ -418,6 +407,11 @@ class Node:
         member.gate.check_majority()
         directory = None if durable is None else Path(durable)
         return await member.replicas.replicate(target, name, timeout, directory, level)
+
+    async def bucket(self, name: str, *, history: int = 1) -> Bucket:
+        """The key-value bucket that NATS clients know by this name, at a node that serves `clients`. If there
+        is none yet, it is created, and keeps the last `history` values of each key."""
+        return await self._running.services.bucket(name, history)
 
     def lock(self, name: str, *, ttl: float = TTL_S) -> Lock:
         """A lock that one task of all nodes holds at a time: ``async with node.lock("cron") as held``.

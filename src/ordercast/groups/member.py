@@ -99,6 +99,8 @@ class Member:
         self.rates = Rates(self.started_us)
         self.services = Services(config, protocol.statistics, parts.log)
         self._known_lives = parts.known_lives
+        quorum = quorum_of(config.voters, protocol.primary_partition)
+        self._one_partition = quorum is not None
         self._notices = Notices(
             asyncio.get_running_loop().time(), (*WIRE_DROPS, *TRANSPORT_DROPS, *protocol.drops)
         )
@@ -174,7 +176,7 @@ class Member:
                 self.processes,
                 self.gate,
                 self.streams,
-                quorum_of(config.voters, protocol.primary_partition),
+                quorum,
                 parts.environment.open_directory,
                 config.state_buffer,
                 lambda: self.driver.machine.laggard,
@@ -222,6 +224,7 @@ class Member:
                 self.transport.hosts,
                 self.id,
                 self.processes,
+                self.replicas if self._one_partition else None,
             )
             LOG.info("node %d, life %d, listens at %s", self.id, self.incarnation, self.address)
             await self._settle()

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Generator
+from typing import Any
 
 from ordercast.core.addresses import Address, address_of, read_address
 from ordercast.core.identity import Batch, Guarantee, MessageId
 from ordercast.errors import Excluded
 from ordercast.groups.events import Message
+
+
+class Receipt:
+    """Await it to learn where the message was ordered: it resolves when the sender itself delivers it."""
+
+    def __init__(self, future: asyncio.Future[Message]) -> None:
+        self._future = future
+
+    def __await__(self) -> Generator[Any, None, Message]:
+        return asyncio.shield(self._future).__await__()
+
+    @property
+    def done(self) -> bool:
+        """Whether the message was delivered here."""
+        return self._future.done()
 
 
 class Receipts:

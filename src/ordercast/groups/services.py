@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from ordercast.core.declared import Statistic
 from ordercast.core.identity import NodeId
+from ordercast.errors import ConfigProblem
 from ordercast.groups.node_log import NodeLog
 from ordercast.groups.processes import Processes
 from ordercast.groups.producing import Producing
 from ordercast.keys import Keyring
+from ordercast.replicated.replicas import Replicas
 from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.connections import Connections, allowance
 from ordercast.runtime.control import SOCKET, Control
 
 if TYPE_CHECKING:
+    from ordercast.clients.buckets.bucket import Bucket
     from ordercast.clients.server import ClientServer
     from ordercast.runtime.metrics import Metrics
 
@@ -44,8 +47,10 @@ class Services:
         hosts: Callable[[], Sequence[str]],
         node: NodeId,
         processes: Processes,
+        objects: Replicas | None,
     ) -> None:
-        """Serve from now on. `status` makes the document, `hosts` are those of the other nodes."""
+        """Serve from now on. `status` makes the document, `hosts` are those of the other nodes; `objects`, if
+        there is one partition that goes on, has the buckets of clients."""
         await self._log.serve(keyring, producing, self.connections, hosts)
         if self._config.metrics is not None:
             from ordercast.runtime.metrics import Metrics
@@ -59,9 +64,22 @@ class Services:
         if self._config.clients is not None:
             from ordercast.clients.server import ClientServer
 
-            self.clients = ClientServer(self._config, node, processes, status, self._log.stream, self._log)
+            self.clients = ClientServer(
+                self._config, node, processes, status, self._log.stream, self._log, objects
+            )
             processes.watcher = self.clients
             await self.clients.start()
+
+    async def bucket(self, name: str, history: int) -> Bucket:
+        """The key-value bucket of a name. Raises `ConfigProblem` where there are none."""
+        buckets = None if self.clients is None else self.clients.buckets
+        if buckets is None:
+            raise ConfigProblem(
+                "buckets are kept by nodes that serve clients, in one partition: give this node clients, as "
+                'in clients = "127.0.0.1:4222", and all nodes primary = "majority" and voters, or a protocol '
+                "with a primary partition"
+            )
+        return await buckets.held.open(name, history)
 
     async def send_clients_elsewhere(self) -> None:
         """The node is about to leave."""

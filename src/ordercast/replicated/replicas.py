@@ -102,6 +102,13 @@ class Replicas:
         node = self._node
         return await ReplicaDisk.open(lambda: node.open_directory(directory), name, node.processes.life.node)
 
+    async def release(self, name: str) -> None:
+        """Replicate an object here no longer; who calls its commands or waits for them gets `NodeClosed`."""
+        replica = self._replicas.get(name)
+        if replica is not None:
+            await self._close(replica)
+            self._names.discard(name)
+
     async def _close(self, replica: Replica) -> None:
         if self._replicas.get(replica.name) is replica:
             del self._replicas[replica.name]

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from ordercast.core.identity import Configuration, NodeId
 from ordercast.errors import NodeClosed
-from ordercast.groups import api
+from ordercast.groups import api, receipts
 from ordercast.groups.events import Change, Delivery, Event, Message
 from ordercast.groups.settings import NodeSettings
 from ordercast.objects.holding import TTL_S
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class Receipt:
     """Ask it for the `result` to learn where the message was ordered."""
 
-    def __init__(self, loop: LoopThread, receipt: api.Receipt) -> None:
+    def __init__(self, loop: LoopThread, receipt: receipts.Receipt) -> None:
         self._loop = loop
         self._receipt = receipt
 
