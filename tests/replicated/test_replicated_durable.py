@@ -182,3 +182,28 @@ def test_who_sends_waits_for_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> Non
         await cluster.stop()
 
     run(main())
+
+
+class Wrong(ordercast.Replicated):
+    """Its state is not of the type that it says."""
+
+    number: int
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    @ordercast.command
+    def spoil(self) -> None:
+        """From here on nothing can encode it."""
+        self.number = object()  # type: ignore[assignment]
+
+
+def test_a_state_that_cannot_be_encoded_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with Cluster(1, protocol="total", voters=(1,)) as cluster:
+            wrong = Wrong()
+            wrong.number = object()  # type: ignore[assignment]
+            with pytest.raises((ordercast.StorageProblem, TypeError)):
+                await cluster.nodes[0].replicate(wrong, "wrong", durable=DIRECTORY, timeout=60)
+
+    run(main())

@@ -27,6 +27,7 @@ LOG_BYTES = 16 * 1024 * 1024
 
 MOST_WAITING = 64 * 1024 * 1024
 """Bytes that may wait for the disk; with more, all who send to the object are held up."""
+CANNOT_BE_ENCODED = (Unsound, TypeError, ValueError, OverflowError)
 
 
 class ReplicaDisk:
@@ -98,7 +99,10 @@ class ReplicaDisk:
                 replacing = self._files.replace(snapshot.head, self._slices(replica, snapshot))
 
                 async def replaced(_: Replica) -> None:
-                    await replacing
+                    try:
+                        await replacing
+                    except CANNOT_BE_ENCODED as error:
+                        raise StorageProblem(f"{self._name} cannot be kept on disk: {error}") from error
 
                 self._begin(replaced)
                 replica.run(replica.machine.storing(snapshot.head))
@@ -130,6 +134,9 @@ class ReplicaDisk:
             if replica.machine.has_state:
                 snapshot = replica.begin_snapshot()
                 await self._files.write_snapshot(snapshot.head, self._slices(replica, snapshot))
+        except CANNOT_BE_ENCODED as error:
+            self._snapshot_bytes = 2 * self._files.log_bytes  # not again at once
+            LOG.error("%s: the log on disk grows, since no snapshot can be written: %s", self._name, error)
         finally:
             self._snapshot_under_way = False
 
