@@ -11,6 +11,8 @@ from accounts import Accounts, synced
 
 import ordercast
 from ordercast.memory_directory import MemoryDirectory
+from ordercast.replicated.history import Recent
+from ordercast.replicated.snapshot import Restored
 from ordercast.testing import Cluster, run
 from ordercast.transport.virtual_time import VirtualTimeLoop
 
@@ -41,7 +43,7 @@ class Group:
     async def kill(self, *ids: int, chance: random.Random | None = None) -> None:
         """End nodes at once; with a `chance` their disks lose what was not synced."""
         network = self.cluster.network
-        network.partition(*({id} for id in network.nodes))
+        network.partition(*({id} for id in ids))
         for id in ids:
             if chance is not None:
                 copy = self.directory(id).copy_as_after_a_crash(chance)
@@ -207,3 +209,54 @@ def test_a_state_that_cannot_be_encoded_is_told(caplog: pytest.LogCaptureFixture
                 await cluster.nodes[0].replicate(wrong, "wrong", durable=DIRECTORY, timeout=60)
 
     run(main())
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("enough", [True, False])
+def test_who_was_away_gets_only_what_it_lacks_if_that_is_known(
+    protocol: str, enough: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a restart with its disk, and by a partition; a whole state only where that is too long ago."""
+    whole: list[str] = []
+
+    async def main() -> None:
+        group = Group(protocol, 8)
+        await group.start(*VOTERS)
+        for number in range(20):
+            await group.objects[1].deposit(f"a{number}", 1)
+        monkeypatch.setattr(Restored, "__init__", seen)
+        for step in range(2):
+            if step:
+                await group.kill(3)
+                await group.cluster.together(1, 2)
+            else:
+                group.cluster.network.partition({3})
+                await group.cluster.together(1, 2)
+            for number in range(20):
+                await group.objects[1].deposit(f"b{step}{number}", 1)
+            if step:
+                await group.start(3)
+            else:
+                group.cluster.network.heal()
+                await group.cluster.together()
+            await group.objects[2].deposit("last", 1)
+            await synced(*group.objects.values())
+            assert group.objects[3].balance == group.objects[1].balance
+            assert len(group.objects[3].balance) == 41 + 20 * step
+        await group.kill(*VOTERS)
+        await group.start(2, 3)
+        await synced(group.objects[3])
+        assert len(group.objects[3].balance) == 61, "what it got is on its disk, too"
+        await group.cluster.stop()
+
+    original = Restored.__init__
+
+    def seen(self: Restored, target: ordercast.Replicated) -> None:
+        whole.append("")
+        original(self, target)
+
+    if not enough:
+        monkeypatch.setattr(Recent.__init__, "__defaults__", (1000,))
+    run(main())
+    from_disks = 3
+    assert (len(whole) > from_disks) is not enough

@@ -410,7 +410,8 @@ def test_what_waits_for_a_state_is_bounded(
             async def writing_much() -> None:
                 for number in range(200):
                     await one.write(number, "y" * 1000)
-                    waiting.append(replica_of(cluster.nodes[3], "pages").machine.waiting_bytes)
+                    wanted = replica_of(cluster.nodes[3], "pages").machine._wanted
+                    waiting.append(0 if wanted is None else wanted.bytes)
 
             sent = Sent(cluster)
             busy: list[asyncio.Task[None]] = []

@@ -43,6 +43,8 @@ class Fetch(NamedTuple):
 
     head: Head
     sources: Sequence[tuple[Process, int]]
+    known: Sequence[Head] = ()
+    """Or what follows one of these places: there this replica is already."""
 
 
 class StopFetching(NamedTuple):

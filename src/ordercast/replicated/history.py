@@ -3,13 +3,66 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
 from zlib import crc32
 
 from ordercast.process_groups.views import Process
 from ordercast.replicated.durable import heads as durable
 from ordercast.replicated.durable.heads import Head
-from ordercast.replicated.notes import Entry, Mark, kept
+from ordercast.replicated.notes import Entry, Mark, kept, read_entry
+
+RECENT_BYTES = 16 * 1024 * 1024
+"""Bytes of what was carried out last that are kept for replicas that lack only that."""
+OVERHEAD = 256
+"""Bytes that an entry takes beside its payload."""
+
+
+class Tail(NamedTuple):
+    """A piece of the history."""
+
+    base: Head
+    """It follows this place."""
+    entries: Sequence[tuple[Head, Process, bytes]]
+
+    @property
+    def head(self) -> Head:
+        """Where it ends."""
+        return self.entries[-1][0] if self.entries else self.base
+
+
+class Recent:
+    """What was carried out last, of one history."""
+
+    def __init__(self, base: Head, most_bytes: int = RECENT_BYTES) -> None:
+        """`base`: from there on."""
+        self._base = base
+        self._most_bytes = most_bytes
+        self._entries: deque[tuple[Head, Process, bytes]] = deque()
+        self._bytes = 0
+
+    def add(self, head: Head, sender: Process, payload: bytes) -> None:
+        """This was carried out, too."""
+        self._entries.append((head, sender, payload))
+        self._bytes += len(payload) + OVERHEAD
+        while self._bytes > self._most_bytes:
+            self._base, _, gone = self._entries.popleft()
+            self._bytes -= len(gone) + OVERHEAD
+
+    def after_one(self, heads: Sequence[Head]) -> Tail | None:
+        """What follows one of these places; None if it is not known."""
+        return next((tail for head in heads if (tail := self.after(head)) is not None), None)
+
+    def after(self, head: Head) -> Tail | None:
+        """What follows a place; None if that is too long ago, or of another history."""
+        count = head.position - self._base.position
+        if not 0 <= count <= len(self._entries):
+            return None
+        there = self._entries[count - 1][0] if count else self._base
+        if there.checksum != head.checksum:
+            return None
+        return Tail(head, list(islice(self._entries, count, None)))
 
 
 class History:
@@ -67,6 +120,25 @@ class History:
         self.log.append((head, sender, note, payload))
         self.bytes += len(payload)
 
+    def followed_by(self, tail: Tail, applied: Head, wanted: History) -> History | None:
+        """What is to be carried out from `applied` on, up to where `wanted` is: a tail that begins there, or
+        where this history ends, and what was delivered since. None if the tail begins elsewhere."""
+        followed = History(applied)
+        if _same(tail.base, self.head):
+            for head, sender, note, payload in self.log:
+                if not isinstance(note, Mark):
+                    followed.restore(sender, note, payload, head)
+        elif not _same(tail.base, applied):
+            return None
+        for head, sender, payload in tail.entries:
+            followed.restore(sender, read_entry(payload), payload, head)
+        for each in wanted.log:
+            if each[0].position > tail.head.position or isinstance(each[2], Mark):
+                followed.log.append(each)
+                followed.bytes += len(each[3])
+        followed.head = wanted.head
+        return followed
+
     def entries(self, after: int, until: int | None) -> list[durable.Entry]:
         """What of the log is behind one position, and not behind the other, as it is kept on disk."""
         found: list[durable.Entry] = []
@@ -77,3 +149,7 @@ class History:
                 found.append(durable.Entry(head, kept(sender, payload)))
         found.reverse()
         return found
+
+
+def _same(one: Head, other: Head) -> bool:
+    return (one.position, one.checksum) == (other.position, other.checksum)

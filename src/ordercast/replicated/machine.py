@@ -40,7 +40,7 @@ from ordercast.replicated.effects import (
     Wake,
 )
 from ordercast.replicated.execution import NOBODY, Execution
-from ordercast.replicated.history import History
+from ordercast.replicated.history import History, Recent, Tail
 from ordercast.replicated.levels import Level
 from ordercast.replicated.notes import (
     Entry,
@@ -54,6 +54,7 @@ from ordercast.replicated.notes import (
     read,
     written,
 )
+from ordercast.replicated.on_disk import OnDisk
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Subject
 from ordercast.replicated.snapshot import Restored, Snapshot
@@ -96,17 +97,7 @@ class Machine:
         self._initial = list(initial)
         self._known = sorted(subject.known)
         self._level = level
-        self._durable = durable
-        self._remembers = False
-        """All that this replica ever told is on its disk."""
-        self._promised = 0
-        """The latest epoch that this replica takes part in, and """
-        self._promise_kept = 0
-        """the one of which its disk knows."""
-        self._kept: int | None = None
-        """Up to here the history of the state was given to the disk; None: it has another one, or none."""
-        self._synced = 0
-        """Up to here the history of this epoch is on this replica's disk."""
+        self.disk = OnDisk(durable=durable)
         self._certain = False
         """What was carried out in this round stays."""
         checksum = 0
@@ -117,13 +108,17 @@ class Machine:
         """The state, and what is carried out on it."""
         self._mine: History | None = History(begin)
         """The history that the object's state is of; None if that is no state any more."""
+        self._old: History | None = None
+        """The history that the object's state is of, where it is not the one that counts."""
+        self.recent = Recent(begin)
+        """What was carried out last, for replicas that lack only that."""
         self._wanted: History | None = None
         """The history that counts, where the object has no state of it yet."""
         self._since: list[tuple[Process, Entry | Mark, bytes]] = []
         """What was delivered since the round began, until it is settled."""
         self._began: tuple[Head | None, Head | None] = (None, None)
         """Where both histories were when the round began."""
-        self._arrived: Restored | None = None
+        self._arrived: Restored | Tail | None = None
         """A state of which it cannot be said yet whether it is of the history that counts."""
         self._going_on = False
         """There is more to carry out, in another turn."""
@@ -141,11 +136,6 @@ class Machine:
     def up_to_date(self) -> bool:
         """Whether this replica carries out what is delivered."""
         return self.agreement.active and self._regular and self._mine is not None and self._wanted is None
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of what waits to be carried out."""
-        return sum(history.bytes for history in (self._mine, self._wanted) if history is not None)
 
     @property
     def has_state(self) -> bool:
@@ -190,24 +180,14 @@ class Machine:
         if self.me not in self._group or self._configuration is None:
             self.agreement.end()
             return
-        self._synced = 0
+        self.disk.synced = 0
         round = RoundId(*self._configuration.id, number)
         self.agreement.begin(round, self._group, self._configuration.members)
         mine, wanted = self._mine, self._wanted
         self._began = (None if mine is None else mine.head, None if wanted is None else wanted.head)
-        self._out.append(
-            Send(
-                Report(
-                    round,
-                    self._began[0],
-                    self._known,
-                    self.port,
-                    self._promised,
-                    self._durable,
-                    self._remembers,
-                )
-            )
-        )
+        disk = self.disk
+        told = (self._known, self.port, disk.promised, disk.durable, disk.remembers)
+        self._out.append(Send(Report(round, self._began[0], *told)))
 
     def _keep_since(self) -> None:
         """The round is over without having been settled: what was delivered in it goes behind what was
@@ -261,10 +241,10 @@ class Machine:
                 self._arrived = None
                 self._wanted = History(chosen)
             self._wanted.extend(since)
-            self._out.append(Fetch(self._wanted.base, agreement.sources(self.me)))
+            self._fetch(self._wanted)
             self._look_at_arrived()
-        self._promised = agreement.epoch
-        if self._durable:
+        self.disk.promised = agreement.epoch
+        if self.disk.durable:
             self._out.append(Promise(agreement.epoch))
         self._say_have()
         self._activate()
@@ -273,10 +253,9 @@ class Machine:
     def _say_have(self) -> None:
         """Tell the others that this replica has the state and takes part, unless they know."""
         agreement = self.agreement
-        if agreement.settled and agreement.round is not None and self.has_state:
-            takes_part = not self._durable or self._promise_kept == agreement.epoch
-            if takes_part and self.me not in agreement.holders:
-                self._out.append(Send(Have(agreement.round)))
+        says_so = self.has_state and self.disk.takes_part(agreement.epoch)
+        if agreement.round is not None and agreement.settled and says_so and self.me not in agreement.holders:
+            self._out.append(Send(Have(agreement.round)))
 
     def _activate(self) -> None:
         if not self.agreement.activate():
@@ -286,14 +265,14 @@ class Machine:
         assert history is not None
         assert self.agreement.chosen is not None
         history.enter(self.agreement.epoch, self.agreement.chosen.position)
-        if self._wanted is not None:
-            self._mine = self._kept = None
+        if self._wanted is not None and self._mine is not None:
+            self._old, self._mine = self._mine, None
         if self.up_to_date:
             self._begin(anew=False)
 
     def _begin(self, *, anew: bool) -> None:
-        if self._durable and self._kept is None:
-            self._out.append(Store())
+        if self.disk.durable and self.disk.kept is None:
+            self._out.append(Store())  # the disk has another history, or nothing
         self.advance()
         self._out.append(Begun(anew))
 
@@ -348,7 +327,11 @@ class Machine:
             head, sender, note, payload = log.popleft()
             mine.bytes -= len(payload)
             mine.base = head
-            done = Reached(note.number) if isinstance(note, Mark) else carry_out(head, sender, note)
+            if isinstance(note, Mark):
+                self._emit(Reached(note.number))
+                continue
+            done = carry_out(head, sender, note)
+            self.recent.add(head, sender, payload)
             if done is not None:
                 self._emit(done)
             if isinstance(note, Members):
@@ -367,7 +350,7 @@ class Machine:
             case Level.MEMORY:
                 return None
             case Level.DISK:
-                return max(agreement.chosen.position, self._synced)
+                return max(agreement.chosen.position, self.disk.synced)
             case Level.MAJORITY_DISK:
                 return max(agreement.chosen.position, agreement.synced)
 
@@ -376,12 +359,12 @@ class Machine:
     def take_part_from(self, epoch: int) -> None:
         """Begin as one that took part in this epoch, by what its disk says, and told nothing that it has not
         on disk."""
-        self._promised, self._remembers = epoch, epoch > 0
+        self.disk.promised, self.disk.remembers = epoch, epoch > 0
 
     def begin_without_state(self, epoch: int) -> None:
         """Begin with nothing: what was on disk is damaged, so that this replica does not know what it had. It
         took part in this epoch, or a later one."""
-        self._mine, self._promised, self._remembers = None, epoch, False
+        self._mine, self.disk.promised, self.disk.remembers = None, epoch, False
 
     def restore(self, state: Restored, entries: Sequence[tuple[Process, Entry, bytes, Head]]) -> None:
         """Begin with what is on disk: a state, and what follows it."""
@@ -389,17 +372,18 @@ class Machine:
         history = History(state.head)
         for sender, note, payload, head in entries:
             history.restore(sender, note, payload, head)
-        self._mine, self._kept = history, history.head.position
+        self._mine, self.disk.kept = history, history.head.position
+        self.recent = Recent(state.head)
 
     def promised(self, epoch: int) -> list[Effect]:
         """What `Promise` asked for is on disk."""
-        self._promise_kept = epoch
+        self.disk.promise_kept = epoch
         self._say_have()
         return self._take()
 
     def storing(self, head: Head) -> list[Effect]:
         """The state at this head is on its way to the disk: what follows it is to be appended."""
-        self._kept = head.position
+        self.disk.kept = head.position
         self.advance()
         return self._take()
 
@@ -407,20 +391,20 @@ class Machine:
         """The history is on disk up to here."""
         agreement = self.agreement
         if agreement.active and agreement.round is not None and head.epoch == agreement.epoch:
-            self._synced = head.position
+            self.disk.synced = head.position
             self._out.append(Send(Synced(agreement.round, head.position)))
             self.advance()
         return self._take()
 
     def _keep(self, mine: History) -> None:
         """Have appended to the log on disk what counts and is not there yet."""
-        if self._kept is None:
+        if self.disk.kept is None:
             return
         assert self.agreement.chosen is not None
         until = None if self.agreement.active else self.agreement.chosen.position
-        entries = mine.entries(self._kept, until)
+        entries = mine.entries(self.disk.kept, until)
         if entries:
-            self._kept = entries[-1].head.position
+            self.disk.kept = entries[-1].head.position
             self._out.append(Keep(entries))
 
     def tell(self, event: object) -> None:
@@ -448,8 +432,15 @@ class Machine:
 
     # --- a state from elsewhere -----------------------------------------------------------------
 
-    def arrive(self, state: Restored) -> list[Effect]:
-        """The state of another replica."""
+    def _fetch(self, wanted: History) -> None:
+        """Get the state where that history begins, or what leads there from the state that the object has."""
+        old = self._mine or self._old
+        places = () if old is None else (old.head, self.applied)
+        known = [each for each in places if each.position > START.position]
+        self._out.append(Fetch(wanted.base, self.agreement.sources(self.me), known))
+
+    def arrive(self, state: Restored | Tail) -> list[Effect]:
+        """The state of another replica, or what leads there from a place that this one told."""
         if self._wanted is not None:
             self._arrived = state
             self._look_at_arrived()
@@ -462,20 +453,32 @@ class Machine:
         if found is None:
             return
         self._arrived = None
-        if not found:
-            assert self.agreement.chosen is not None or not self.agreement.settled
-            self._out.append(Fetch(self._wanted.base, self.agreement.sources(self.me)))
+        if not found or not self._reach(state, self._wanted):
+            self._fetch(self._wanted)
             return
-        self.execution.take(state, self._initial)
-        self._emit(Told(Missed()))  # what is carried out behind the state is told behind that
-        self._mine, self._wanted, self._kept = self._wanted, None, None
-        self._mine.begin_at(state.head)
+        self._wanted = self._old = None
         self._began = (self._began[1], None)
         self._say_have()
         if self.up_to_date:
-            self._begin(anew=True)
+            self._begin(anew=isinstance(state, Restored))
         else:
             self.advance()
+
+    def _reach(self, state: Restored | Tail, wanted: History) -> bool:
+        """Bring the object to the history that counts; whether what has arrived leads there from here."""
+        if isinstance(state, Restored):
+            self.execution.take(state, self._initial)
+            self._emit(Told(Missed()))  # what is carried out behind the state is told behind that
+            wanted.begin_at(state.head)
+            self._mine, self.recent, self.disk.kept = wanted, Recent(state.head), None
+            return True
+        old = self._mine or self._old
+        followed = None if old is None else old.followed_by(state, self.applied, wanted)
+        if old is None or followed is None:
+            return False
+        self.disk.kept = self.disk.kept_of(followed, state.base.position == old.head.position)
+        self._mine = followed
+        return True
 
     def _bound_waiting(self) -> None:
         """Where too much waits for a state, let it go, and wait for a later one."""
@@ -483,7 +486,7 @@ class Machine:
         if wanted is not None and wanted.bytes > self.most_waiting:
             self._out.append(Dropped(wanted.bytes))
             wanted.begin_at(wanted.head)
-            self._out.append(Fetch(wanted.base, self.agreement.sources(self.me)))
+            self._fetch(wanted)
 
     def _stop_fetching(self) -> None:
         if self._wanted is not None:

@@ -136,7 +136,12 @@ def kept(sender: Process, payload: bytes) -> bytes:
 def read_kept(data: bytes) -> tuple[Process, Entry, bytes]:
     """An entry from the disk: who sent it, and what. Raises `msgspec.MsgspecError`."""
     found = _kept_decoder.decode(data)
-    return found.sender, _entry_decoder.decode(found.payload), found.payload
+    return found.sender, read_entry(found.payload), found.payload
+
+
+def read_entry(payload: bytes) -> Entry:
+    """An entry of the history, as it was sent, or made. Raises `msgspec.MsgspecError`."""
+    return _entry_decoder.decode(payload)
 
 
 def written(note: Note | Members) -> bytes:

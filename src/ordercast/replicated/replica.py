@@ -41,6 +41,7 @@ from ordercast.replicated.effects import (
     Told,
     Wake,
 )
+from ordercast.replicated.history import Tail
 from ordercast.replicated.levels import Level
 from ordercast.replicated.machine import Machine
 from ordercast.replicated.node import LocalProcess, Surroundings
@@ -249,8 +250,8 @@ class Replica:
         self._alarm = None
         self._do(self.machine.alarm(self._node.now_us()))
 
-    def state_came(self, state: Restored) -> None:
-        """The state of another replica has come."""
+    def state_came(self, state: Restored | Tail) -> None:
+        """The state of another replica has come, or what leads there."""
         if self._closed is None:
             self._do(self.machine.arrive(state))
 

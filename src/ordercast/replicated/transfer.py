@@ -4,6 +4,9 @@ Who needs a state asks one of those who have it (`Fetching`), by the object's na
 snapshot, which holds the object up for a moment at most, and sends its slices (`Giving`). A donor that has
 too many receivers says so, and one that ends, or says nothing for `STALL_S`, is given up: the next is asked.
 
+A replica that was away, and is at a place of the history that the donor remembers, gets only what was carried
+out since (`Tail`).
+
 It is told which slices have come, by their number and a digest over them, and goes on behind them where the
 slices of a snapshot of its own begin with exactly these: so what comes is what it would have sent from the
 beginning. For that, the first donors of a replica keep a snapshot of one and the same place of the history
@@ -23,13 +26,14 @@ import msgspec
 
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import UNREADABLE
+from ordercast.process_groups.views import Process
 from ordercast.replicated.command import encode
 from ordercast.replicated.durable.heads import Head
 from ordercast.replicated.effects import Fetch
+from ordercast.replicated.history import Tail
 from ordercast.replicated.snapshot import NOT_ENCODED, Restored, Snapshot, Unsound
 
 if TYPE_CHECKING:
-    from ordercast.process_groups.views import Process
     from ordercast.replicated.replica import Replica
     from ordercast.transport.streams import Channel, Streams
 
@@ -52,8 +56,11 @@ KEPT_S = 600.0
 """How long they are kept at most,"""
 LOOK_S = 1.0
 """and how often it is looked whether they are needed."""
-_ANEW, _ON, _BUSY = b"anew", b"on", b"busy"
-"""What a donor answers: it begins, it goes on, or it has too many receivers. Empty frames mean: wait."""
+_ANEW, _ON, _TAIL, _BUSY = b"anew", b"on", b"tail", b"busy"
+"""What a donor answers: it begins, it goes on, it gives only what was carried out since, or it has too many
+receivers. Empty frames mean: wait."""
+TAIL_BYTES = 128 * 1024
+"""Bytes of entries that go together, about."""
 
 
 class Wish(msgspec.Struct, array_like=True):
@@ -62,6 +69,8 @@ class Wish(msgspec.Struct, array_like=True):
     name: str
     position: int
     """The state is to be of this place of the history, or of a later one."""
+    known: list[Head] = []
+    """Places of the history of which it has the state: what follows one of them would do."""
     have: Head | None = None
     """Of which place that is of which some slices have come:"""
     count: int = 0
@@ -71,6 +80,8 @@ class Wish(msgspec.Struct, array_like=True):
 
 
 _wish = msgspec.msgpack.Decoder(Wish).decode
+_tail = msgspec.msgpack.Decoder(tuple[Head, int]).decode
+_entries = msgspec.msgpack.Decoder(list[tuple[Head, Process, bytes]]).decode
 
 
 class Digest:
@@ -152,6 +163,9 @@ class Giving:
         found = await _meanwhile(channel, self._prepared(wish))
         if found is None:
             return
+        if isinstance(found, Tail):
+            await self._give_tail(channel, found)
+            return
         goes_on, slices = found
         await _send(channel, _ON if goes_on else _ANEW)
         for data in slices:
@@ -159,11 +173,32 @@ class Giving:
             await _send(channel, data)
             await asyncio.sleep(0)
 
-    async def _prepared(self, wish: Wish) -> tuple[bool, Iterator[bytes]] | None:
-        """Whether it goes on behind what had come, and the slices; None if there is no such state here."""
+    async def _give_tail(self, channel: Channel, tail: Tail) -> None:
+        await _send(channel, _TAIL)
+        await _send(channel, encode((tail.base, len(tail.entries))))
+        some: list[tuple[Head, Process, bytes]] = []
+        size = 0
+        for entry in tail.entries:
+            some.append(entry)
+            size += len(entry[2])
+            if size > TAIL_BYTES:
+                await _send(channel, encode(some))
+                self._at_moment("state half sent")
+                some, size = [], 0
+                await asyncio.sleep(0)
+        if some:
+            await _send(channel, encode(some))
+
+    async def _prepared(self, wish: Wish) -> tuple[bool, Iterator[bytes]] | Tail | None:
+        """Whether it goes on behind what had come, and the slices; or what was carried out since; None if
+        there is no such state here."""
         replica = self._find(wish.name)
         if replica is None:
             return None
+        if replica.machine.has_state and replica.machine.applied.position >= wish.position:
+            tail = replica.machine.recent.after_one(wish.known)
+            if tail is not None:
+                return tail
         kept = [snapshot for snapshot, _ in self._kept.get(replica, ())]
         for snapshot in kept:
             if wish.count and snapshot.head == wish.have:
@@ -297,7 +332,7 @@ class Fetching:
             default=None,
         )
 
-    async def _take(self, node: NodeId, port: int) -> Restored:
+    async def _take(self, node: NodeId, port: int) -> Restored | Tail:
         """The state, from one donor. Raises `OSError` or `EOFError` if it is not to be had there."""
         async with asyncio.timeout(STALL_S):
             channel = await self._streams.open(node, port)
@@ -306,6 +341,8 @@ class Fetching:
             answer = await self._receive(channel)
             if answer == _BUSY:
                 raise Busy("it has too many receivers")
+            if answer == _TAIL:
+                return await self._take_tail(channel)
             coming = self._coming
             if answer != _ON or coming is None:
                 coming = self._coming = Coming(self._replica)
@@ -320,12 +357,27 @@ class Fetching:
         finally:
             channel.close()
 
+    async def _take_tail(self, channel: Channel) -> Tail:
+        try:
+            base, count = _tail(await self._receive(channel))
+            entries: list[tuple[Head, Process, bytes]] = []
+            while len(entries) < count:
+                entries += _entries(await self._receive(channel))
+                await asyncio.sleep(0)
+        except UNREADABLE as error:
+            raise Unsound("what was carried out since cannot be read") from error
+        positions = [head.position for head, _, _ in entries]
+        if positions != list(range(base.position + 1, base.position + 1 + count)):
+            raise Unsound("what was carried out since is not complete")
+        return Tail(base, entries)
+
     def _wish(self) -> Wish:
         name, position, coming = self._replica.name, self.fetch.head.position, self._coming
+        known = list(self.fetch.known)
         if coming is None or not coming.state.begun or self._is_too_old(coming):
             self._coming = None
-            return Wish(name, position)
-        return Wish(name, position, coming.state.head, coming.digest.count, coming.digest.value)
+            return Wish(name, position, known)
+        return Wish(name, position, known, coming.state.head, coming.digest.count, coming.digest.value)
 
     def _is_too_old(self, coming: Coming) -> bool:
         return coming.state.begun and coming.state.head.position < self.fetch.head.position
