@@ -7,7 +7,9 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
 
 from ordercast.core.identity import NodeId
 from ordercast.errors import CommandFailed, CommandUnknown, NodeClosed, NoMajority, OrdercastError, Unanswered
@@ -27,11 +29,11 @@ LOOK_S = 0.01
 """How often a client looks whether a node serves it."""
 
 
-class Raised(NamedTuple):
+class Raised(msgspec.Struct, frozen=True):
     """The result of a call that raised `CommandFailed`, in a history."""
 
     error: str
-    args: tuple[Any, ...]
+    args: tuple[Any, ...] = ()
 
 
 class Service(Generic[T]):
