@@ -114,8 +114,11 @@ def _step(number: int, call: Call) -> tuple[object, int]:
 NUMBERS = Model("set of numbers", 0, _step, part=lambda call: call.args[0], reads={"get"})
 
 
-async def use(world: World, calls: int = 15, clients: int = 3) -> None:
-    """Clients call commands of an object, whose positions have to rise."""
+async def use(world: World) -> None:
+    """Clients call commands of an object, whose positions have to rise: a few clients now and then, or many
+    at once."""
+    busy = world.seed % 3 == 0
+    calls, clients = (25, 8) if busy else (15, 3)
 
     async def numbers(node: ordercast.Node) -> Numbers:
         return await node.replicate(Numbers(), "numbers")
@@ -123,7 +126,7 @@ async def use(world: World, calls: int = 15, clients: int = 3) -> None:
     service = world.service(numbers, model=NUMBERS)
 
     async def caller(client: Client) -> None:
-        pause_s = client.random.choice((0.001, 0.05, 0.3))
+        pause_s = 0.005 if busy else client.random.choice((0.001, 0.05, 0.3))
         for _ in range(calls):
             key = client.random.choice(KEYS)
             with suppress(ordercast.Unanswered, TooLow):
