@@ -353,32 +353,54 @@ def test_who_waits_for_room_has_one_deadline_for_that_and_the_answer(monkeypatch
     run(main())
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, MOST_BYTES // 2)), min_size=1, max_size=30))
-def test_what_travels_together_is_in_order_and_of_a_bounded_size(what: list[tuple[int, int]]) -> None:
+def test_who_waits_for_room_is_told_in_time_where_nobody_else_waits_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "MOST_PENDING", 1)
+
     async def main() -> None:
-        waits, outbox = Asking(None, unanswered), list[object]()
-        for kind, size in what:
-            shape = (PUT, COUNT)[kind % 2]
-            asked = ask(waits, bytes(size), shape) if kind < 2 else waits.ask(0, "", None, b"")
-            if kind == 3:
+        loop, waits = asyncio.get_running_loop(), Asking(2.0, unanswered)
+        ask(waits).future.cancel()
+        await asyncio.sleep(0.5)
+        begun = loop.time()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(waits.room(), 10)
+        assert loop.time() - begun == pytest.approx(2.0)
+
+    run(main())
+
+
+PUTS, COUNTS, MARKS, CANCELLED, ANSWERED = range(5)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, MOST_BYTES // 2)), min_size=1, max_size=30))
+def test_what_travels_together_is_in_order_and_of_a_bounded_size(what: list[tuple[int, int]]) -> None:
+    """Numbers may be missing, where something was answered before the rest is sent again."""
+
+    async def main() -> None:
+        waits, outbox = Asking(None, unanswered), list[Asked]()
+        for since, (kind, size) in enumerate(what):
+            shape = PUT if kind == PUTS else COUNT
+            asked = waits.ask(since, *(("", None, b"") if kind == MARKS else (shape, FORM, bytes(size))))
+            if kind == CANCELLED:
                 asked.future.cancel()
-            outbox.append(asked)
+            if kind != ANSWERED:
+                outbox.append(asked)
         sent: list[int] = []
         while outbox:
-            some = together(outbox, MOST_BYTES)
-            if not some:
-                mark = outbox.pop(0)
-                assert isinstance(mark, Asked)
-                assert mark.form is None
+            if outbox[0].future.done() or outbox[0].form is None:
+                del outbox[0]
                 continue
+            some = together(outbox, MOST_BYTES)
             note = packed(some, 5, 1, 9)
             assert len(some) == 1 or sum(len(each.arguments) for each in some) <= MOST_BYTES
             assert [each.number for each in some] == list(range(note.first, note.first + len(some)))
+            assert note.since == min(each.since for each in some)
             assert b"".join(bytes(run.calls)[5:] for run in note.runs) == b"".join(
                 each.arguments for each in some
             )
             sent += [each.number for each in some]
             del outbox[: len(some)]
-        assert sent == [number for number, (kind, _) in enumerate(what, 1) if kind < 2]
+        assert sent == [number for number, (kind, _) in enumerate(what, 1) if kind in (PUTS, COUNTS)]
 
     run(main())
