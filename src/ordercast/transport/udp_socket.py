@@ -167,7 +167,10 @@ def why_not_bound(address: Address, error: OSError) -> str:
     host, port = address[0], address[1]
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use by another program: give this node another port with `listen`"
+        return (
+            f"{where} is in use by another program: give this node another port with `listen`; it takes that "
+            "port and the next one"
+        )
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{where} is not an address of this machine: `listen` names a local one, or 0.0.0.0 for all"
     if error.errno == errno.EACCES:
