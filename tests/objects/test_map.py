@@ -278,3 +278,13 @@ def test_a_bounded_number_expires_at_one_place() -> None:
 
 def test_a_change_is_a_tuple() -> None:
     assert Change("put", "a", 1, 2, 3)[:3] == ("put", "a", 1)
+
+
+def test_a_map_that_is_made_with_its_type_in_brackets_is_replicated() -> None:
+    async def main() -> None:
+        async with Cluster(1, seed=1, protocol="total") as cluster:
+            made = await cluster.nodes[0].replicate(Map[str](str), "map", timeout=30)
+            await made.put("a", "b")
+            assert await made.get("a") == "b"
+
+    run(main())

@@ -342,6 +342,11 @@ class Replica:
         """Hold up who sends to the object, or let them go on."""
         self._node.hold_up(self._posting.groups[0], why)
 
+    @property
+    def closed(self) -> bool:
+        """Whether it is no replica any more."""
+        return self._closed is not None
+
     def fail(self, problem: StorageProblem) -> None:
         """The disk refuses: be a replica no longer."""
         if self._closed is None:

@@ -38,6 +38,9 @@ class Replicas:
         self, target: T, name: str, timeout: float | None, durable: Path | None, level: str | None
     ) -> T:
         """Replicate an object; returns it when it has the state that the others have."""
+        before = self._replicas.get(name)
+        if before is not None and before.closed:
+            await self.release(name)  # its disk had refused
         if name in self._names:
             raise ConfigProblem(
                 f"an object {name!r} is replicated at this node already: use that one, or another name"

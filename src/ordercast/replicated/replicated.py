@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+OF_CLASS = "__orig_class__"
+"""What Python sets at an object that is made as `Map[str](str)`: no part of the state."""
+
+
 class Turn(msgspec.Struct):
     """What is carried out now, or was last."""
 
@@ -155,7 +159,7 @@ class Subject:
             raise ConfigProblem(
                 f"a {type(target).__name__} cannot be replicated: derive its class from ordercast.Replicated"
             )
-        unknown = sorted(vars(target).keys() - target._fields.names)
+        unknown = sorted(vars(target).keys() - target._fields.names - {OF_CLASS})
         if unknown:
             raise ConfigProblem(
                 f"{type(target).__name__}.{unknown[0]} is no field of its state: annotate it in the class, "
