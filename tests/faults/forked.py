@@ -9,23 +9,39 @@ import os
 import signal
 import subprocess
 import sys
+from functools import cache
+from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
-import worker
-
 _FORKING = get_context("forkserver")
-_FORKING.set_forkserver_preload(["worker"])
+_FORKING.set_forkserver_preload(["worker", "objects_worker"])
+HERE = Path(__file__).parent
+
+
+@cache
+def _begin() -> None:
+    """Start the process from which the others are forked: it finds what it is to load in no other way."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), str(HERE.parent), *([before] if before else [])])
+    try:
+        ensure_running()
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
 
 
 class Forked:
-    """What tests use of `subprocess.Popen`, of a process that runs a worker."""
+    """What tests use of `subprocess.Popen`, of a process that runs a worker: `main` of that module."""
 
-    def __init__(self, job: str, log: Path) -> None:
+    def __init__(self, module: str, job: str, log: Path) -> None:
+        _begin()
         orders, self._orders = _FORKING.Pipe(duplex=False)
         self._said, said = _FORKING.Pipe(duplex=False)
-        self._process = _FORKING.Process(target=_work, args=(job, str(log), orders, said))
+        self._process = _FORKING.Process(target=_work, args=(module, job, str(log), orders, said))
         self._process.start()
         orders.close()
         said.close()
@@ -57,7 +73,7 @@ class Forked:
             os.kill(self.pid, number)
 
 
-def _work(job: str, log: str, orders: Connection, said: Connection) -> None:
+def _work(module: str, job: str, log: str, orders: Connection, said: Connection) -> None:
     """The life of a forked process."""
     errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for here, stream in ((orders.fileno(), 0), (said.fileno(), 1), (errors, 2)):
@@ -66,4 +82,4 @@ def _work(job: str, log: str, orders: Connection, said: Connection) -> None:
     said.close()
     os.close(errors)
     sys.stdin = os.fdopen(0, "r")
-    sys.exit(worker.main(job))
+    sys.exit(import_module(module).main(job))

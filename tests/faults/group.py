@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import count, pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from forked import Forked
@@ -30,7 +30,7 @@ from ordercast.trace.reader import read_runs
 PATIENCE_S = float(os.environ.get("ORDERCAST_PATIENCE", "60"))
 """How long a state is waited for before it is said that it does not come."""
 POLL_S = 0.03
-WORKER = Path(__file__).with_name("worker.py")
+HERE = Path(__file__).parent
 _numbers = count(1)
 
 
@@ -175,6 +175,9 @@ def _state(pid: int) -> str:
 class Cluster:
     """The processes of one test, and their directories."""
 
+    worker = "worker"
+    """The module, beside this one, that the processes run."""
+
     def __init__(self, directory: Path, network: Any = None, **defaults: Any) -> None:
         """`network`: namespaces, one a node. `defaults`: fields of a `Job` for all."""
         self.directory = directory
@@ -187,7 +190,7 @@ class Cluster:
         self._lives = count(1)
         self._beside: list[Member] = []
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -232,10 +235,11 @@ class Cluster:
         self.logs.append(log)
         told = msgspec.json.encode(job).decode()
         if self._network is None:
-            return Member(Forked(told, log), job, log)
+            return Member(Forked(self.worker, told, log), job, log)
         with log.open("wb") as stderr:
             options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
-            process = self._network.start(job.node, [sys.executable, str(WORKER), told], **options)
+            script = str(HERE / f"{self.worker}.py")
+            process = self._network.start(job.node, [sys.executable, script, told], **options)
         return Member(process, job, log)
 
     def _listen(self, node: int) -> str:
@@ -342,6 +346,8 @@ class Cluster:
 
     def check_logs(self) -> None:
         for log in self.logs:
+            if not log.exists():
+                continue  # it was killed before it said anything
             text = log.read_text(errors="replace")
             assert "Traceback" not in text, f"{log}:\n{text[-3000:]}"
             assert "CRITICAL" not in text, f"{log}:\n{text[-3000:]}"
