@@ -125,6 +125,24 @@ def test_a_bucket_has_what_was_put_and_did_not_end(steps: list[tuple[Any, ...]])
     assert (alone.do(Bucket.purge, ">"), alone.do(Bucket.configure, bucket.settings)) == (-1, False)
 
 
+def test_what_a_value_replaces_makes_room_for_it() -> None:
+    alone = Alone(max_bytes=500, max_msgs_per_subject=1)
+    for number in range(5):
+        assert not alone.put("k", bytes(300)).refused, number
+    assert alone.put("other", bytes(300)).refused == "full"
+
+
+def test_an_age_that_is_set_later_holds_for_what_is_there() -> None:
+    alone = Alone()
+    alone.put("k", b"")
+    aged = settled(Settings(discard="new", max_msgs_per_subject=1, max_age=1_000_000_000), "b")
+    assert alone.do(Bucket.configure, aged)
+    alone.pass_time(900_000)
+    assert alone.bucket.entries
+    alone.pass_time(200_000)
+    assert not alone.bucket.entries
+
+
 def test_what_is_kept_beside_values_is_bounded() -> None:
     alone = Alone(max_age=1_000_000_000_000)
     for number in range(MOST_IDENTIFIERS + 5_000):

@@ -245,6 +245,7 @@ def test_one_who_watches_is_told_that_nothing_came_and_forgotten_when_it_is_gone
         _, headers, _, _ = await come.get()
         assert b"100 Idle Heartbeat\r\nNats-Last-Consumer: 1\r\n" in headers
         assert asyncio.get_running_loop().time() - started <= 10
+        client.requests.look()
         assert (await client.api("CONSUMER.NAMES.KV_b"))["consumers"] == ["w"]
         del client.subscribed["out"]
         for _ in range(20):
