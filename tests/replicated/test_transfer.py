@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -212,6 +212,33 @@ def test_a_donor_that_is_gone_or_says_nothing_is_followed_by_another_that_goes_o
     run(main())
 
 
+@pytest.mark.parametrize("broken", [1, 2])
+def test_a_donor_that_does_not_give_is_followed_by_another(broken: int) -> None:
+    """It stays a member all the time."""
+
+    async def main() -> None:
+        async with Cluster(4, seed=12, protocol="total") as cluster:
+            objects = await filled(cluster, 10)
+            tried: list[NodeId] = []
+
+            def refusing(node: NodeId) -> Callable[[Any], Awaitable[None]]:
+                async def serve(_: Any) -> None:
+                    tried.append(node)
+                    raise ConnectionError("it does not give")
+
+                return serve
+
+            for node in cluster.nodes[3 - broken : 3]:
+                streams = node._running.streams
+                assert isinstance(streams, memory_streams.MemoryStreams)
+                streams._handle = refusing(node.id)
+            late = await cluster.nodes[3].replicate(Pages(), "pages", timeout=30)
+            assert same(late, objects[0])
+            assert len(tried) <= broken
+
+    run(main())
+
+
 def test_what_is_in_another_order_elsewhere_is_sent_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets have another order in another process. They are the same, and no half of one and half of another
     comes together."""
@@ -298,6 +325,12 @@ def test_a_snapshot_that_takes_several_steps_is_of_one_place(
     small_pieces(monkeypatch)
     monkeypatch.setattr(states, "STEP_ENTRIES", 10)
     monkeypatch.setattr(snapshots, "STEP_ENTRIES", 10)
+
+    async def rest(self: snapshots.Pace) -> None:
+        """Long enough for commands to be delivered meanwhile."""
+        await asyncio.sleep(0.002)
+
+    monkeypatch.setattr(snapshots.Pace, "rest", rest)
 
     async def main() -> None:
         async with Cluster(4, seed=6, protocol="total") as cluster:

@@ -55,6 +55,13 @@ class Replicated:
     The annotations of the class name the fields of its state, and say how they are encoded. Fields are read
     as those of any object: that gives the state as this replica has it, which may be behind others' until
     `sync`. They are changed by commands (`ordercast.command`), by `left` and by `tick`, and by nobody else.
+
+    The state of one replica is given to others, and written to disk, while commands go on. What elements of a
+    list, dict, set or deque are decides what that costs: where their types say that nothing can change them
+    (numbers, texts, bytes, enums, times, and tuples, frozensets, NamedTuples, frozen dataclasses and frozen
+    `msgspec.Struct` of such), references to them are copied, 8 bytes for an element of a list and 16 for one
+    of a dict. Else the field is encoded before commands go on at that replica, and the bytes are kept. So
+    values have to be of the types that are annotated.
     """
 
     wake_at_us: int | None = None

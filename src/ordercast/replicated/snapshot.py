@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 SLICE_BYTES = 128 * 1024
 """No slice has more bytes."""
+WORK_S = 0.001
+"""For so long a state is worked on before as long a rest."""
+PIECES = 8
+"""So many pieces of work are done in one turn of the event loop, at most."""
 NOT_ENCODED = (
     "the state cannot be given to other nodes: its fields hold what is not of their types, or cannot be "
     "encoded ({})"
@@ -63,6 +67,28 @@ class Unsound(OSError):
     """What came is no whole state of an object of this class."""
 
 
+class Pace:
+    """Lets work on a state have half of the event loop's time at most: a node that is always busy gets its
+    turn late where others want the processor, too, and is missed by its group."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._begun = self._spent = 0.0
+        self._pieces = 0
+
+    def begin(self) -> None:
+        """Some work begins: little, since nothing else is done meanwhile."""
+        self._begun = self._loop.time()
+
+    async def rest(self) -> None:
+        """It is done."""
+        self._spent += self._loop.time() - self._begun
+        self._pieces += 1
+        if self._spent >= WORK_S or self._pieces >= PIECES:
+            await asyncio.sleep(self._spent if self._spent >= WORK_S else 0)
+            self._spent, self._pieces = 0.0, 0
+
+
 class Snapshot:
     """The state of an object at one place of its history."""
 
@@ -88,9 +114,11 @@ class Snapshot:
 
     async def completed(self) -> None:
         """Capture all, while the event loop goes on."""
+        pace = Pace()
         while not self.complete:
+            pace.begin()
             self.step()
-            await asyncio.sleep(0)
+            await pace.rest()
 
     def slices(self) -> Iterator[bytes]:
         """All of it; from its beginning each time."""
@@ -114,10 +142,13 @@ class Snapshot:
                 yield _FIELD + piece
 
     async def slowly(self) -> AsyncIterator[bytes]:
-        """The slices, with a turn of the event loop between them."""
-        for data in self.slices():
+        """The slices, while the event loop goes on."""
+        slices, pace = self.slices(), Pace()
+        pace.begin()
+        for data in slices:
+            await pace.rest()
             yield data
-            await asyncio.sleep(0)
+            pace.begin()
 
 
 class Restored:

@@ -31,7 +31,7 @@ from ordercast.replicated.command import encode
 from ordercast.replicated.durable.heads import Head
 from ordercast.replicated.effects import Fetch
 from ordercast.replicated.history import Tail
-from ordercast.replicated.snapshot import NOT_ENCODED, Restored, Snapshot, Unsound
+from ordercast.replicated.snapshot import NOT_ENCODED, Pace, Restored, Snapshot, Unsound
 
 if TYPE_CHECKING:
     from ordercast.replicated.replica import Replica
@@ -168,10 +168,13 @@ class Giving:
             return
         goes_on, slices = found
         await _send(channel, _ON if goes_on else _ANEW)
+        pace = Pace()
+        pace.begin()
         for data in slices:
             self._at_moment("state half sent")
+            await pace.rest()
             await _send(channel, data)
-            await asyncio.sleep(0)
+            pace.begin()
 
     async def _give_tail(self, channel: Channel, tail: Tail) -> None:
         await _send(channel, _TAIL)
@@ -218,10 +221,14 @@ class Giving:
 
 async def _begins_with(slices: Iterator[bytes], wish: Wish) -> bool:
     """Whether the first slices are those that have come; they are taken."""
-    digest = Digest()
-    while digest.count < wish.count and (data := next(slices, None)) is not None:
+    digest, pace = Digest(), Pace()
+    while digest.count < wish.count:
+        pace.begin()
+        data = next(slices, None)
+        if data is None:
+            return False
         digest.add(data)
-        await asyncio.sleep(0)
+        await pace.rest()
     return digest.value == wish.digest
 
 
@@ -348,11 +355,14 @@ class Fetching:
                 coming = self._coming = Coming(self._replica)
             else:
                 LOG.info("the state of %s goes on from node %d", self._replica.name, node)
+            pace = Pace()
             while not coming.state.whole:
-                coming.add(await self._receive(channel))
+                data = await self._receive(channel)
+                pace.begin()
+                coming.add(data)
                 if self._is_too_old(coming):
                     raise Unsound("it is of a place that this replica waits for no more")
-                await asyncio.sleep(0)
+                await pace.rest()
             return coming.state
         finally:
             channel.close()
