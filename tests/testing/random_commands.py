@@ -121,7 +121,7 @@ async def use(world: World) -> None:
     calls, clients = (25, 8) if busy else (15, 3)
 
     async def numbers(node: ordercast.Node) -> Numbers:
-        return await node.replicate(Numbers(), "numbers")
+        return await node.replicate(Numbers(), "numbers", durable="objects" if world.durable else None)
 
     service = world.service(numbers, model=NUMBERS)
 

@@ -11,10 +11,19 @@ from ordercast.testing import World, simulated
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(
-    ("protocol", "nodes"), [("totem", 3), ("totem", 5), ("total", 3), ("cm", 4), ("total", 5)]
+    ("protocol", "nodes", "durable"),
+    [
+        ("totem", 3, False),
+        ("totem", 5, False),
+        ("total", 3, False),
+        ("cm", 4, False),
+        ("total", 5, False),
+        ("totem", 3, True),
+        ("total", 3, True),
+    ],
 )
-def test_random_commands(protocol: str, nodes: int) -> None:
-    @simulated(nodes=nodes, seeds=range(rounds(8, 2000)), protocol=protocol)
+def test_random_commands(protocol: str, nodes: int, durable: bool) -> None:
+    @simulated(nodes=nodes, seeds=range(rounds(5, 2000)), protocol=protocol, durable=durable)
     async def random_commands(world: World) -> None:
         await use(world)
 

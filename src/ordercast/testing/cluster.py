@@ -102,6 +102,16 @@ class Cluster:
         if lost is not None:
             disk = self._disks[id] = Memory(id, new=True)
             disk.incarnation = lost.incarnation
+        for node, path in [each for each in self._directories if each[0] == id]:
+            del self._directories[node, path]
+
+    def _crash_disk(self, id: NodeId, chance: random.Random | None) -> None:
+        """The process that used the directories is no more; with a `chance` what was not synced may be lost.
+        What it writes after that reaches nothing."""
+        for (node, path), directory in self._directories.items():
+            if node == id:
+                directory.crash(chance)
+                self._directories[node, path] = directory.copy()
 
     async def _open_transport(self, config: NodeConfig, setup: Setup) -> OneNetwork:
         return self.networks.get(setup.network, self.network).open(setup)

@@ -38,10 +38,15 @@ class FaultPlayer:
         what: object = None
         match fault.kind:
             case "crash":
-                if not up or not self.may_crash(node):
+                if not up or not self.may_crash(node, without_disk=fault.without_disk):
                     return
-                self._forgetful.add(node)
+                if fault.without_disk or not world.durable:
+                    self._forgetful.add(node)
                 world.crash(node, silently=fault.silently)
+            case "outage":
+                for each in world.ids:
+                    if world.process(each) is not None:
+                        world.crash(each, silently=True)
             case "pause":
                 if not (up and runs):
                     return
@@ -67,6 +72,10 @@ class FaultPlayer:
                 if world.process(node) is None:
                     world.set_clock(node, fault.ahead_s)
                     world.restart(node, without_disk=fault.without_disk)
+            case "outage":
+                for each in world.ids:
+                    if world.process(each) is None:
+                        world.restart(each)
             case "pause":
                 if node in world.stopped:
                     world.resume(node)
@@ -79,10 +88,12 @@ class FaultPlayer:
 
     # --- what must not go wrong -----------------------------------------------------------------
 
-    def may_crash(self, node: NodeId) -> bool:
-        """Whether the others still keep in memory what was answered when this node has lost its own: of those
-        that decide what goes on, a majority has to."""
+    def may_crash(self, node: NodeId, *, without_disk: bool = False) -> bool:
+        """Whether the others still keep what was answered when this node has lost its memory, or its disk: of
+        those that decide what goes on, a majority has to."""
         world = self._world
+        if world.durable and not without_disk:
+            return True
         self._forgetful = {id for id in self._forgetful if not world.is_whole(id)}
         lost = self._forgetful | self._empty() | {node}
         decide = set(world.voters) or set(world.ids)
@@ -90,8 +101,8 @@ class FaultPlayer:
         return all(2 * len(each - lost) > len(each) for each in (decide, view))
 
     def _empty(self) -> set[NodeId]:
-        """Nodes that have nothing yet of what others have. Replicated objects know of that themselves: they
-        answer once enough of them hold a state."""
+        """Nodes that have nothing yet of what others have in memory. Replicated objects know of that
+        themselves: they answer once enough of them hold a state."""
         return {
             id
             for service in self._world.services

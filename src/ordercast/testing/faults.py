@@ -12,6 +12,8 @@ from ordercast.core.identity import NodeId
 
 KINDS: Final = ("crash", "pause", "partition", "slow", "lose")
 """Kinds of faults that are drawn, each seed another choice of them."""
+OUTAGE: Final = "outage"
+"""A kind that is drawn only where all that was answered is on disk: all machines are switched off at once."""
 MOMENTS: Final = (
     "state transfer begins",
     "state half sent",
@@ -62,6 +64,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
                 what = ", ".join([f"{who} crashes {lasts}", *filter(None, more)])
             case "pause":
                 what = f"{who} is stopped {lasts}"
+            case "outage":
+                what = f"all nodes crash with their machines {lasts}"
             case "partition":
                 names = f"nodes {', '.join(map(str, self.side))}" if self.side else who
                 what = f"{names}: cut off from the others {lasts}"
@@ -97,7 +101,7 @@ def draw_clocks(seed: int, nodes: Iterable[NodeId]) -> dict[NodeId, float]:
 
 def check_kinds(kinds: Collection[str]) -> None:
     """Raise it if there is no such kind."""
-    unknown = sorted(set(kinds) - set(KINDS))
+    unknown = sorted(set(kinds) - {*KINDS, OUTAGE})
     if unknown:
         raise ValueError(f"there is no fault {unknown[0]!r}: choose from {', '.join(KINDS)}")
 
@@ -106,9 +110,8 @@ def draw_faults(seed: int, nodes: Sequence[NodeId], kinds: Collection[str], with
     """The faults of a seed, in the order of their times. They begin within so many seconds, in some seeds all
     of them early."""
     stream = random.Random(f"{seed}/faults")
-    chosen = [kind for kind in KINDS if kind in kinds and stream.random() < 0.6]
-    if not chosen:
-        chosen = [kind for kind in KINDS if kind in kinds]
+    every = [kind for kind in (*KINDS, OUTAGE) if kind in kinds]
+    chosen = [kind for kind in every if stream.random() < 0.6] or every
     if not chosen:
         return []
     within_s *= stream.choice((1.0, 1.0, 0.3, 0.05))

@@ -17,6 +17,7 @@ from ordercast.core.identity import NodeId
 from ordercast.testing.event_loop import WorldLoop
 from ordercast.testing.faults import (
     KINDS,
+    OUTAGE,
     Chosen,
     Fault,
     check_kinds,
@@ -69,6 +70,7 @@ def simulated(
     protocol: str = "totem",
     faults: bool | Collection[str] = True,
     voters: Sequence[NodeId] | None = None,
+    durable: bool = False,
     settings: Mapping[str, Any] | None = None,
     limit_s: float = LIMIT_S,
 ) -> Callable[[Callable[Concatenate[World, P], Coroutine[Any, Any, Any]]], Callable[P, None]]:
@@ -76,15 +78,17 @@ def simulated(
 
     The result is a plain function: pytest collects it, and a script may call it. `faults`: which kinds are
     drawn, of `ordercast.testing.KINDS`; True is all, False none. `protocol`, `voters` and `settings` are
-    those of the nodes: with Totem all of them vote, so that objects can be replicated. A run that has not
+    those of the nodes: with Totem all of them vote, so that objects can be replicated. `durable`: what is
+    answered is on the disks of a majority, so that any number of nodes may crash at once. A run that has not
     ended after `limit_s` virtual seconds fails.
 
     The first seed that fails is run again with fewer and shorter faults. What is raised then tells these,
     draws the run, and says how to repeat it.
     """
-    kinds = tuple(KINDS) if faults is True else tuple(faults or ())
+    usual = (*KINDS, OUTAGE) if durable else KINDS
+    kinds = usual if faults is True else tuple(faults or ())
     check_kinds(kinds)
-    more: dict[str, Any] = {"voters": voters, "settings": settings}
+    more: dict[str, Any] = {"voters": voters, "durable": durable, "settings": settings}
     how = Settings(nodes, protocol, kinds, limit_s, more)
 
     def decorate(test: Callable[Concatenate[World, P], Coroutine[Any, Any, Any]]) -> Callable[P, None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -52,6 +53,7 @@ class World(Cluster):
         protocol: str = "totem",
         settings: Mapping[str, Any] | None = None,
         voters: Sequence[NodeId] | None = None,
+        durable: bool = False,
         loss: float = 0.0,
         delay_us: tuple[int, int] = (50, 250),
         clocks_ahead_s: Mapping[NodeId, float] | None = None,
@@ -59,15 +61,18 @@ class World(Cluster):
         rows: KeptRows | None = None,
     ) -> None:
         """`voters`: with Totem all nodes, unless it is said otherwise; ``()`` lets every partition go on.
-        Where the protocol itself has a primary partition a majority of the nodes has to begin it.
+        Where the protocol itself has a primary partition a majority of the nodes has to begin it. `durable`:
+        what is answered is on the disks of a majority, so that all nodes may crash at once; all of them vote.
         `clocks_ahead_s`: whose clock is wrong by how much. `limit_s`: virtual seconds that a run may take.
         `rows`: where the nodes' traces go."""
         any_partition = protocol in ("totem", "rings")
         if voters is None:
-            voters = range(1, nodes + 1) if any_partition else ()
+            voters = range(1, nodes + 1) if any_partition or durable else ()
         if not any_partition:
             settings = {"founders": nodes // 2 + 1, **(settings or {})}
         self.seed = seed
+        self.durable = durable
+        self._disk_chance = random.Random(f"{seed}/disks")
         self.limit_s = limit_s
         self.faults: list[tuple[float, str]] = []
         """What drawn faults did and when, in seconds since the start, for people."""
@@ -271,6 +276,7 @@ class World(Cluster):
         process.kill()
         for network in self._every_network:
             network.crash(id, silently=silently)
+        self._crash_disk(id, self._disk_chance if silently else None)
         for service in self.services:
             service.gone(id)
         self.stopped.pop(id, None)
@@ -309,7 +315,7 @@ class World(Cluster):
 
     def crash(self, node: NodeId, *, silently: bool = False) -> None:
         """A node's process ends, as by ``kill -9``: the others' systems tell them. Silently: its machine is
-        switched off, and nobody is told."""
+        switched off, nobody is told, and what was not synced to its disk may be lost."""
         if node not in self._processes:
             raise ValueError(f"node {node} is down already: restart it first")
         self._kill(node, silently=silently)
