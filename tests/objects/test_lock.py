@@ -14,7 +14,7 @@ from ordercast.objects.holding import MARGIN, TTL_S, Holding
 from ordercast.objects.leases import Lease, Leases
 from ordercast.process_groups.views import Process
 from ordercast.replicated.replicated import Turn
-from ordercast.testing import Cluster, run
+from ordercast.testing import Cluster, World, run, simulated
 
 PROTOCOLS = pytest.mark.parametrize(
     ("protocol", "voters"), [("totem", (1, 2, 3)), ("total", ()), ("cm", ())], ids=["totem", "total", "cm"]
@@ -189,6 +189,58 @@ def test_who_was_stopped_for_long_believes_nothing() -> None:
             await held.release()
 
     run(main())
+
+
+@PROTOCOLS
+def test_a_holder_that_is_stopped_knows_when_it_wakes(protocol: str, voters: tuple[int, ...]) -> None:
+    """It is out of the primary partition long before its lease has run out: nobody has it until then."""
+
+    @simulated(nodes=3, seeds=range(1), faults=False, protocol=protocol)
+    async def stopped(world: World) -> None:
+        watched = Watched()
+
+        async def work(node: Node) -> None:
+            if node.id > 1:
+                await asyncio.sleep(1)
+            async with node.lock("lock", ttl=6) as held:
+                watched.take(node, held)
+                await (held.lost.wait() if node.id == 1 else asyncio.sleep(1))
+                assert node.id > 1 or world.now == pytest.approx(10), "it was stopped when its timer was due"
+
+        world.run(work)
+        world.at(2, world.pause, 1)
+        world.at(10, world.resume, 1)
+        await asyncio.sleep(14)
+        assert watched.who in ([1, 2, 3], [1, 3, 2])
+
+    stopped()
+
+
+def test_a_holder_counts_from_when_it_asked() -> None:
+    @simulated(nodes=3, seeds=range(1), faults=False, protocol="total")
+    async def slow(world: World) -> None:
+        times: list[float] = []
+
+        async def work(node: Node) -> None:
+            lock = node.lock("lock", ttl=4)
+            await lock.holder()
+            if node.id == 1:
+                world.slow(1, 0.1)
+                await (await lock.acquire()).release()  # from here on it asks for nothing but the lease
+                times.append(world.now)
+                held = await lock.acquire()
+                times.append(world.now)
+                held._renewing.cancel()
+                await held.lost.wait()
+                times.append(world.now)
+
+        world.run(work)
+        await asyncio.sleep(20)
+        asked, answered, lost = times
+        assert answered - asked > 0.2
+        assert lost - asked == pytest.approx(4 * (1 - MARGIN))
+
+    slow()
 
 
 def test_a_block_ends_with_its_own_lease_though_another_task_has_one() -> None:

@@ -124,10 +124,11 @@ def test_no_two_hold_a_lock_whatever_fails(protocol: str) -> None:
     @simulated(nodes=3, seeds=SEEDS, protocol=protocol)
     async def locks(world: World) -> None:
         belief, history, names = Belief(), world.history(LOCK), Counter[int]()
+        ttl = (0.3, 4.0)[world.seed % 2]  # shorter than it takes to notice who is gone, and longer
 
         async def work(node: Node) -> None:
             """Hold it for a while, again and again; wait for it, or do not."""
-            lock = node.lock("lock", ttl=1.0)
+            lock = node.lock("lock", ttl=ttl)
             while True:
                 names[node.id] += 1
                 who = f"{node.id}-{names[node.id]}"
@@ -138,10 +139,10 @@ def test_no_two_hold_a_lock_whatever_fails(protocol: str) -> None:
                 if held is not None:
                     belief.begin(held)
                     history.end(acquiring, held.token)
-                    for _ in range(names[node.id] % 4 * 5):
+                    for _ in range(5 + names[node.id] % 4 * 5):
                         if held.lost.is_set():
                             break
-                        await asyncio.sleep(0.1)
+                        await asyncio.sleep(ttl / 10)
                     over = held.lost.is_set()
                     await held.release()
                     if over:
@@ -155,8 +156,8 @@ def test_no_two_hold_a_lock_whatever_fails(protocol: str) -> None:
         await asyncio.sleep(8)
         await world.calm()
         before = len(belief.tokens)
-        await asyncio.sleep(8)
-        assert len(belief.tokens) > before > 0, "it goes from hand to hand when nothing is wrong"
+        await asyncio.sleep(4 + 4 * ttl)
+        assert len(belief.tokens) > before, "it goes from hand to hand when nothing is wrong"
 
     locks()
 
