@@ -347,7 +347,7 @@ def test_a_snapshot_that_takes_several_steps_is_of_one_place(
                     await (each.add(number) if target is Lists else each.write(number % 500, f"{number}"))
 
             busy = [asyncio.create_task(adding(each)) for each in objects]
-            late = await cluster.nodes[3].replicate(target(), "it", timeout=60)
+            late = await cluster.nodes[3].replicate(target(), "it", timeout=3)
             await asyncio.sleep(0.05)
             for task in busy:
                 task.cancel()

@@ -154,6 +154,29 @@ def test_what_was_not_sealed_with_the_key_ends_its_connection(said: str) -> None
     with_pair(body, [KEY])
 
 
+def test_who_has_the_key_says_nothing_to_one_that_does_not_seal() -> None:
+    """Somebody in the place of a node answers that nothing is sealed."""
+
+    async def body(both: Pair) -> None:
+        heard: list[bytes] = []
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readexactly(HANDSHAKE.greeting_size + 4)
+            writer.write(HANDSHAKE.answer(bytes(NONCE_SIZE)))
+            heard.append(await everything(reader))
+            writer.close()
+
+        false = await asyncio.start_server(answer, HOST)
+        both.port = false.sockets[0].getsockname()[1]
+        with pytest.raises(ConnectionRefusedError, match="not sealed"):
+            await both.open()
+        await both.until(lambda: heard)
+        assert heard == [b""]
+        false.close()
+
+    with_pair(body, [KEY])
+
+
 def test_what_is_said_cannot_be_read_on_the_way() -> None:
     async def body(both: Pair) -> None:
         passed = bytearray()
