@@ -137,7 +137,8 @@ class Play:
             case "python" if block.title:
                 Path(block.title).write_text(text, encoding="utf-8")
             case "python":
-                exec(compile(text, f"{self._page.name}:{block.line + 1}", "exec"), self._names)
+                where = f"{self._page.name}:{block.line + 1}"
+                exec(compile(text, where, "exec", dont_inherit=True), self._names)
             case "sh":
                 self._shell(block, text)
             case "toml":

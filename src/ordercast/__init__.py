@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ordercast.objects.queue import NotInHand, Queue, QueueFull
     from ordercast.objects.set import Set
     from ordercast.process_groups.views import Cause, Member, Process
-    from ordercast.replicated.command import Command, command
+    from ordercast.replicated.command import CallId, Command, command
     from ordercast.replicated.replicated import Replicated, watch
     from ordercast.replicated.session import Session
     from ordercast.replicated.watching import Missed
@@ -75,6 +75,7 @@ __all__ = [
     "AddressProblem",
     "Barrier",
     "BarrierBroken",
+    "CallId",
     "Cause",
     "Change",
     "Client",
@@ -170,7 +171,7 @@ _HOMES = {
     "ordercast.objects.queue": "NotInHand Queue QueueFull",
     "ordercast.objects.set": "Set",
     "ordercast.process_groups.views": "Cause Member Process",
-    "ordercast.replicated.command": "Command command",
+    "ordercast.replicated.command": "CallId Command command",
     "ordercast.replicated.replicated": "Replicated watch",
     "ordercast.replicated.session": "Session",
     "ordercast.replicated.watching": "Missed",

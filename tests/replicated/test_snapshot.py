@@ -176,7 +176,7 @@ def restored(slices: list[bytes], into: ordercast.Replicated) -> Restored:
     for each in slices:
         state.add(each)
     assert state.whole
-    state.install([])
+    state.install([], into)
     return state
 
 
@@ -313,6 +313,6 @@ def test_another_class_takes_what_fits() -> None:
     for each in slices:
         state.add(each)
     newer.more = ["changed"]
-    state.install(list(Newer()._fields.pieces(Newer())))
+    state.install(list(Newer()._fields.pieces(Newer())), newer)
     assert newer.numbers == full().numbers
     assert newer.more == ["as", "in", "the", "beginning"]

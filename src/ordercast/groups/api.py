@@ -311,9 +311,7 @@ class Node:
         check_group(group)
         if not receive:
             if properties is not None:
-                raise ValueError(
-                    "properties are for members, and with receive=False this is none: leave out one"
-                )
+                raise ValueError("properties are for members, and with receive=False this is none: drop one")
             return Group(member, group, None)
         member.gate.check_majority()
         reader = member.readers.open(group, properties)
@@ -390,23 +388,24 @@ class Node:
         *,
         durable: str | os.PathLike[str] | None = None,
         level: Literal["memory", "disk", "majority-disk"] | None = None,
+        partition: Literal["primary", "merge"] = "primary",
         timeout: float | None = None,
     ) -> Object:
-        """Replicate an object under a name: its commands are carried out at every node that replicates it,
-        in one order. Returns the same object once it has the state that the others have; the first one begins
-        with the state that it has.
+        """Replicate an object under a name: its commands are carried out at every node that does, in one
+        order. Returns the same object with the state that the others have; the first one has its own.
 
         ``durable``: a directory in which this node keeps the object, beside others; needs `voters`.
         ``level``: where a command is before it is answered: in the ``"memory"`` of all nodes, on this node's
         ``"disk"``, or on those of a majority of the voters (``"majority-disk"``, as if left out, if durable).
+        ``partition``: it lives in the ``"primary"`` one alone, or in every one, until partitions meet and
+        the class's method ``merge`` makes one state of theirs (``"merge"``); the same at all nodes.
         ``timeout``: seconds to wait at most, here and for the answer of each command and each `sync`.
         """
         member = self._running
         member.check_open()
         check_group(GROUP + name)
         member.gate.check_majority()
-        directory = None if durable is None else Path(durable)
-        return await member.replicas.replicate(target, name, timeout, directory, level)
+        return await member.replicas.replicate(target, name, timeout, durable, level, partition)
 
     async def bucket(self, name: str, *, history: int = 1) -> Bucket:
         """The key-value bucket that NATS clients know by this name, at a node that serves `clients`. If there

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
 from ordercast.errors import CommandFailed
-from ordercast.replicated.command import command
+from ordercast.process_groups.views import Process
+from ordercast.replicated.command import CallId, command
 from ordercast.replicated.replicated import Replicated
 
 LEAST, MOST = -(2**63), 2**63 - 1
+
+
+class Share(NamedTuple):
+    """What one replica has added."""
+
+    last: CallId
+    """With its last command that did;"""
+    added: int
+    """in all."""
 
 
 class Counter(Replicated):
@@ -14,13 +27,19 @@ class Counter(Replicated):
 
     visits = await node.replicate(Counter(), "visits")
     number = await visits.add()
+
+    With ``partition="merge"`` what was added in all partitions counts, each addition once. `compare_and_set`
+    counts as an addition, too: of what it has changed.
     """
 
     local: int
     """The number as this replica has it: read at once, and perhaps behind others' until `sync`."""
+    shares: dict[Process, Share]
+    """What each replica has added, if histories are merged."""
 
     def __init__(self, start: int = 0) -> None:
         self.local = start
+        self.shares = {}
 
     async def get(self) -> int:
         """The number; not older than this call."""
@@ -43,6 +62,19 @@ class Counter(Replicated):
     def _set(self, number: int) -> int:
         if not LEAST <= number <= MOST:
             raise CommandFailed(f"the counter would be {number}, and holds 64 bits: it was not changed")
+        if self.is_merged:
+            before = self.shares.get(self.caller)
+            added = number - self.local + (0 if before is None else before.added)
+            self.shares[self.caller] = Share(self.call_id, added)
         self.local = number
         self.tell(number)
         return number
+
+    def merge(self, others: Sequence[Self]) -> None:
+        """Add up what each replica has added, as of the history that knows most of it."""
+        start = self.local - sum(share.added for share in self.shares.values())
+        for other in others:
+            for caller, share in other.shares.items():
+                self.shares[caller] = max(share, self.shares.get(caller, share))
+        number = start + sum(share.added for share in self.shares.values())
+        self.local = min(max(number, LEAST), MOST)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, overload
@@ -10,8 +10,9 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, overload
 import msgspec
 
 from ordercast.errors import CommandFailed
+from ordercast.objects.merging import survivors
 from ordercast.objects.values import V, Values
-from ordercast.replicated.command import command
+from ordercast.replicated.command import CallId, command
 from ordercast.replicated.replicated import Replicated, watch
 from ordercast.replicated.watching import Missed
 
@@ -33,6 +34,8 @@ class Stored(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """0: never."""
     listed_us: int = 0
     """The earliest time at which the list of what is due has its key; 0: it has not."""
+    by: CallId | None = None
+    """The command that put it, if histories are merged."""
 
 
 class Entry(NamedTuple, Generic[V]):
@@ -212,7 +215,9 @@ class Map(Replicated, Generic[V]):
             if not listed_us or expires_us < listed_us:
                 listed_us = expires_us
                 heappush(self.due, (expires_us, key))
-        self.entries[key] = Stored(value, revision, now_us, expires_us, listed_us)
+        self.entries[key] = Stored(
+            value, revision, now_us, expires_us, listed_us, self.call_id if self.is_merged else None
+        )
         self._look_at_due()
         self.tell(("put", key, value, revision, now_us))
         return revision
@@ -227,6 +232,24 @@ class Map(Replicated, Generic[V]):
         self.tell((kind, key, None, self.position, self.now_us))
         return True
 
+    def merge(self, others: Sequence[Self]) -> None:
+        """A key stays unless a partition that knew of it has deleted it; of several values that latest put
+        counts, in ordered time. An entry that is not the same in all gets the revision of the merge."""
+        states = [self, *others]
+        puts = [{key: each.by for key, each in state.entries.items() if each.by} for state in states]
+        merged: dict[str, Stored] = {}
+        for key, choice in survivors(states, puts).items():
+            stored = max((states[put.state].entries[key] for put in choice), key=_latest)
+            there = [state.entries.get(key) for state in states]
+            same = all(each and (each.by, each.revision) == (stored.by, stored.revision) for each in there)
+            revision = stored.revision if same else self.position
+            merged[key] = msgspec.structs.replace(stored, revision=revision, listed_us=stored.expires_us)
+        self.entries = merged
+        self.due = [(each.expires_us, key) for key, each in merged.items() if each.expires_us]
+        heapify(self.due)
+        self.expiring = len(self.due)
+        self._look_at_due()
+
     def _look_at_due(self) -> None:
         """Have `tick` called in time; forget times of entries that were deleted."""
         if len(self.due) > 2 * self.expiring + SPARE:
@@ -234,6 +257,10 @@ class Map(Replicated, Generic[V]):
             heapify(self.due)
         if self.due:
             self.wake_at_us = self.due[0][0]
+
+
+def _latest(stored: Stored) -> tuple[int, CallId | None, bytes]:
+    return stored.time_us, stored.by, stored.value
 
 
 _NONE = msgspec.msgpack.encode(None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Generic, overload
+from typing import Any, Generic, Self, overload
 
+from ordercast.objects.merging import survivors
 from ordercast.objects.values import V, Values
-from ordercast.replicated.command import command
+from ordercast.replicated.command import CallId, command
 from ordercast.replicated.replicated import Replicated
 
 
@@ -19,12 +20,17 @@ class Set(Replicated, Generic[V]):
 
     It is in the order in which its elements were added. `contains` and what changes it are linearisable;
     `local` is what this replica has, at once and perhaps stale: behind others' until `sync`.
+
+    With ``partition="merge"`` an element stays that was added in any partition, unless one of those that knew
+    of it has taken it out.
     """
 
     __slots__ = ("_values",)
 
     elements: dict[bytes, int]
     """Encoded, and the position at which each was added."""
+    added: dict[bytes, CallId]
+    """By which command, if histories are merged."""
 
     @overload
     def __init__(self, kind: type[V]) -> None: ...
@@ -35,6 +41,7 @@ class Set(Replicated, Generic[V]):
     def __init__(self, kind: Any = Any) -> None:
         self._values: Values[V] = Values("Set", kind)
         self.elements = {}
+        self.added = {}
 
     async def add(self, element: V) -> bool:
         """Add an element; whether it was not there."""
@@ -60,6 +67,8 @@ class Set(Replicated, Generic[V]):
         if element in self.elements:
             return False
         self.elements[element] = self.position
+        if self.is_merged:
+            self.added[element] = self.call_id
         self.tell(("add", element))
         return True
 
@@ -68,8 +77,19 @@ class Set(Replicated, Generic[V]):
         """Take an encoded element out."""
         if self.elements.pop(element, None) is None:
             return False
+        self.added.pop(element, None)
         self.tell(("discard", element))
         return True
+
+    def merge(self, others: Sequence[Self]) -> None:
+        """What was added in any partition stays, unless one that knew of it has taken it out."""
+        states = [self, *others]
+        kept = survivors(states, [each.added for each in states])
+        self.elements = {
+            element: min(states[put.state].elements[element] for put in puts)
+            for element, puts in kept.items()
+        }
+        self.added = {element: max(put.by for put in puts) for element, puts in kept.items()}
 
 
 class LocalSet(AbstractSet[V]):

@@ -4,6 +4,10 @@ A round begins with each regular configuration, and whenever a replica joins or 
 the order, how far the history is that it has. When all have told, the furthest is *chosen*, at the same
 place of the order everywhere. The round is *active* once enough replicas hold it (`quorum.py`): from then on
 commands are answered.
+
+Where every partition goes on by itself, replicas may come with histories of which none has the others in it
+(`histories.py`). Then the round chooses one that none of them has yet: what comes of merging these. It is
+active once all replicas have merged them.
 """
 
 from __future__ import annotations
@@ -13,8 +17,9 @@ from collections.abc import Sequence
 from ordercast.core.identity import NodeId
 from ordercast.process_groups.views import Process
 from ordercast.replicated.durable.heads import START, Head
+from ordercast.replicated.histories import epoch_of, merged, tips
 from ordercast.replicated.notes import Have, Members, Report, RoundId, Synced
-from ordercast.replicated.quorum import Quorum
+from ordercast.replicated.quorum import Every, Quorum
 
 
 class Agreement:
@@ -25,6 +30,13 @@ class Agreement:
         self.members: tuple[Process, ...] = ()
         self.chosen: Head | None = None
         """The furthest history of a member, once all have told."""
+        self.merges = isinstance(quorum, Every)
+        """Whether histories are merged: there is no primary partition."""
+        self.parts: tuple[Head, ...] = ()
+        """The histories of which the chosen one is made, in the order in which they are merged; none: there
+        is nothing to merge."""
+        self.passed: Sequence[int] = ()
+        """The epochs that the chosen history has passed through, where histories are merged."""
         self.epoch = 0
         """Of what is appended to it in this round: later than all that any of them takes part in."""
         self.synced = 0
@@ -47,7 +59,7 @@ class Agreement:
         self._told.clear()
         self._synced.clear()
         self.holders.clear()
-        self.chosen, self.active, self.synced = None, False, 0
+        self.chosen, self.active, self.synced, self.parts = None, False, 0, ()
         self.why_not = "the replicas tell each other what they have"
 
     def end(self) -> None:
@@ -81,6 +93,9 @@ class Agreement:
         if why_not or not heads:
             self.why_not = why_not or "no replica has a state"
             return False
+        if self.merges:
+            self._choose_among_parted()
+            return True
         self.chosen = max(heads.values(), key=lambda head: (head.epoch, head.position))
         furthest = [each for each, head in heads.items() if _place(head) == _place(self.chosen)]
         self.chosen = heads[min(furthest)]
@@ -89,6 +104,20 @@ class Agreement:
         self._sources = {each for each, head in heads.items() if head == self.chosen}
         self.holders = {each for each in self._sources if not self._told[each].durable}
         return True
+
+    def _choose_among_parted(self) -> None:
+        """Choose the one history that has all others in it, or what comes of merging several."""
+        assert self.round is not None
+        self.epoch = epoch_of(self.round)
+        found = tips(self._told)
+        if len(found) == 1:
+            (tip,) = found
+        else:
+            tip = merged(found, self.epoch)
+            self.parts = tuple(part.head for part in found)
+        self.chosen, self.passed = tip.head, tip.passed
+        self._sources = {each for each, told in self._told.items() if told.head == self.chosen}
+        self.holders = set(self._sources)
 
     def have(self, sender: Process, have: Have) -> None:
         """A replica has the state, and takes part."""
@@ -107,6 +136,9 @@ class Agreement:
         """Whether the round becomes active now."""
         if self.active or not self.settled:
             return False
+        if self.parts and not self.complete:
+            self.why_not = "the replicas merge their histories"
+            return False
         others = any(
             told.head is not None
             and (told.durable or told.head.epoch > START.epoch)
@@ -124,17 +156,23 @@ class Agreement:
         """What a replica told that it has."""
         return self._told[process].head
 
-    def sources(self, me: Process) -> list[tuple[Process, int]]:
+    def sources(self, me: Process, part: Head | None = None) -> list[tuple[Process, int]]:
         """The others that hold the state, and their ports: each replica asks them in another order, and who
-        represents the configuration last."""
+        represents the configuration last. With a `part`, those that told of that history, too."""
         rep = None if self.round is None else self.round.rep
-        others = [each for each in self.members if each in self._sources and each != me]
+        others = [
+            each
+            for each in self.members
+            if each != me and (each in self._sources or (part is not None and self.head_of(each) == part))
+        ]
         begin = (self.members.index(me) if me in self.members else 0) % max(1, len(others))
         turned = others[begin:] + others[:begin]
         return [(each, self._told[each].port) for each in sorted(turned, key=lambda each: each.node == rep)]
 
     def gives(self, me: Process, first: int) -> bool:
         """Whether a replica is among the first of whom one that lacks the state is to get it."""
+        if self.parts:
+            return False  # all had it before the round became active
         lacking = [each for each, told in self._told.items() if told.head != self.chosen]
         return any(me == source for each in lacking for source, _ in self.sources(each)[:first])
 

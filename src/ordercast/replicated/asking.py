@@ -19,7 +19,7 @@ import msgspec
 from ordercast.core.identity import ConfigurationId
 from ordercast.errors import OrdercastError, Unanswered
 from ordercast.replicated.command import Form, listed
-from ordercast.replicated.notes import Calls, Run
+from ordercast.replicated.notes import Calls, RoundId, Run
 from ordercast.replicated.outcome import NOTHING, result_of
 
 MOST_PENDING = 4_096
@@ -48,6 +48,8 @@ class Asked(msgspec.Struct, eq=False):
     """It is in the outbox."""
     sent_in: ConfigurationId | None = None
     """The configuration in which it was sent last; None: it has not left this replica."""
+    sent_us: int = 0
+    """When it was sent first."""
     named: tuple[int, int] | None = None
     """The session within which it was called, and its number there; None: that of the replica."""
 
@@ -264,20 +266,31 @@ def together(outbox: Iterable[object], most: int) -> list[Asked]:
         size += len(asked.arguments) + len(asked.shape) + OVERHEAD
         if found and (asked.number != found[-1].number + 1 or size > most or asked.future.done()):
             break
+        if found and asked.sent_us != found[0].sent_us:
+            break
         if asked.named is not None:
             return found or [asked]
         found.append(asked)
     return found
 
 
-def packed(commands: Sequence[Asked], session: int, floor: int, now_us: int) -> Calls:
-    """Commands as they travel together; their numbers follow each other."""
+def packed(
+    commands: Sequence[Asked],
+    session: int,
+    floor: int,
+    now_us: int,
+    sent_us: int = 0,
+    round: RoundId | None = None,
+) -> Calls:
+    """Commands as they travel together; their numbers follow each other. `sent_us`: the time that they get if
+    they are sent for the first time."""
     first = commands[0]
+    sent = (first.sent_us or sent_us, round)
     if first.named is not None:
         session, number = first.named
         runs = [Run(first.shape, listed([first.arguments]))]
-        return Calls(session, number, 0, first.since, now_us, runs)
+        return Calls(session, number, 0, first.since, now_us, runs, *sent)
     runs = [
         Run(shape, listed([each.arguments for each in some])) for shape, some in groupby(commands, key=_shape)
     ]
-    return Calls(session, first.number, floor, first.since, now_us, runs)
+    return Calls(session, first.number, floor, first.since, now_us, runs, *sent)

@@ -9,11 +9,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    get_type_hints,
+    overload,
+)
 
 import msgspec
 
 from ordercast.errors import ConfigProblem
+from ordercast.process_groups.views import Process
 
 if TYPE_CHECKING:
     from ordercast.replicated.replicated import Replicated
@@ -27,6 +38,16 @@ _KINDS = (
     inspect.Parameter.KEYWORD_ONLY,
 )
 encode = msgspec.msgpack.Encoder().encode
+
+
+class CallId(NamedTuple):
+    """Identifies a command that was called: the same in all histories that have it."""
+
+    caller: Process
+    time_us: int
+    """When it was sent first, by the caller's clock: no two messages of a caller have the same time."""
+    number: int
+    """In its session."""
 
 
 class Form:

@@ -63,6 +63,12 @@ class Offer(NamedTuple):
     snapshot: Snapshot
 
 
+class Unmerged(NamedTuple):
+    """Histories could not be merged: the method of the class raised this. The replica has no state."""
+
+    error: Exception
+
+
 class Wake(NamedTuple):
     """Call `Machine.alarm` when this node's clock is there; None: never."""
 
@@ -94,7 +100,7 @@ class Begun(NamedTuple):
     configuration and has no answer is to be asked for again."""
 
     anew: bool
-    """So is all else: the state came from another replica, so answers may have passed this one by."""
+    """So is all else: answers may have passed this replica by, or commands were let go."""
 
 
 Effect: TypeAlias = (
@@ -106,6 +112,7 @@ Effect: TypeAlias = (
     | StopFetching
     | Dropped
     | Offer
+    | Unmerged
     | Wake
     | Promise
     | Keep
@@ -113,3 +120,33 @@ Effect: TypeAlias = (
     | GoOn
     | Begun
 )
+
+
+class Effects:
+    """What a machine wants, one thing after the other."""
+
+    def __init__(self) -> None:
+        self.certain = False
+        """What was carried out in this round stays."""
+        self.withheld: list[Effect] = []
+        """What follows from the history, as long as that is not certain."""
+        self._effects: list[Effect] = []
+
+    def append(self, effect: Effect) -> None:
+        """Want something more."""
+        self._effects.append(effect)
+
+    def of_history(self, effect: Effect) -> None:
+        """The same, if what was carried out stays."""
+        (self._effects if self.certain else self.withheld).append(effect)
+
+    def become_certain(self) -> None:
+        """What was carried out stays."""
+        self.certain = True
+        self._effects += self.withheld
+        self.withheld.clear()
+
+    def take(self) -> list[Effect]:
+        """All that is wanted, and has not been taken."""
+        effects, self._effects = self._effects, []
+        return effects

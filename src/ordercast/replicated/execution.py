@@ -9,28 +9,32 @@ import msgspec
 from ordercast.process_groups.views import Process
 from ordercast.replicated.command import length, listed, several
 from ordercast.replicated.durable.heads import Head
-from ordercast.replicated.effects import Answers
+from ordercast.replicated.effects import Answers, Unmerged
 from ordercast.replicated.notes import Calls, Entry, Members, Run, Tick
 from ordercast.replicated.outcome import forgotten, unknown
-from ordercast.replicated.replicated import Subject, Turn
+from ordercast.replicated.replicated import Replicated, Subject, Turn
 from ordercast.replicated.sessions import Known, Sessions
 from ordercast.replicated.snapshot import Common, Restored, Snapshot
 
 NOBODY = Process(0, 0, 0)
+MOST_CALLERS = 10_000
+"""Replicas of which it is remembered which of their commands a history has, where histories are merged: those
+that called last."""
 
 
 class Execution:
     """The state of one object: as far as the history was carried out at this replica."""
 
-    def __init__(self, subject: Subject, session: int, applied: Head) -> None:
+    def __init__(self, subject: Subject, session: int, applied: Head, *, merges: bool = False) -> None:
         """`session`: that of this replica, which wants the answers of its commands. `applied`: where the
-        history begins."""
+        history begins. `merges`: it may be merged with others."""
         self.awaited = {session}
         """Sessions that wait for answers at this replica."""
         self.subject = subject
         self.sessions = Sessions()
         self.applied = applied
         """Up to where it was carried out."""
+        self._merges = subject.target._merged = merges
         self._common = Common(0, [], {}, subject.known, 0, 0)
 
     def carry_out(self, head: Head, sender: Process, entry: Entry) -> Answers | None:
@@ -58,34 +62,45 @@ class Execution:
             count = length(run.calls)
             if count is None:
                 continue  # it says nothing
+            asked = Turn(0, 0, sender, calls.sent_us, number - 1)
             if self.sessions.all_new(session, number, count, calls.since):
-                found = self._run(sender, run, count)
+                found = self._run(asked, run, count)
                 self.sessions.keep(session, number, calls.floor, self.applied.position, found)
             else:
                 found = [
-                    self._call_again(sender, calls, number + at, Run(run.shape, listed((bytes(call),))))
+                    self._call_again(asked, calls, number + at, Run(run.shape, listed((bytes(call),))))
                     for at, call in enumerate(several(run.calls))
                 ]
             outcomes += found
             number += len(found)
+        if self._merges:
+            self._see(sender, (calls.sent_us, number - 1))
         return Answers(session, calls.first, outcomes) if session in self.awaited else None
 
-    def _call_again(self, sender: Process, calls: Calls, number: int, run: Run) -> bytes:
+    def _see(self, caller: Process, last: tuple[int, int]) -> None:
+        """A caller's commands, up to this one, were carried out."""
+        seen = self._common.seen
+        seen[caller] = max(last, seen.pop(caller, last))
+        if len(seen) > MOST_CALLERS:
+            del seen[next(iter(seen))]
+
+    def _call_again(self, asked: Turn, calls: Calls, number: int, run: Run) -> bytes:
         """A command that may have been carried out already."""
         outcome = self.sessions.look(calls.session, number, calls.since)
         if outcome is Known.FORGOTTEN:
             return forgotten()
         if outcome is Known.NEW:
-            found = self._run(sender, run, 1)
+            asked.number = number - 1
+            found = self._run(asked, run, 1)
             self.sessions.keep(calls.session, number, calls.floor, self.applied.position, found)
             return found[0]
         return outcome
 
-    def _run(self, sender: Process, run: Run, count: int) -> list[bytes]:
+    def _run(self, turn: Turn, run: Run, count: int) -> list[bytes]:
         common = self._common
         if run.shape not in common.known:
             return [unknown(run.shape)] * count
-        turn = Turn(common.now_us, common.position, sender)
+        turn.now_us, turn.position = common.now_us, common.position
         outcomes = self.subject.run(turn, run)
         common.position = turn.position
         return outcomes
@@ -118,7 +133,9 @@ class Execution:
     @property
     def common(self) -> Common:
         """What is state of every object, beside its fields and sessions."""
-        return msgspec.structs.replace(self._common, forgotten=self.sessions.forgotten)
+        return msgspec.structs.replace(
+            self._common, forgotten=self.sessions.forgotten, seen=self._common.seen.copy()
+        )
 
     @property
     def immutable(self) -> bool:
@@ -131,6 +148,48 @@ class Execution:
 
     def take(self, state: Restored, initial: Sequence[bytes]) -> None:
         """Put another state in the place of this one; fields that it lacks have the values of `initial`."""
-        state.install(initial)
+        state.install(initial, self.subject.target)
         self.sessions, self._common, self.applied = state.sessions, state.common, state.head
         self.subject.target._turn = Turn(self._common.now_us, self._common.position, NOBODY)
+
+    def merge(
+        self, head: Head, parts: Sequence[Restored | None], initial: Sequence[bytes]
+    ) -> Unmerged | None:
+        """Put what comes of several states into the place of this one; None stands for this one. The history
+        is at `head` then."""
+        states: list[Replicated] = []
+        for part in parts:
+            state = self.subject.copy()
+            if part is not None:
+                part.install(initial, state)
+            state._seen = (part or self).common.seen
+            states.append(state)
+        common = _merged([(part or self).common for part in parts])
+        sessions = Sessions.merged([(part or self).sessions for part in parts])
+        common.position += 1
+        try:
+            self.subject.merge(Turn(common.now_us, common.position, NOBODY), states)
+        except (MemoryError, RecursionError):
+            raise  # as in a command
+        except Exception as error:  # noqa: BLE001 - of the application: no replica has a state then
+            return Unmerged(error)
+        self.sessions, self._common, self.applied = sessions, common, head
+        return None
+
+
+def _merged(several: Sequence[Common]) -> Common:
+    """What is state of every object, where histories come together."""
+    first = several[0]
+    seen: dict[Process, tuple[int, int]] = {}
+    for each in several:
+        for caller, last in each.seen.items():
+            seen[caller] = max(last, seen.get(caller, last))
+    return Common(
+        now_us=max(each.now_us for each in several),
+        there=sorted(set[Process]().union(*(each.there for each in several))),
+        ahead_us={},
+        known=first.known.intersection(*(each.known for each in several)),
+        forgotten=0,
+        position=max(each.position for each in several),
+        seen=dict(sorted(seen.items(), key=lambda each: (each[1], each[0]))[-MOST_CALLERS:]),
+    )

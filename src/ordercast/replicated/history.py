@@ -10,8 +10,8 @@ from zlib import crc32
 
 from ordercast.process_groups.views import Process
 from ordercast.replicated.durable import heads as durable
-from ordercast.replicated.durable.heads import Head
-from ordercast.replicated.notes import Entry, Mark, kept, read_entry
+from ordercast.replicated.durable.heads import START, Head
+from ordercast.replicated.notes import MOST_PASSED, Entry, Mark, kept, read_entry
 
 RECENT_BYTES = 16 * 1024 * 1024
 """Bytes of what was carried out last that are kept for replicas that lack only that."""
@@ -68,7 +68,9 @@ class Recent:
 class History:
     """A history up to where it was delivered here."""
 
-    def __init__(self, base: Head) -> None:
+    def __init__(self, base: Head, passed: Iterable[int] = (START.epoch,)) -> None:
+        self.passed = deque(passed, MOST_PASSED)
+        """The epochs that it has passed through, the latest last."""
         self.base = base
         """Where the log begins;"""
         self.head = base
@@ -109,6 +111,8 @@ class History:
 
     def enter(self, epoch: int, after: int) -> None:
         """It counts, in an epoch that begins behind that position."""
+        if not self.passed or self.passed[-1] != epoch:
+            self.passed.append(epoch)
         self.head = Head(epoch, self.head.position, self.head.checksum)
         for at, (head, sender, note, payload) in enumerate(self.log):
             if head.position > after:
@@ -123,7 +127,7 @@ class History:
     def followed_by(self, tail: Tail, applied: Head, wanted: History) -> History | None:
         """What is to be carried out from `applied` on, up to where `wanted` is: a tail that begins there, or
         where this history ends, and what was delivered since. None if the tail begins elsewhere."""
-        followed = History(applied)
+        followed = History(applied, wanted.passed)
         if _same(tail.base, self.head):
             for head, sender, note, payload in self.log:
                 if not isinstance(note, Mark):

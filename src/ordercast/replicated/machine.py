@@ -9,6 +9,9 @@ configuration, and those that are delivered while replicas tell what they have.
 A replica whose history is not the chosen one keeps its state until the round is active, and meanwhile gets
 that of another (`Fetch`). What is delivered until it comes waits, and is carried out behind it.
 
+Where histories are merged, replicas that tell of different ones carry theirs out up to where they told, and
+get the states of the others (`Wanted`). Each makes one state of these, at the same place of the order.
+
 A replica with a disk appends the history to it as it is delivered, and says how far it has come (`Synced`).
 Entries are carried out once they are on as many disks as the replica's level asks for
 (``docs/decisions/durability.md``).
@@ -19,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
-from ordercast.core.identity import Configuration, Kind
+from ordercast.core.identity import Configuration
 from ordercast.process_groups.views import Process, View
 from ordercast.replicated.agreement import Agreement
 from ordercast.replicated.durable.heads import START, Head
@@ -27,6 +30,7 @@ from ordercast.replicated.effects import (
     Begun,
     Dropped,
     Effect,
+    Effects,
     Fetch,
     GoOn,
     Keep,
@@ -43,21 +47,23 @@ from ordercast.replicated.execution import NOBODY, Execution
 from ordercast.replicated.history import History, Recent, Tail
 from ordercast.replicated.levels import Level
 from ordercast.replicated.notes import (
+    Calls,
     Entry,
     Have,
     Mark,
     Members,
     Report,
-    RoundId,
     Synced,
     Tick,
     read,
     written,
 )
 from ordercast.replicated.on_disk import OnDisk
+from ordercast.replicated.presence import Presence
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Subject
 from ordercast.replicated.snapshot import Restored, Snapshot
+from ordercast.replicated.wanted import Wanted
 from ordercast.replicated.watching import Missed
 
 TICK_STEP_US = 50_000
@@ -91,20 +97,14 @@ class Machine:
         self.most_waiting = MOST_WAITING
         """Bytes that may wait for a state; with more, they are dropped, and a later state is asked for."""
         self.agreement = Agreement(quorum)
-        self.me = NOBODY
+        self._presence = Presence()
         self._pauses = 0
         """How many read the state: nothing is carried out meanwhile."""
         self._initial = list(initial)
         self._known = sorted(subject.known)
-        self._level = level
-        self.disk = OnDisk(durable=durable)
-        self._certain = False
-        """What was carried out in this round stays."""
-        checksum = 0
-        for piece in initial:
-            checksum = crc32(piece, checksum)
-        begin = Head(START.epoch, START.position, checksum)
-        self.execution = Execution(subject, session, begin)
+        self.disk = OnDisk(level, durable=durable)
+        begin = Head(START.epoch, START.position, crc32(b"".join(initial)))
+        self.execution = Execution(subject, session, begin, merges=self.agreement.merges)
         """The state, and what is carried out on it."""
         self._mine: History | None = History(begin)
         """The history that the object's state is of; None if that is no state any more."""
@@ -112,35 +112,43 @@ class Machine:
         """The history that the object's state is of, where it is not the one that counts."""
         self.recent = Recent(begin)
         """What was carried out last, for replicas that lack only that."""
-        self._wanted: History | None = None
+        self._wanted: Wanted | None = None
         """The history that counts, where the object has no state of it yet."""
         self._since: list[tuple[Process, Entry | Mark, bytes]] = []
         """What was delivered since the round began, until it is settled."""
         self._began: tuple[Head | None, Head | None] = (None, None)
         """Where both histories were when the round began."""
-        self._arrived: Restored | Tail | None = None
-        """A state of which it cannot be said yet whether it is of the history that counts."""
         self._going_on = False
         """There is more to carry out, in another turn."""
-        self._configuration: Configuration | None = None
-        self._regular = False
-        self._group: tuple[Process, ...] = ()
         self._wake: int | None = None
-        self._out: list[Effect] = []
-        self._withheld: list[Effect] = []
-        """Effects of what was carried out before it was certain that it stays."""
+        self._out = Effects()
 
     # --- looking --------------------------------------------------------------------------------
 
     @property
+    def me(self) -> Process:
+        """This replica."""
+        return self._presence.me
+
+    @property
     def up_to_date(self) -> bool:
         """Whether this replica carries out what is delivered."""
-        return self.agreement.active and self._regular and self._mine is not None and self._wanted is None
+        return self.agreement.active and self._presence.regular and self.has_state
+
+    @property
+    def holds_commands(self) -> bool:
+        """Whether commands are sent when `Begun` says so, and not now."""
+        return self.agreement.merges and not self.up_to_date
 
     @property
     def has_state(self) -> bool:
         """Whether the object's state is of the history that counts, as far as this replica knows."""
         return self._mine is not None and self._wanted is None
+
+    @property
+    def gives_state(self) -> bool:
+        """Whether other replicas may need the object's state as it is now."""
+        return self.has_state or (self._wanted is not None and self._wanted.own == self.applied)
 
     @property
     def applied(self) -> Head:
@@ -151,50 +159,49 @@ class Machine:
 
     def configuration(self, configuration: Configuration, me: Process, *, rejoined: bool) -> list[Effect]:
         """A configuration of nodes begins; `rejoined`: it is the first of another life of this node."""
-        self._configuration, self.me = configuration, me
-        self._regular = configuration.kind is Kind.REGULAR
-        if rejoined:
-            self._group = ()
-        self._group = tuple(each for each in self._group if each.node in configuration.members)
-        if self._regular:
+        self._presence.begin(configuration, me, rejoined=rejoined)
+        if self._presence.regular:
             self._begin_round(1)
-        return self._take()
+        return self._out.take()
 
     def view(self, view: View, me: Process) -> list[Effect]:
         """The object's group has a view in which this replica is."""
-        self.me = me
-        self._group = tuple(each.process for each in view.members)
+        self._presence.view(view, me)
         if view.id.part is None:
             self._begin_round(view.id.number)
-        return self._take()
+        return self._out.take()
 
     def left(self) -> list[Effect]:
         """This replica is in the object's group no longer."""
-        self._group = ()
+        self._presence.group = ()
         self._keep_since()
         self.agreement.end()
-        return self._take()
+        return self._out.take()
 
     def _begin_round(self, number: int) -> None:
         self._keep_since()
-        if self.me not in self._group or self._configuration is None:
+        if self._wanted is not None:
+            self._wanted.give_up_parts()
+        round, presence = self._presence.round(number), self._presence
+        if round is None or presence.configuration is None:
             self.agreement.end()
             return
         self.disk.synced = 0
-        round = RoundId(*self._configuration.id, number)
-        self.agreement.begin(round, self._group, self._configuration.members)
+        self.agreement.begin(round, presence.group, presence.configuration.members)
         mine, wanted = self._mine, self._wanted
         self._began = (None if mine is None else mine.head, None if wanted is None else wanted.head)
         disk = self.disk
         told = (self._known, self.port, disk.promised, disk.durable, disk.remembers)
-        self._out.append(Send(Report(round, self._began[0], *told)))
+        passed = list(mine.passed) if mine is not None and self.agreement.merges else []
+        self._out.append(Send(Report(round, self._began[0], *told, passed=passed)))
 
     def _keep_since(self) -> None:
         """The round is over without having been settled: what was delivered in it goes behind what was
-        before."""
-        self._certain = False
+        before. Where histories are merged, this one may lack what its senders have carried out: it is let go,
+        and they send it again."""
+        self._out.certain = False
         history = self._wanted or self._mine
-        if history is not None:
+        if history is not None and not self.agreement.merges:
             history.extend(self._since)
         self._since.clear()
 
@@ -212,7 +219,7 @@ class Machine:
         elif isinstance(note, Synced):
             self.agreement.sync(sender, note)
             self.advance()
-        elif note is not None and not (isinstance(note, Mark) and sender != self.me):
+        elif note is not None and self._counts(sender, note):
             if self.agreement.round is not None and not self.agreement.settled:
                 self._since.append((sender, note, payload))
             else:
@@ -222,7 +229,14 @@ class Machine:
                 self._look_at_arrived()
                 self._bound_waiting()
                 self.advance()
-        return self._take()
+        return self._out.take()
+
+    def _counts(self, sender: Process, note: Entry | Mark) -> bool:
+        """Whether somebody wants it. Where histories are merged, commands count in the round alone in which
+        they were sent: so those of a caller are carried out in the order in which it called them."""
+        if isinstance(note, Calls) and self.agreement.merges:
+            return note.round == self.agreement.round
+        return not isinstance(note, Mark) or sender == self.me
 
     def _settle(self) -> None:
         """All have told what they have: go on with the history that counts, as a new epoch of it."""
@@ -236,10 +250,10 @@ class Machine:
             self._stop_fetching()
             self._mine.extend(since)
         else:
-            self._withheld.clear()
+            self._out.withheld.clear()
             if self._wanted is None or wanted_at != chosen:
-                self._arrived = None
-                self._wanted = History(chosen)
+                own = mine_at if mine_at in agreement.parts else None
+                self._wanted = Wanted(chosen, agreement.passed, agreement.parts, own)
             self._wanted.extend(since)
             self._fetch(self._wanted)
             self._look_at_arrived()
@@ -265,10 +279,10 @@ class Machine:
         assert history is not None
         assert self.agreement.chosen is not None
         history.enter(self.agreement.epoch, self.agreement.chosen.position)
-        if self._wanted is not None and self._mine is not None:
+        if self._wanted is not None and self._mine is not None and not self.agreement.merges:
             self._old, self._mine = self._mine, None
         if self.up_to_date:
-            self._begin(anew=False)
+            self._begin(anew=self.agreement.merges)
 
     def _begin(self, *, anew: bool) -> None:
         if self.disk.durable and self.disk.kept is None:
@@ -280,7 +294,7 @@ class Machine:
 
     def snapshot(self) -> Snapshot:
         """The state as it is now. Nothing is carried out until `resume`, unless it is `complete`."""
-        assert self.has_state, "else there is none"
+        assert self.gives_state, "else there is none"
         snapshot = self.execution.snapshot()
         if not snapshot.complete:
             self._pauses += 1
@@ -289,14 +303,15 @@ class Machine:
     def resume(self) -> list[Effect]:
         """A snapshot that was not complete is."""
         self._pauses -= 1
+        self._look_at_arrived()
         self.advance()
-        return self._take()
+        return self._out.take()
 
     def go_on(self) -> list[Effect]:
         """`GoOn` was asked for."""
         self._going_on = False
         self.advance()
-        return self._take()
+        return self._out.take()
 
     def _offer(self) -> None:
         """Keep the state as it is now, if others are to get it from this replica and it costs no encoding."""
@@ -305,17 +320,19 @@ class Machine:
 
     def advance(self) -> None:
         """Carry out what can be."""
-        mine, agreement = self._mine, self.agreement
-        if mine is None or self._wanted is not None or not (self._regular and agreement.settled):
+        mine, wanted, agreement = self._mine, self._wanted, self.agreement
+        if mine is None or not (self._presence.regular and agreement.settled):
             return
-        self._keep(mine)
-        last = self._last()
-        if not self._certain and agreement.active:
+        if wanted is not None and wanted.own is None:
+            return
+        entries = self.disk.keep(mine, agreement)
+        if entries:
+            self._out.append(Keep(entries))
+        last = self.disk.reached(agreement) if wanted is None else mine.head.position
+        if not self._out.certain and agreement.active:
             assert agreement.chosen is not None
             if last is None or last > agreement.chosen.position:
-                self._certain = True
-                self._out += self._withheld
-                self._withheld.clear()
+                self._out.become_certain()
         log, carry_out, count = mine.log, self.execution.carry_out, 0
         while log and not self._pauses and (last is None or log[0][0].position <= last):
             if count == AT_A_TIME:
@@ -328,31 +345,17 @@ class Machine:
             mine.bytes -= len(payload)
             mine.base = head
             if isinstance(note, Mark):
-                self._emit(Reached(note.number))
+                self._out.of_history(Reached(note.number))
                 continue
             done = carry_out(head, sender, note)
             self.recent.add(head, sender, payload)
             if done is not None:
-                self._emit(done)
+                self._out.of_history(done)
             if isinstance(note, Members):
                 self._offer()
+        self._look_at_arrived()
         if agreement.active:
             self._wake_up()
-
-    def _last(self) -> int | None:
-        """Up to where the history may be carried out; None: as far as it was delivered. It is at least up to
-        the chosen head: who has to get the state from here needs that much of it."""
-        agreement = self.agreement
-        assert agreement.chosen is not None
-        if not agreement.active:
-            return agreement.chosen.position
-        match self._level:
-            case Level.MEMORY:
-                return None
-            case Level.DISK:
-                return max(agreement.chosen.position, self.disk.synced)
-            case Level.MAJORITY_DISK:
-                return max(agreement.chosen.position, agreement.synced)
 
     # --- the disk of this replica -----------------------------------------------------------------
 
@@ -379,13 +382,13 @@ class Machine:
         """What `Promise` asked for is on disk."""
         self.disk.promise_kept = epoch
         self._say_have()
-        return self._take()
+        return self._out.take()
 
     def storing(self, head: Head) -> list[Effect]:
         """The state at this head is on its way to the disk: what follows it is to be appended."""
         self.disk.kept = head.position
         self.advance()
-        return self._take()
+        return self._out.take()
 
     def synced(self, head: Head) -> list[Effect]:
         """The history is on disk up to here."""
@@ -394,25 +397,11 @@ class Machine:
             self.disk.synced = head.position
             self._out.append(Send(Synced(agreement.round, head.position)))
             self.advance()
-        return self._take()
-
-    def _keep(self, mine: History) -> None:
-        """Have appended to the log on disk what counts and is not there yet."""
-        if self.disk.kept is None:
-            return
-        assert self.agreement.chosen is not None
-        until = None if self.agreement.active else self.agreement.chosen.position
-        entries = mine.entries(self.disk.kept, until)
-        if entries:
-            self.disk.kept = entries[-1].head.position
-            self._out.append(Keep(entries))
+        return self._out.take()
 
     def tell(self, event: object) -> None:
         """The object tells those who watch it, while it carries something out."""
-        self._emit(Told(event))
-
-    def _emit(self, effect: Effect) -> None:
-        (self._out if self._certain else self._withheld).append(effect)
+        self._out.of_history(Told(event))
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -428,49 +417,59 @@ class Machine:
             if self.up_to_date:
                 self._out.append(Send(Tick(now_us)))
             self._out.append(Wake(now_us + 20 * TICK_STEP_US))
-        return self._take()
+        return self._out.take()
 
     # --- a state from elsewhere -----------------------------------------------------------------
 
-    def _fetch(self, wanted: History) -> None:
-        """Get the state where that history begins, or what leads there from the state that the object has."""
-        old = self._mine or self._old
-        places = () if old is None else (old.head, self.applied)
+    def _fetch(self, wanted: Wanted) -> None:
+        """Get the state where that history begins, or what leads there from the state that the object has; or
+        the state of the next part of it."""
+        part, old = wanted.missing, self._mine or self._old
+        places = () if old is None or wanted.merged else (old.head, self.applied)
         known = [each for each in places if each.position > START.position]
-        self._out.append(Fetch(wanted.base, self.agreement.sources(self.me), known))
+        if part is not None or not wanted.merged:
+            self._out.append(Fetch(part or wanted.base, self.agreement.sources(self.me, part), known))
 
     def arrive(self, state: Restored | Tail) -> list[Effect]:
         """The state of another replica, or what leads there from a place that this one told."""
-        if self._wanted is not None:
-            self._arrived = state
+        # where histories are merged, others may need the one that is here until it is settled which are
+        if self._wanted is not None and (self.agreement.settled or not self.agreement.merges):
+            if self._wanted.arrive(state):
+                self._fetch(self._wanted)
             self._look_at_arrived()
-        return self._take()
+        return self._out.take()
 
     def _look_at_arrived(self) -> None:
-        if self._arrived is None or self._wanted is None:
+        wanted = self._wanted
+        if wanted is None:
             return
-        state, found = self._arrived, self._wanted.has(self._arrived.head)
-        if found is None:
+        state, parts = wanted.taken(), wanted.parts_at(self.applied)
+        if parts is not None and not self._pauses:
+            self._out.withheld.clear()
+            failed = self.execution.merge(wanted.base, parts, self._initial)
+            if failed is not None:
+                wanted.give_up_parts()
+                self._out.append(failed)
+                return
+            self._begin_with(wanted, wanted.base)
+        elif state is None:
             return
-        self._arrived = None
-        if not found or not self._reach(state, self._wanted):
-            self._fetch(self._wanted)
+        elif not wanted.has(state.head) or not self._reach(state, wanted):
+            self._fetch(wanted)
             return
-        self._wanted = self._old = None
-        self._began = (self._began[1], None)
+        self._stop_fetching()
+        self._old, self._began = None, (self._began[1], None)
         self._say_have()
         if self.up_to_date:
-            self._begin(anew=isinstance(state, Restored))
+            self._begin(anew=parts is not None or isinstance(state, Restored))
         else:
             self.advance()
 
-    def _reach(self, state: Restored | Tail, wanted: History) -> bool:
+    def _reach(self, state: Restored | Tail, wanted: Wanted) -> bool:
         """Bring the object to the history that counts; whether what has arrived leads there from here."""
         if isinstance(state, Restored):
             self.execution.take(state, self._initial)
-            self._emit(Told(Missed()))  # what is carried out behind the state is told behind that
-            wanted.begin_at(state.head)
-            self._mine, self.recent, self.disk.kept = wanted, Recent(state.head), None
+            self._begin_with(wanted, state.head)
             return True
         old = self._mine or self._old
         followed = None if old is None else old.followed_by(state, self.applied, wanted)
@@ -480,19 +479,22 @@ class Machine:
         self._mine = followed
         return True
 
+    def _begin_with(self, wanted: Wanted, head: Head) -> None:
+        """The object has another state, of this place of that history."""
+        self._out.of_history(Told(Missed()))  # what is carried out behind the state is told behind that
+        wanted.begin_at(head)
+        self._mine, self.recent, self.disk.kept = wanted, Recent(head), None
+
     def _bound_waiting(self) -> None:
-        """Where too much waits for a state, let it go, and wait for a later one."""
+        """Where too much waits for a state, let it go, and wait for a later one. For states that are to be
+        merged all wait, and those who call commands with them."""
         wanted = self._wanted
-        if wanted is not None and wanted.bytes > self.most_waiting:
+        if wanted is not None and not wanted.merged and wanted.bytes > self.most_waiting:
             self._out.append(Dropped(wanted.bytes))
             wanted.begin_at(wanted.head)
             self._fetch(wanted)
 
     def _stop_fetching(self) -> None:
         if self._wanted is not None:
-            self._wanted = self._arrived = None
+            self._wanted = None
             self._out.append(StopFetching())
-
-    def _take(self) -> list[Effect]:
-        out, self._out = self._out, []
-        return out

@@ -17,6 +17,8 @@ GROUP = "$ORDERCAST.REPLICATED."
 """Replicas of an object are members of the group of this name, with the object's behind it."""
 MOST_COMMANDS = 10_000
 LONGEST_SHAPE = 4_096
+MOST_PASSED = 256
+"""Epochs that a history is known to have passed through: the last ones."""
 
 
 class RoundId(NamedTuple):
@@ -51,6 +53,10 @@ class Calls(msgspec.Struct, array_like=True, frozen=True, tag="c"):
     time_us: Number
     """What time it is at the caller's node."""
     runs: list[Run]
+    sent_us: Number = 0
+    """When the commands were sent first: each message of new commands of a caller has a time of its own."""
+    round: RoundId | None = None
+    """The round in which they were sent, if histories are merged."""
 
 
 class Tick(msgspec.Struct, array_like=True, frozen=True, tag="t"):
@@ -83,6 +89,8 @@ class Report(msgspec.Struct, array_like=True, frozen=True, tag="r"):
     """Its disk has all that it ever told the others, though that may be no state yet."""
     time_us: Number = 0
     """What time it is there; filled in when it is sent."""
+    passed: Annotated[list[Number], Meta(max_length=MOST_PASSED)] = []
+    """The epochs that the history has passed through, if histories are merged."""
 
 
 class Have(msgspec.Struct, array_like=True, frozen=True, tag="h"):

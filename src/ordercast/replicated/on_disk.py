@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ordercast.replicated.agreement import Agreement
+from ordercast.replicated.durable.heads import Entry
 from ordercast.replicated.history import History
+from ordercast.replicated.levels import Level
 
 
 class OnDisk:
     """How much of the history is on a replica's disk, or on its way there."""
 
-    def __init__(self, *, durable: bool) -> None:
+    def __init__(self, level: Level, *, durable: bool) -> None:
+        self._level = level
         self.durable = durable
         """There is a disk."""
         self.remembers = False
@@ -32,3 +38,27 @@ class OnDisk:
         if self.kept is None or of_all:
             return self.kept
         return self.kept if self.kept == followed.base.position else None
+
+    def keep(self, history: History, agreement: Agreement) -> Sequence[Entry]:
+        """What of the history counts, and is to be appended to the log on disk now."""
+        if self.kept is None:
+            return ()
+        assert agreement.chosen is not None
+        entries = history.entries(self.kept, None if agreement.active else agreement.chosen.position)
+        if entries:
+            self.kept = entries[-1].head.position
+        return entries
+
+    def reached(self, agreement: Agreement) -> int | None:
+        """Up to where the history may be carried out; None: as far as it was delivered. It is at least up to
+        the chosen head: who has to get the state from here needs that much of it."""
+        assert agreement.chosen is not None
+        if not agreement.active:
+            return agreement.chosen.position
+        match self._level:
+            case Level.MEMORY:
+                return None
+            case Level.DISK:
+                return max(agreement.chosen.position, self.synced)
+            case Level.MAJORITY_DISK:
+                return max(agreement.chosen.position, agreement.synced)

@@ -46,6 +46,8 @@ class Posting:
         self._asking = asking
         self._check_open = check_open
         self._loop = asyncio.get_running_loop()
+        self._sent_us = 0
+        """When new commands were sent last, by this node's clock: each message has a time of its own."""
         self._outbox: deque[Asked | Send] = deque()
         self._due = False
         """It will be sent at the end of this turn of the event loop."""
@@ -176,15 +178,21 @@ class Posting:
         if first.form is None:
             return self._process, written(Mark(first.number)), Guarantee.SAFE, 1
         some = together(outbox, min(MOST_BYTES, self._node.processes.largest - CALL_OVERHEAD))
-        calls = packed(some, self._machine.session, self._asking.floor, now_us)
+        self._sent_us = max(now_us, self._sent_us + 1)
+        machine, floor = self._machine, self._asking.floor
+        round = machine.agreement.round if machine.agreement.merges else None
+        calls = packed(some, machine.session, floor, now_us, self._sent_us, round)
         return self._process, written(calls), Guarantee.SAFE, len(some)
 
     def _makes_sense(self, what: Asked | Send) -> bool:
-        """Whether somebody still wants to know."""
+        """Whether somebody still wants to know, and now."""
         if isinstance(what, Send):
             return isinstance(what.note, Tick) or what.note.round == self._machine.agreement.round
         if what.future.done():
             self._asking.forget(what)
+            return False
+        if self._machine.holds_commands:
+            what.queued = False  # `again` sends it
             return False
         return True
 
@@ -195,4 +203,5 @@ class Posting:
             what = self._outbox.popleft()
             if isinstance(what, Asked):
                 what.queued = False
+                what.sent_us = what.sent_us or self._sent_us
                 what.sent_in = None if configuration is None else configuration.id

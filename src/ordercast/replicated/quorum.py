@@ -91,6 +91,22 @@ class Majority:
         return reached[len(reached) // 2]
 
 
+class Every:
+    """For objects of which every partition goes on by itself, and whose histories are merged."""
+
+    def choose(self, keepers: Collection[NodeId], there: Collection[NodeId], *, stored: bool) -> str:
+        """Always: who has another history is merged with later."""
+        return ""
+
+    def begin(self, holders: Collection[NodeId], there: Collection[NodeId], *, others: bool) -> str:
+        """Always."""
+        return ""
+
+    def kept(self, positions: Mapping[NodeId, int]) -> int:
+        """Nowhere: nothing is on disk."""
+        return 0
+
+
 def quorum_of(voters: Collection[NodeId], primary_partition: bool) -> Quorum | None:
     """When replicas of a node's objects may go on; None where every partition goes on by itself.
 

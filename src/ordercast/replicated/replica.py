@@ -16,8 +16,8 @@ from ordercast.core.identity import Configuration
 from ordercast.errors import (
     MessageTooLarge,
     NoMajority,
+    NotReplicated,
     OrdercastError,
-    StorageProblem,
     Unanswered,
 )
 from ordercast.process_groups.views import Cause, Life, Process, Received, Unheard, View
@@ -39,6 +39,7 @@ from ordercast.replicated.effects import (
     StopFetching,
     Store,
     Told,
+    Unmerged,
     Wake,
 )
 from ordercast.replicated.history import Tail
@@ -224,6 +225,15 @@ class Replica:
                 case Promise() | Keep() | Store():
                     assert self._disk is not None, "the machine was told whether there is one"
                     self._disk.do(effect)
+                case Unmerged(error):
+                    kind = type(self.target).__name__
+                    LOG.error("%s.merge raised %r, at every replica", kind, error, exc_info=error)
+                    self.fail(
+                        NotReplicated(
+                            f"the histories of {self.name} could not be merged: {kind}.merge raised "
+                            f"{error!r}; mend it, then replicate the object again, which begins anew"
+                        )
+                    )
                 case GoOn():
                     asyncio.get_running_loop().call_soon(lambda: self.run(self.machine.go_on()))
                 case Dropped(size):
@@ -347,8 +357,8 @@ class Replica:
         """Whether it is no replica any more."""
         return self._closed is not None
 
-    def fail(self, problem: StorageProblem) -> None:
-        """The disk refuses: be a replica no longer."""
+    def fail(self, problem: OrdercastError) -> None:
+        """The disk refuses, or there is no state: be a replica no longer."""
         if self._closed is None:
             LOG.error("%s is not replicated here any more: %s", self.name, problem)
             self.close(problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import TypeVar
@@ -13,9 +14,9 @@ from ordercast.replicated.disk import ReplicaDisk
 from ordercast.replicated.effects import Fetch, Offer, StopFetching
 from ordercast.replicated.levels import Level, level_of
 from ordercast.replicated.node import Surroundings
-from ordercast.replicated.quorum import Majority
+from ordercast.replicated.quorum import Every, Majority, Quorum
 from ordercast.replicated.replica import Replica
-from ordercast.replicated.replicated import Replicated
+from ordercast.replicated.replicated import Replicated, Subject
 from ordercast.replicated.transfer import Fetching, Giving
 
 T = TypeVar("T", bound=Replicated)
@@ -35,9 +36,16 @@ class Replicas:
         self._port: asyncio.Task[int] | None = None
 
     async def replicate(
-        self, target: T, name: str, timeout: float | None, durable: Path | None, level: str | None
+        self,
+        target: T,
+        name: str,
+        timeout: float | None,
+        durable: str | os.PathLike[str] | None,
+        level: str | None,
+        partition: str = "primary",
     ) -> T:
         """Replicate an object; returns it when it has the state that the others have."""
+        directory = None if durable is None else Path(durable)
         before = self._replicas.get(name)
         if before is not None and before.closed:
             await self.release(name)  # its disk had refused
@@ -49,7 +57,11 @@ class Replicas:
             raise ConfigProblem(
                 f"this {type(target).__name__} is replicated already: make another object for {name!r}"
             )
-        if self._node.quorum is None:
+        if partition not in ("primary", "merge"):
+            raise ConfigProblem(f"partition is {partition!r}: choose one of primary, merge")
+        if partition == "merge":
+            self._check_merged(target, name, durable is not None, level)
+        elif self._node.quorum is None:
             raise ConfigProblem(
                 f"{name!r} is to live in one partition, and here every partition goes on by itself: give "
                 "all nodes "
@@ -57,29 +69,49 @@ class Replicas:
                 'protocol="total", or replicate it with partition="merge"'
             )
         asked = level_of(level, durable=durable is not None)
-        if (durable is not None or asked is Level.MAJORITY_DISK) and not isinstance(
-            self._node.quorum, Majority
-        ):
+        quorum = Every() if partition == "merge" else self._node.quorum
+        assert quorum is not None, "it is checked above"
+        if (durable is not None or asked is Level.MAJORITY_DISK) and not isinstance(quorum, Majority):
             raise ConfigProblem(
                 f"{name!r} is to be on disk, and nobody knows on whose disks: give all nodes voters, as in "
                 "voters=[1, 2, 3], each of which has a fixed id"
             )
         self._names.add(name)
         try:
-            return await self._begin(target, name, timeout, durable, asked)
+            return await self._begin(target, name, timeout, directory, asked, quorum)
         except BaseException:
             self._names.discard(name)
             raise
 
+    def _check_merged(self, target: Replicated, name: str, durable: bool, level: str | None) -> None:
+        """Raise why an object cannot live in every partition."""
+        if self._node.quorum is not None:
+            raise ConfigProblem(
+                f'{name!r} is to be merged (partition="merge"), and here one partition alone goes on: leave '
+                "`partition` out, or have every partition go on, with the protocol totem and without voters"
+            )
+        if durable or level not in (None, Level.MEMORY.value):
+            raise ConfigProblem(
+                f'{name!r} is to be merged (partition="merge"), and such objects are in memory alone: leave '
+                "`durable` and `level` out, or keep it in a primary partition"
+            )
+        why_not = Subject(target).why_not_merged
+        if why_not:
+            raise ConfigProblem(why_not)
+
     async def _begin(
-        self, target: T, name: str, timeout: float | None, durable: Path | None, level: Level
+        self,
+        target: T,
+        name: str,
+        timeout: float | None,
+        durable: Path | None,
+        level: Level,
+        quorum: Quorum,
     ) -> T:
-        assert self._node.quorum is not None, "it is checked first"
         if self._port is None:
             self._port = asyncio.create_task(self._node.streams.serve(self._giving.serve))
         port = await asyncio.shield(self._port)
         disk = None if durable is None else await self._open_disk(name, durable)
-        quorum = self._node.quorum
         replica = Replica(name, target, quorum, self._node, timeout, self._fetch, port, level, disk)
         self._replicas[name] = replica
         if disk is not None:

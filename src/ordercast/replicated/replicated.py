@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import inspect
+from collections.abc import Awaitable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 
 from ordercast.errors import ConfigProblem, NotReplicated
 from ordercast.process_groups.views import Process
-from ordercast.replicated.command import Command
+from ordercast.replicated.command import CallId, Command
 from ordercast.replicated.notes import Run
 from ordercast.replicated.outcome import NOTHING, failed, succeeded
 from ordercast.replicated.state import Fields
@@ -29,6 +31,11 @@ class Turn(msgspec.Struct):
     now_us: int = 0
     position: int = 0
     caller: Process = Process(0, 0, 0)
+    sent_us: int = 0
+    number: int = 0
+
+
+_NEVER = (-1, -1)
 
 
 class Attached(Protocol):
@@ -62,6 +69,12 @@ class Replicated:
     `msgspec.Struct` of such), references to them are copied, 8 bytes for an element of a list and 16 for one
     of a dict. Else the field is encoded before commands go on at that replica, and the bytes are kept. So
     values have to be of the types that are annotated.
+
+    With ``partition="merge"`` every partition goes on by itself, and the class has a plain method
+    ``def merge(self, others: Sequence[Self]) -> None``. It is called when partitions meet again, at one place
+    in the order, on an object with the state of one of them and with objects that have the states of the
+    others, and makes of ``self`` what follows from all. The others' objects are its own to take things from.
+    What it does has to follow from these states alone, as in a command (`knows` helps).
     """
 
     wake_at_us: int | None = None
@@ -70,6 +83,9 @@ class Replicated:
     _replica: Attached | None = None
     _turn: Turn = Turn()
     _applying = False
+    _merged = False
+    _seen: Mapping[Process, tuple[int, int]] = {}
+    """Of each caller, the last command in the history of this object: for `merge`."""
     _commands: dict[str, Command[Any, Any, Any]] = {}  # noqa: RUF012 - each class has its own
     _fields: Fields = Fields({})
 
@@ -108,6 +124,23 @@ class Replicated:
     def caller(self) -> Process:
         """Who called the command: a replica of the object at a node (`Process`)."""
         return self._turn.caller
+
+    @property
+    def call_id(self) -> CallId:
+        """Identifies the command that is carried out now. Where partitions go on by themselves, both sides
+        may carry out a command that was under way when they parted; it has the same identifier there."""
+        turn = self._turn
+        return CallId(turn.caller, turn.sent_us, turn.number)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the object is replicated with ``partition="merge"``."""
+        return self._merged
+
+    def knows(self, call: CallId) -> bool:
+        """Within ``merge``: whether the history of this object has a command, or a later one of its caller.
+        So what is not here any more was taken away, and was not merely added elsewhere."""
+        return self._seen.get(call.caller, _NEVER) >= call[1:]
 
     def tell(self, event: Any) -> None:
         """Tell those who watch the object at this replica (`ordercast.watch`); they get a copy."""
@@ -198,6 +231,7 @@ class Subject:
         try:
             for arguments in form.calls(run.calls):
                 turn.position += 1
+                turn.number += 1
                 try:
                     if type(arguments) is not tuple:
                         raise arguments  # type: ignore[misc]
@@ -210,6 +244,35 @@ class Subject:
         finally:
             target._applying = False
         return outcomes
+
+    @property
+    def why_not_merged(self) -> str:
+        """Why histories of such an object cannot be merged; empty: they can."""
+        kind = type(self.target)
+        if inspect.isfunction(getattr(kind, "merge", None)):
+            return ""
+        return (
+            f"{kind.__name__} says nothing of how histories are merged: give it a plain method "
+            "merge(self, others), which makes one state of those of several partitions, or replicate it in a "
+            "primary partition"
+        )
+
+    def copy(self) -> Replicated:
+        """An object of the same class whose state can be replaced; it is no replica."""
+        copied = copy(self.target)
+        copied._replica = None
+        return copied
+
+    def merge(self, turn: Turn, states: Sequence[Replicated]) -> None:
+        """Make one state of several, which are objects of the class, and take it."""
+        first, *others = states
+        due = [each.wake_at_us for each in states if each.wake_at_us is not None]
+        first.wake_at_us = min(due, default=None)
+        first._turn, first._applying = turn, True
+        first.merge(others)  # type: ignore[attr-defined]
+        for name in self.target._fields.names:
+            setattr(self.target, name, getattr(first, name))
+        self.target._turn = turn
 
     def left(self, turn: Turn, process: Process) -> None:
         """A replica is no longer there."""

@@ -98,6 +98,10 @@ class Sessions:
             self._drop(found, floor)
         while self.bytes > self._most_bytes and len(self._sessions) == 1 and len(found.results) > 1:
             self._drop(found, min(found.results) + 1)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget the sessions that were used longest ago, if there are too many."""
         while len(self._sessions) > self._most or (self.bytes > self._most_bytes and len(self) > 1):
             oldest = next(iter(self._sessions))
             gone = self._sessions.pop(oldest)
@@ -118,6 +122,21 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @classmethod
+    def merged(cls, several: Sequence[Sessions]) -> Sessions:
+        """What is remembered in any of these."""
+        merged = cls(forgotten=max(each.forgotten for each in several))
+        found: dict[int, Session] = {}
+        for number, session in (one for each in several for one in each._sessions.items()):
+            known = found.setdefault(number, Session(0, 0, {}))
+            known.floor, known.used = max(known.floor, session.floor), max(known.used, session.used)
+            known.results = session.results | known.results
+        for number, session in sorted(found.items(), key=lambda each: (each[1].used, each[0])):
+            results = {at: session.results[at] for at in sorted(session.results) if at >= session.floor}
+            merged._add(number, Session(session.floor, session.used, results))
+        merged._forget()
+        return merged
+
     # --- as part of a state -----------------------------------------------------------------------
 
     def captured(self) -> list[tuple[int, Session]]:
@@ -135,8 +154,11 @@ class Sessions:
     def add(self, piece: bytes) -> None:
         """Take a piece of what another replica remembers."""
         for number, session in _decode(piece):
-            self._sessions[number] = session
-            self.bytes += OVERHEAD + sum(len(each) + OVERHEAD for each in session.results.values())
+            self._add(number, session)
+
+    def _add(self, number: int, session: Session) -> None:
+        self._sessions[number] = session
+        self.bytes += OVERHEAD + sum(len(each) + OVERHEAD for each in session.results.values())
 
 
 _decode = msgspec.msgpack.Decoder(list[tuple[int, Session]]).decode

@@ -50,6 +50,9 @@ class Common(msgspec.Struct, array_like=True):
     forgotten: Number
     position: Number
     """Of what was carried out last, as the object's commands know it (`Replicated.position`)."""
+    seen: dict[Process, tuple[int, int]] = {}
+    """Of each caller, the last command that was carried out (`CallId`), if histories are merged. Who called
+    last comes last."""
 
 
 class Opening(msgspec.Struct, array_like=True):
@@ -155,7 +158,7 @@ class Restored:
     """A state that is made of slices again, beside what the object has."""
 
     def __init__(self, target: Replicated) -> None:
-        self._incoming = target._fields.taking(target)
+        self._incoming = target._fields.taking()
         self._opening: Opening | None = None
         self._count = 0
         self._begun: list[bytes] = []
@@ -213,7 +216,7 @@ class Restored:
             raise Unsound("it holds what is no slice")
         self._count += 1
 
-    def install(self, initial: Iterable[bytes]) -> None:
-        """Put it into the object; fields that did not come have the values of `initial`."""
+    def install(self, initial: Iterable[bytes], target: Replicated) -> None:
+        """Put it into an object; fields that did not come have the values of `initial`."""
         assert self.whole, "it is not taken before"
-        self._incoming.finish(initial)
+        self._incoming.finish(initial, target)

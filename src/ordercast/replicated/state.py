@@ -186,17 +186,16 @@ class Fields:
         fields = sorted(self._fields.values(), key=lambda field: field.immutable)
         return [Captured(field, getattr(target, field.name)) for field in fields]
 
-    def taking(self, target: object) -> Incoming:
+    def taking(self) -> Incoming:
         """A state that comes for an object of the class."""
-        return Incoming(self._fields, target)
+        return Incoming(self._fields)
 
 
 class Incoming:
     """A state that is put together, piece by piece, beside what the object has."""
 
-    def __init__(self, fields: Mapping[str, Field], target: object) -> None:
+    def __init__(self, fields: Mapping[str, Field]) -> None:
         self._fields = fields
-        self._target = target
         self._values: dict[str, Any] = {}
 
     def add(self, data: bytes) -> None:
@@ -213,11 +212,11 @@ class Incoming:
         else:
             field.go_on(self._values[piece.field], piece)
 
-    def finish(self, initial: Iterable[bytes]) -> None:
-        """Put it into the object; fields that did not come have the values of `initial`."""
+    def finish(self, initial: Iterable[bytes], target: object) -> None:
+        """Put it into an object; fields that did not come have the values of `initial`."""
         missing = self._fields.keys() - self._values.keys()
         for piece in initial:
             if _piece(piece).field in missing:
                 self.add(piece)
         for name, value in self._values.items():
-            setattr(self._target, name, value)
+            setattr(target, name, value)

@@ -212,7 +212,7 @@ class Giving:
             if snapshot.head.position >= wish.position:
                 return False, (await replica.completed(snapshot)).slices()
         until = _now() + BEHIND_S
-        while not (replica.machine.has_state and replica.machine.applied.position >= wish.position):
+        while not (replica.machine.gives_state and replica.machine.applied.position >= wish.position):
             if _now() > until:
                 return None
             await asyncio.sleep(0.01)
