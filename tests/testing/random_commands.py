@@ -118,27 +118,30 @@ async def use(world: World) -> None:
     """Clients call commands of an object, whose positions have to rise: a few clients now and then, or many
     at once."""
     busy = world.seed % 3 == 0
-    calls, clients = (25, 8) if busy else (15, 3)
+    calls, at_once, clients = (25, 3, 4) if busy else (15, 1, 3)
 
     async def numbers(node: ordercast.Node) -> Numbers:
         return await node.replicate(Numbers(), "numbers", durable="objects" if world.durable else None)
 
     service = world.service(numbers, model=NUMBERS)
 
+    async def call(client: Client) -> None:
+        key = client.random.choice(KEYS)
+        with suppress(ordercast.Unanswered, TooLow):
+            match client.random.randrange(12):
+                case 0:
+                    await client.call(service, "fill", client.random.randrange(20))
+                case 1 | 2 | 3:
+                    await client.call(service, "swap", key, client.random.randrange(10))
+                case 4 | 5 | 6:
+                    await client.call(service, "get", key)
+                case _:
+                    await client.call(service, "add", key, client.random.randint(-3, 5))
+
     async def caller(client: Client) -> None:
-        pause_s = 0.005 if busy else client.random.choice((0.001, 0.05, 0.3))
+        pause_s = 0.001 if busy else client.random.choice((0.001, 0.05, 0.3))
         for _ in range(calls):
-            key = client.random.choice(KEYS)
-            with suppress(ordercast.Unanswered, TooLow):
-                match client.random.randrange(12):
-                    case 0:
-                        await client.call(service, "fill", client.random.randrange(20))
-                    case 1 | 2 | 3:
-                        await client.call(service, "swap", key, client.random.randrange(10))
-                    case 4 | 5 | 6:
-                        await client.call(service, "get", key)
-                    case _:
-                        await client.call(service, "add", key, client.random.randint(-3, 5))
+            await asyncio.gather(*(call(client) for _ in range(at_once)))
             await asyncio.sleep(client.random.random() * pause_s)
 
     await asyncio.gather(*(world.client(caller) for _ in range(clients)))

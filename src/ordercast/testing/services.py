@@ -76,10 +76,15 @@ class Client:
         self.name = name
         self.random = random.Random(seed)
         """For what this client does by chance."""
-        self.waits_for = ""
-        """The call that has not returned; empty if there is none."""
+        self._calls: dict[int, str] = {}
+        """Those that have not returned."""
         self._world = world
         self._at: NodeId = 0
+
+    @property
+    def waits_for(self) -> str:
+        """The calls that have not returned; empty if there is none."""
+        return ", ".join(self._calls.values())
 
     async def call(self, service: Service[Any], method: str, *args: Any) -> Any:
         """Call a method of the object at some node, and note in the service's history what comes of it.
@@ -87,8 +92,9 @@ class Client:
         The client stays with its node until that fails, and then goes to another one. What was certainly not
         carried out is called again there. What may have been raises `Unanswered`.
         """
-        self.waits_for = f"{method}({', '.join(map(repr, args))})"
+        called = f"{method}({', '.join(map(repr, args))})"
         number = service.history.begin(self.name, method, *args)
+        self._calls[number] = called
         try:
             while True:
                 target, process = await self._target(service)
@@ -100,13 +106,13 @@ class Client:
                 except (OrdercastError, TimeoutError, OSError) as error:
                     self._at = 0
                     if not _not_carried_out(error, target, method):
-                        raise Unanswered(f"{self.waits_for} was not answered: {error}") from error
+                        raise Unanswered(f"{called} was not answered: {error}") from error
                     await asyncio.sleep(LOOK_S)
                 else:
                     service.history.end(number, result)
                     return result
         finally:
-            self.waits_for = ""
+            del self._calls[number]
 
     async def _target(self, service: Service[Any]) -> tuple[Any, NodeProcess]:
         """The object at this client's node, or at another one."""
