@@ -117,7 +117,7 @@ NUMBERS = Model("set of numbers", 0, _step, part=lambda call: call.args[0], read
 async def use(world: World) -> None:
     """Clients call commands of an object, whose positions have to rise: a few clients now and then, or many
     at once."""
-    busy = world.seed % 3 == 0
+    busy = world.seed % 2 == 0
     calls, at_once, clients = (25, 3, 4) if busy else (15, 1, 3)
 
     async def numbers(node: ordercast.Node) -> Numbers:
@@ -125,23 +125,26 @@ async def use(world: World) -> None:
 
     service = world.service(numbers, model=NUMBERS)
 
-    async def call(client: Client) -> None:
+    in_sessions = world.seed % 4 < 2
+
+    async def call(client: Client, number: int) -> None:
         key = client.random.choice(KEYS)
+        session = f"{client.name} {number}" if in_sessions else None
         with suppress(ordercast.Unanswered, TooLow):
             match client.random.randrange(12):
                 case 0:
                     await client.call(service, "fill", client.random.randrange(20))
                 case 1 | 2 | 3:
-                    await client.call(service, "swap", key, client.random.randrange(10))
+                    await client.call(service, "swap", key, client.random.randrange(10), session=session)
                 case 4 | 5 | 6:
                     await client.call(service, "get", key)
                 case _:
-                    await client.call(service, "add", key, client.random.randint(-3, 5))
+                    await client.call(service, "add", key, client.random.randint(-3, 5), session=session)
 
     async def caller(client: Client) -> None:
         pause_s = 0.001 if busy else client.random.choice((0.001, 0.05, 0.3))
-        for _ in range(calls):
-            await asyncio.gather(*(call(client) for _ in range(at_once)))
+        for number in range(0, calls * at_once, at_once):
+            await asyncio.gather(*(call(client, number + at) for at in range(at_once)))
             await asyncio.sleep(client.random.random() * pause_s)
 
     await asyncio.gather(*(world.client(caller) for _ in range(clients)))

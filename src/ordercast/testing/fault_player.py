@@ -30,7 +30,14 @@ class FaultPlayer:
                 self._world.at(fault.at_s, self._begin, fault, fault.node)
 
     def _wait_for(self, fault: Fault) -> None:
-        self._world.when(fault.moment, lambda here: self._begin(fault, fault.node or here))
+        def come(here: NodeId) -> None:
+            node = fault.node or here
+            if fault.after_s:
+                self._world.at(self._world.now + fault.after_s, self._begin, fault, node)
+            else:
+                self._begin(fault, node)
+
+        self._world.when(fault.moment, come)
 
     def _begin(self, fault: Fault, node: NodeId) -> None:
         world = self._world

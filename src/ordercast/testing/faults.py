@@ -20,8 +20,9 @@ MOMENTS: Final = (
     "state transfer ends",
     "head told",
     "primary lost",
+    "client calls",
 )
-"""What nodes come to, and a fault may wait for."""
+"""What nodes come to, and a fault may wait for: also a call by a client, which is on its way from then on."""
 MOST_FAULTS: Final = 8
 LASTS_S: Final = (0.002, 4.0)
 """How long a fault lasts, at least and at most."""
@@ -36,7 +37,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float = 0.0
     """When it begins; with a moment, from when on that is waited for."""
     moment: str = ""
-    """It begins when a node comes to this moment."""
+    """It begins when a node comes to this moment,"""
+    after_s: float = 0.0
+    """or so many seconds after it."""
     lasts_s: float
     """After so many seconds it is mended."""
     side: tuple[NodeId, ...] = ()
@@ -74,7 +77,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
             case other:
                 assert other == "lose", other
                 what = f"{self.amount:.0%} of packets are lost {lasts}"
-        return f"{what}, when “{self.moment}”" if self.moment else what
+        after = f" {self.after_s:.4g} s after" if self.after_s else ""
+        return f"{what},{after or ' at'} “{self.moment}”" if self.moment else what
 
 
 class Weather(msgspec.Struct, frozen=True):
@@ -135,6 +139,7 @@ def draw_faults(seed: int, nodes: Sequence[NodeId], kinds: Collection[str], with
                 node=0 if moment and stream.random() < 0.5 else node,
                 at_s=_rounded(stream.uniform(0, within_s)),
                 moment=moment,
+                after_s=_rounded(_between(stream, 0.0001, 0.02)) if moment and stream.random() < 0.6 else 0.0,
                 lasts_s=_rounded(_between(stream, LASTS_S[0], most_s)),
                 side=_side(stream, nodes) if kind == "partition" and stream.random() < 0.6 else (),
                 amount=_rounded(amount),

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -15,6 +16,7 @@ from ordercast.core.identity import NodeId
 from ordercast.errors import CommandFailed, CommandUnknown, NodeClosed, NoMajority, OrdercastError, Unanswered
 from ordercast.groups.api import Node
 from ordercast.replicated.command import Command
+from ordercast.replicated.session import Session
 from ordercast.testing.event_loop import NodeProcess
 from ordercast.testing.history import History
 from ordercast.testing.models import Model
@@ -86,11 +88,12 @@ class Client:
         """The calls that have not returned; empty if there is none."""
         return ", ".join(self._calls.values())
 
-    async def call(self, service: Service[Any], method: str, *args: Any) -> Any:
+    async def call(self, service: Service[Any], method: str, *args: Any, session: str | None = None) -> Any:
         """Call a method of the object at some node, and note in the service's history what comes of it.
 
         The client stays with its node until that fails, and then goes to another one. What was certainly not
-        carried out is called again there. What may have been raises `Unanswered`.
+        carried out is called again there. What may have been raises `Unanswered`; within a `session`
+        (`ordercast.Session`) that is called again, too, until it is answered.
         """
         called = f"{method}({', '.join(map(repr, args))})"
         number = service.history.begin(self.name, method, *args)
@@ -98,14 +101,15 @@ class Client:
         try:
             while True:
                 target, process = await self._target(service)
+                self._world.at_moment(self._at, "client calls")
                 try:
-                    result = await process.ask(partial(_called, target, method, args))
+                    result = await process.ask(partial(_called, target, method, args, session))
                 except CommandFailed as error:
                     service.history.end(number, Raised(type(error).__name__, error.args))
                     raise
                 except (OrdercastError, TimeoutError, OSError) as error:
                     self._at = 0
-                    if not _not_carried_out(error, target, method):
+                    if session is None and not _not_carried_out(error, target, method):
                         raise Unanswered(f"{called} was not answered: {error}") from error
                     await asyncio.sleep(LOOK_S)
                 else:
@@ -125,8 +129,9 @@ class Client:
             await asyncio.sleep(LOOK_S)
 
 
-async def _called(target: Any, method: str, args: tuple[Any, ...]) -> Any:
-    return await getattr(target, method)(*args)
+async def _called(target: Any, method: str, args: tuple[Any, ...], session: str | None) -> Any:
+    with nullcontext() if session is None else Session(session):
+        return await getattr(target, method)(*args)
 
 
 def _not_carried_out(error: Exception, target: Any, method: str) -> bool:

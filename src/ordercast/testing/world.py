@@ -393,6 +393,10 @@ class World(Cluster):
             self.fail(error)
 
     def _at_moment(self, id: NodeId, moment: str) -> None:
+        self.at_moment(id, moment)
+
+    def at_moment(self, id: NodeId, moment: str) -> None:
+        """A node has come to a moment: do what waits for it."""
         if id not in self._processes:
             return
         for each in [each for each in self._waiting if each[0] == moment and each[1] in (None, id)]:
