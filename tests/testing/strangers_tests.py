@@ -47,7 +47,7 @@ async def use(world: World, *, aliasing: bool) -> None:
         assert store.at(node).entries == store.at(1).entries, f"node {node} has other entries than node 1"
 
 
-@simulated(nodes=3, seeds=range(rounds(20, 2000)), protocol="total")
+@simulated(nodes=3, seeds=range(rounds(10, 2000)), protocol="total")
 async def test_the_store(world: World) -> None:
     await use(world, aliasing=False)
 

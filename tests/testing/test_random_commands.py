@@ -23,7 +23,7 @@ from ordercast.testing import World, simulated
     ],
 )
 def test_random_commands(protocol: str, nodes: int, durable: bool) -> None:
-    @simulated(nodes=nodes, seeds=range(rounds(5, 2000)), protocol=protocol, durable=durable)
+    @simulated(nodes=nodes, seeds=range(rounds(4, 2000)), protocol=protocol, durable=durable)
     async def random_commands(world: World) -> None:
         await use(world)
 

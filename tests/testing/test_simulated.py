@@ -44,7 +44,7 @@ DEPOSITS = Model("account", 0, _deposits, part=lambda call: call.args[0])
 @pytest.mark.campaign
 @pytest.mark.parametrize("protocol", ["totem", "total"])
 def test_what_was_answered_stays_whatever_fails(protocol: str) -> None:
-    @simulated(nodes=3, seeds=range(rounds(25, 3000)), protocol=protocol)
+    @simulated(nodes=3, seeds=range(rounds(10, 3000)), protocol=protocol)
     async def deposits(world: World) -> None:
         accounts = world.service(open_accounts, model=DEPOSITS)
 
@@ -248,7 +248,7 @@ async def test(world):
 
 for protocol in sys.argv[1:]:
     how = Settings(3, protocol, ("crash", "pause", "partition", "slow", "lose"), 600.0, {})
-    for seed in range(6):
+    for seed in range(4):
         rows = KeptRows()
         run = run_seed(test, how, seed, faults_of(seed, how, 3.0), rows)
         print(protocol, seed, len(rows.rows), rows.sha256, run.faults, run.error)
@@ -257,7 +257,7 @@ for protocol in sys.argv[1:]:
 
 def test_the_same_seed_is_the_same_run_in_every_process() -> None:
     told = set()
-    for hashes in ("0", "1", "77"):
+    for hashes in ("0", "77"):
         env = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": f"{SRC}{os.pathsep}tests/replicated"}
         said = subprocess.run(
             [sys.executable, "-c", DIGESTS, "totem", "total"],
@@ -267,7 +267,7 @@ def test_the_same_seed_is_the_same_run_in_every_process() -> None:
             text=True,
             check=True,
         ).stdout
-        assert said.count("totem") == said.count("total") == 6
+        assert said.count("totem") == said.count("total") == 4
         told.add(said)
     assert len(told) == 1
 
