@@ -37,6 +37,7 @@ from damage import KINDS, damage
 from objects_group import NODES, Objects
 from objects_worker import NAME
 
+from ordercast import NoMajority
 from ordercast.directory import LOCK
 from ordercast.memory_directory import MemoryDirectory
 from ordercast.objects.map import Map
@@ -58,8 +59,11 @@ IN_PART = "was damaged in part"
 class Group(Protocol):
     """Three nodes with a map each."""
 
-    async def start(self, *nodes: int) -> None:
-        """Start these, and wait until they have the map."""
+    async def begin(self, *nodes: int) -> None:
+        """Start these."""
+
+    async def ready(self, *nodes: int) -> None:
+        """Wait until these have the map."""
 
     async def kill(self, *nodes: int) -> None:
         """End these at once."""
@@ -86,6 +90,7 @@ class Virtual:
     def __init__(self, protocol: str, seed: int) -> None:
         self._cluster = Cluster(3, seed=seed, protocol=protocol, voters=NODES)
         self._maps: dict[int, Map[str]] = {}
+        self._starting: dict[int, asyncio.Task[None]] = {}
         self._chance = random.Random(f"crashes/{seed}")
         self._sentences: list[str] = []
         handler = logging.Handler(logging.WARNING)
@@ -95,19 +100,25 @@ class Virtual:
         logger.propagate = False
         self._where = Path("objects")
 
-    async def start(self, *nodes: int) -> None:
+    async def begin(self, *nodes: int) -> None:
         for node in nodes:
-            if node in self._maps:
+            if node in self._starting:
                 self._cluster.nodes[node - 1] = self._cluster.node(node)
-        self._sentences.clear()
-        await asyncio.gather(*(self._cluster.nodes[node - 1].start() for node in nodes))
-        found = await asyncio.gather(
-            *(
-                self._cluster.nodes[node - 1].replicate(Map(str), NAME, durable=self._where, timeout=60)
-                for node in nodes
-            )
-        )
-        self._maps.update(zip(nodes, found, strict=True))
+            self._sentences = [each for each in self._sentences if f"of node {node}/" not in each]
+            self._starting[node] = asyncio.create_task(self._start(node))
+
+    async def _start(self, id: int) -> None:
+        node = self._cluster.nodes[id - 1]
+        await node.start()
+        while True:
+            try:
+                self._maps[id] = await node.replicate(Map(str), NAME, durable=self._where, timeout=60)
+                return
+            except NoMajority:
+                await asyncio.sleep(0.1)
+
+    async def ready(self, *nodes: int) -> None:
+        await asyncio.gather(*(self._starting[node] for node in nodes))
 
     async def kill(self, *nodes: int) -> None:
         network = self._cluster.network
@@ -159,9 +170,11 @@ class Real:
             directory, protocol=protocol, clients=0, log_bytes=LOG_BYTES, segment_bytes=SEGMENT_BYTES
         )
 
-    async def start(self, *nodes: int) -> None:
+    async def begin(self, *nodes: int) -> None:
         for node in nodes:
             self._group.start(node)
+
+    async def ready(self, *nodes: int) -> None:
         self._group.ready(*nodes)
 
     async def kill(self, *nodes: int) -> None:
@@ -252,6 +265,11 @@ class Campaign:
                 else:
                     self.truth[key] = new
 
+    async def start(self, *nodes: int) -> None:
+        """Start these, and wait until they have the map."""
+        await self.group.begin(*nodes)
+        await self.group.ready(*nodes)
+
     async def check(self, what: str, *nodes: int) -> None:
         """All of these hold what was answered."""
         for node in nodes:
@@ -268,13 +286,27 @@ class Campaign:
         chance, group = self.chance, self.group
         x, y, z = chance.sample(NODES, 3)
         await self.write(x, y, z)
-        all_down = chance.random() < 0.3
-        await group.kill(*((x, y, z) if all_down else (x,)))
-        if not all_down and chance.random() < 0.5:
-            await self.write(y, z)
-        what = f"round {number}, node {x}, {'all are' if all_down else 'it is'} down: {self.damage(x)}"
-        started = (x, y, z) if all_down else (x,)
-        await group.start(*started)
+        down = chance.choice(("it alone is", "all are", "all are, and one missed something"))
+        what = f"round {number}, node {x}, {down} down"
+        if down == "it alone is":
+            await group.kill(x)
+            if chance.random() < 0.5:
+                await self.write(y, z)
+            what += f": {self.damage(x)}"
+            await group.begin(x)
+        elif down == "all are":
+            await group.kill(x, y, z)
+            what += f": {self.damage(x)}"
+            await group.begin(x, y, z)
+        else:
+            await group.kill(y)
+            await self.write(x, z)
+            await group.kill(x, z)
+            what += f": {self.damage(x)}"
+            await group.begin(x, y)
+            await asyncio.sleep(chance.uniform(0, 2))  # enough for them to go on, which they must not
+            await group.begin(z)
+        await group.ready(x, y, z)
         await self.check(what, x, y, z)
         self.judge(what, x)
         # the disk of x is whole again: it is all that y gets what it missed from
@@ -283,10 +315,10 @@ class Campaign:
         await group.kill(x, z)
         if chance.random() < 0.2 or x not in self.older:
             self.older[x] = group.files(x)
-        await group.start(x, y)
+        await self.start(x, y)
         assert not group.said(x), f"{what}; it was not repaired: {group.said(x)}"
         await self.check(f"{what}; then with node {y} alone", x, y)
-        await group.start(z)
+        await self.start(z)
         await self.check(f"{what}; then with both", x, y, z)
 
     def damage(self, node: int) -> str:
@@ -337,7 +369,7 @@ class Campaign:
 
     async def run(self, rounds: int, seconds: float) -> dict[str, Any]:
         begun = time.monotonic()
-        await self.group.start(*NODES)
+        await self.start(*NODES)
         for number in range(rounds):
             if time.monotonic() - begun > seconds:
                 rounds = number
