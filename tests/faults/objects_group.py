@@ -59,7 +59,7 @@ class Objects(Cluster):
         fields: dict[str, Any] = {
             "node": node,
             "listen": self._addresses[node],
-            "seeds": [address for other, address in self._addresses.items() if other != node],
+            "seeds": list(self._addresses.values()),
             "data": str(self.directory / f"data-{node}"),
             "trace": None,
             "durable": str(self.directory / f"objects-{node}"),
