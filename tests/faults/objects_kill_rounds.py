@@ -34,23 +34,26 @@ class Campaign:
         self.books = Books()
         self.rate = rate
         self.counts: Counter[str] = Counter()
-        self.founded = False
-        """The group has been whole."""
+        self.any_majority = protocol == "totem"
+        """Any majority of the voters goes on; else, one of those who were together last."""
+        self.two_suffice = False
+        """At the very first start all voters have to be there."""
 
     def round(self) -> None:
         """All start, clients write, all are killed."""
         chance, group = self.chance, self.group
         order = chance.sample(NODES, len(NODES))
-        few = chance.random() < 0.4 and self.founded  # the first time all voters have to be there
+        few = self.two_suffice and chance.random() < 0.4
         first = order[:2] if few else order
         for node in first:
             group.start(node)
         if chance.random() < 0.15:
             time.sleep(chance.uniform(0, 1.5))
             self.counts["killed while they start"] += 1
+            self.two_suffice &= self.any_majority
         else:
             self.books.check(group.dump(*first))
-            self.founded = True
+            self.two_suffice = self.any_majority or not few
             for member in group.ready(*first):
                 member.order("load", rate=self.rate)
             time.sleep(chance.uniform(0, 1.0))
