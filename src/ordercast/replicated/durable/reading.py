@@ -206,9 +206,10 @@ class _Reading:
         else:
             fits = body.before == before
         if not fits:
+            earlier = frames.segment_name((frames.number_of(name) or 0) - 1)
             raise _Loss(
-                f"what was written before {self._directory}/{name} is cut off, or an older version of it: "
-                f"entries up to {body.head.position:,} are not all there"
+                f"{self._directory}/{earlier} is damaged, cut off, or an older version of it: entries up to "
+                f"{body.head.position:,}, where {name} goes on, are not all there"
             )
         self.commit = max(self.commit, body.commit)
 
