@@ -21,6 +21,7 @@ from ordercast.replicated.durable.heads import Head
 from ordercast.replicated.immutable import is_immutable
 from ordercast.replicated.sessions import Sessions
 from ordercast.replicated.snapshot import Common, Restored, Snapshot, Unsound
+from ordercast.replicated.state import Outdated
 
 HEAD = Head(3, 7, 99)
 
@@ -163,12 +164,13 @@ def fields(target: ordercast.Replicated) -> dict[str, Any]:
     return copy.deepcopy({**found, "more": more})
 
 
-def common() -> Common:
-    return Common(5, [Process(1, 2, 3)], {Process(1, 2, 3): 4}, frozenset({"f()"}), 6, 7)
+def common(target: ordercast.Replicated) -> Common:
+    there = Process(1, 2, 3)
+    return Common(5, [there], {there: 4}, frozenset({"f()"}), 6, 7, target._fields.names)
 
 
 def taken(target: ordercast.Replicated, sessions: Sessions | None = None) -> Snapshot:
-    return Snapshot(HEAD, common(), sessions or Sessions(), target)
+    return Snapshot(HEAD, common(target), sessions or Sessions(), target)
 
 
 def restored(slices: list[bytes], into: ordercast.Replicated) -> Restored:
@@ -211,7 +213,7 @@ def test_a_snapshot_is_the_state_at_its_moment(
         into = Mixed()
         state = restored(slices, into)
         assert fields(into) == expected
-        assert (state.head, state.common) == (HEAD, common())
+        assert (state.head, state.common) == (HEAD, common(target))
         assert list(snapshot.slices()) == slices
 
 
@@ -279,35 +281,40 @@ def test_a_state_that_lacks_a_slice_is_refused() -> None:
     assert not cut.whole
 
 
-class Other(ordercast.Replicated):
-    """Has a field of the same name and of another type, and one that the other class has not."""
+class Other(Mixed):
+    """Has a field of the same name and of another type."""
 
-    numbers: dict[str, int]
-    more: int
-
-    def __init__(self) -> None:
-        self.numbers = {}
-        self.more = 3
+    numbers: dict[str, int]  # type: ignore[assignment]
 
 
-class Newer(ordercast.Replicated):
-    """Has one field of the other class, and a new one."""
+class Earlier(ordercast.Replicated):
+    """Has one field of the other class."""
 
     numbers: list[int]
-    more: list[str]
 
     def __init__(self) -> None:
         self.numbers = []
+
+
+class Newer(Mixed):
+    """Has the fields of the other class, and a new one."""
+
+    more: list[str]
+
+    def __init__(self) -> None:
+        super().__init__()
         self.more = ["as", "in", "the", "beginning"]
 
 
-def test_another_class_takes_what_fits() -> None:
+def test_another_class_takes_what_it_has_if_it_has_all() -> None:
     snapshot = taken(full())
     while not snapshot.complete:
         snapshot.step()
     slices = list(snapshot.slices())
     with pytest.raises(Unsound, match="not of this class"):
         restored(slices, Other())
+    with pytest.raises(Outdated, match=r"lacks the field .*, which the others have; upgrade this node"):
+        restored(slices, Earlier())
     newer = Newer()
     state = Restored(newer)
     for each in slices:

@@ -187,7 +187,9 @@ class Agreement:
         clocks = sorted(told.time_us for told in self._told.values())
         middle = clocks[(len(clocks) - 1) // 2]
         known = frozenset[str].intersection(*(frozenset(told.known) for told in self._told.values()))
-        return Members(there, [self._told[each].time_us - middle for each in there], sorted(known))
+        fields = frozenset[str].intersection(*(frozenset(told.fields) for told in self._told.values()))
+        ahead_us = [self._told[each].time_us - middle for each in there]
+        return Members(there, ahead_us, sorted(known), sorted(fields))
 
 
 def _place(head: Head) -> tuple[int, int]:

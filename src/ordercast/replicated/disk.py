@@ -15,6 +15,7 @@ from ordercast.replicated.durable.store import DurableObject
 from ordercast.replicated.effects import Keep, Promise, Store
 from ordercast.replicated.notes import read_kept
 from ordercast.replicated.snapshot import Restored, Snapshot, Unsound
+from ordercast.replicated.state import Outdated
 
 if TYPE_CHECKING:
     from ordercast.replicated.replica import Replica
@@ -72,7 +73,7 @@ class ReplicaDisk:
             LOG.error("%s: the state is taken from another replica", error)
             machine.begin_without_state(found.promised)
             return
-        except (Unsound, *UNREADABLE) as error:
+        except (Unsound, Outdated, *UNREADABLE) as error:
             raise StorageProblem(
                 f"what is on disk of {self._name} is not of this class ({error}): begin with the class that "
                 "wrote it, or empty the directory, and the state comes from the other replicas"

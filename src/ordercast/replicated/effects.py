@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
+from ordercast.errors import OrdercastError
 from ordercast.process_groups.views import Process
 from ordercast.replicated.durable.heads import Entry, Head
 from ordercast.replicated.notes import Have, Report, Synced, Tick
@@ -63,10 +64,10 @@ class Offer(NamedTuple):
     snapshot: Snapshot
 
 
-class Unmerged(NamedTuple):
-    """Histories could not be merged: the method of the class raised this. The replica has no state."""
+class Failed(NamedTuple):
+    """There is no state that this replica could go on with."""
 
-    error: Exception
+    problem: OrdercastError
 
 
 class Wake(NamedTuple):
@@ -112,7 +113,7 @@ Effect: TypeAlias = (
     | StopFetching
     | Dropped
     | Offer
-    | Unmerged
+    | Failed
     | Wake
     | Promise
     | Keep

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import msgspec
 
+from ordercast.errors import ConfigProblem, NotReplicated
 from ordercast.process_groups.views import Process
 from ordercast.replicated.command import length, listed, several
 from ordercast.replicated.durable.heads import Head
-from ordercast.replicated.effects import Answers, Unmerged
+from ordercast.replicated.effects import Answers, Failed
 from ordercast.replicated.notes import Calls, Entry, Members, Run, Tick
 from ordercast.replicated.outcome import forgotten, unknown
 from ordercast.replicated.replicated import Replicated, Subject, Turn
 from ordercast.replicated.sessions import Known, Sessions
 from ordercast.replicated.snapshot import Common, Restored, Snapshot
+from ordercast.replicated.state import Outdated
 
+LOG = logging.getLogger("ordercast")
 NOBODY = Process(0, 0, 0)
 MOST_CALLERS = 10_000
 """Replicas of which it is remembered which of their commands a history has, where histories are merged: those
@@ -35,11 +39,17 @@ class Execution:
         self.applied = applied
         """Up to where it was carried out."""
         self._merges = subject.target._merged = merges
-        self._common = Common(0, [], {}, subject.known, 0, 0)
+        self._common = Common(0, [], {}, subject.known, 0, 0, fields=subject.fields)
 
-    def carry_out(self, head: Head, sender: Process, entry: Entry) -> Answers | None:
+    def carry_out(self, head: Head, sender: Process, entry: Entry) -> Answers | Failed | None:
         """Carry out the entry behind which the history is at `head`; the answers, if it has commands that
-        were called at this replica."""
+        were called at this replica, or that its class does not know how."""
+        try:
+            return self._carry_out(head, sender, entry)
+        except Outdated as error:
+            return Failed(ConfigProblem(str(error)))
+
+    def _carry_out(self, head: Head, sender: Process, entry: Entry) -> Answers | None:
         self.applied = head
         match entry:
             case Calls():
@@ -47,11 +57,13 @@ class Execution:
                 return self._call(sender, entry)
             case Tick(time_us):
                 self._pass_time(sender, time_us)
-            case Members(there, ahead_us, known):
+            case Members(there, ahead_us, known, fields):
                 common, before = self._common, self._common.there
                 common.there = there
                 common.ahead_us = dict(zip(there, ahead_us, strict=True))
                 common.known = frozenset(known)
+                common.fields |= frozenset(fields)
+                self.subject.share(common.fields)
                 for gone in sorted(set(before) - set(there)):
                     self.subject.left(self._next_turn(), gone)
         return None
@@ -100,6 +112,8 @@ class Execution:
         common = self._common
         if run.shape not in common.known:
             return [unknown(run.shape)] * count
+        if run.shape not in self.subject.known:
+            raise Outdated(f"it lacks the command {run.shape}, which the others carry out")
         turn.now_us, turn.position = common.now_us, common.position
         outcomes = self.subject.run(turn, run)
         common.position = turn.position
@@ -150,11 +164,10 @@ class Execution:
         """Put another state in the place of this one; fields that it lacks have the values of `initial`."""
         state.install(initial, self.subject.target)
         self.sessions, self._common, self.applied = state.sessions, state.common, state.head
+        self.subject.share(self._common.fields)
         self.subject.target._turn = Turn(self._common.now_us, self._common.position, NOBODY)
 
-    def merge(
-        self, head: Head, parts: Sequence[Restored | None], initial: Sequence[bytes]
-    ) -> Unmerged | None:
+    def merge(self, head: Head, parts: Sequence[Restored | None], initial: Sequence[bytes]) -> Failed | None:
         """Put what comes of several states into the place of this one; None stands for this one. The history
         is at `head` then."""
         states: list[Replicated] = []
@@ -171,9 +184,13 @@ class Execution:
             self.subject.merge(Turn(common.now_us, common.position, NOBODY), states)
         except (MemoryError, RecursionError):
             raise  # as in a command
-        except Exception as error:  # noqa: BLE001 - of the application: no replica has a state then
-            return Unmerged(error)
+        except Exception as error:
+            kind = type(self.subject.target).__name__
+            LOG.error("%s.merge raised %r, at every replica", kind, error, exc_info=error)
+            why = f"histories could not be merged: {kind}.merge raised {error!r}"
+            return Failed(NotReplicated(f"{why}; mend it, then replicate the object, which begins anew"))
         self.sessions, self._common, self.applied = sessions, common, head
+        self.subject.share(common.fields)
         return None
 
 
@@ -191,5 +208,6 @@ def _merged(several: Sequence[Common]) -> Common:
         known=first.known.intersection(*(each.known for each in several)),
         forgotten=0,
         position=max(each.position for each in several),
+        fields=first.fields.union(*(each.fields for each in several)),
         seen=dict(sorted(seen.items(), key=lambda each: (each[1], each[0]))[-MOST_CALLERS:]),
     )

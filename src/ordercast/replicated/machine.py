@@ -31,6 +31,7 @@ from ordercast.replicated.effects import (
     Dropped,
     Effect,
     Effects,
+    Failed,
     Fetch,
     GoOn,
     Keep,
@@ -101,7 +102,7 @@ class Machine:
         self._pauses = 0
         """How many read the state: nothing is carried out meanwhile."""
         self._initial = list(initial)
-        self._known = sorted(subject.known)
+        self._known, self._fields = sorted(subject.known), sorted(subject.fields)
         self.disk = OnDisk(level, durable=durable)
         begin = Head(START.epoch, START.position, crc32(b"".join(initial)))
         self.execution = Execution(subject, session, begin, merges=self.agreement.merges)
@@ -190,10 +191,9 @@ class Machine:
         self.agreement.begin(round, presence.group, presence.configuration.members)
         mine, wanted = self._mine, self._wanted
         self._began = (None if mine is None else mine.head, None if wanted is None else wanted.head)
-        disk = self.disk
-        told = (self._known, self.port, disk.promised, disk.durable, disk.remembers)
+        told = (self._known, self.port, *self.disk.told)
         passed = list(mine.passed) if mine is not None and self.agreement.merges else []
-        self._out.append(Send(Report(round, self._began[0], *told, passed=passed)))
+        self._out.append(Send(Report(round, self._began[0], *told, passed=passed, fields=self._fields)))
 
     def _keep_since(self) -> None:
         """The round is over without having been settled: what was delivered in it goes behind what was
@@ -232,8 +232,8 @@ class Machine:
         return self._out.take()
 
     def _counts(self, sender: Process, note: Entry | Mark) -> bool:
-        """Whether somebody wants it. Where histories are merged, commands count in the round alone in which
-        they were sent: so those of a caller are carried out in the order in which it called them."""
+        """Whether somebody wants it. Where histories are merged, commands count in the round in which they
+        were sent: so those of a caller are carried out in their order."""
         if isinstance(note, Calls) and self.agreement.merges:
             return note.round == self.agreement.round
         return not isinstance(note, Mark) or sender == self.me
@@ -321,9 +321,8 @@ class Machine:
     def advance(self) -> None:
         """Carry out what can be."""
         mine, wanted, agreement = self._mine, self._wanted, self.agreement
-        if mine is None or not (self._presence.regular and agreement.settled):
-            return
-        if wanted is not None and wanted.own is None:
+        waits = wanted is not None and wanted.own is None
+        if mine is None or waits or not (self._presence.regular and agreement.settled):
             return
         entries = self.disk.keep(mine, agreement)
         if entries:
@@ -348,6 +347,9 @@ class Machine:
                 self._out.of_history(Reached(note.number))
                 continue
             done = carry_out(head, sender, note)
+            if isinstance(done, Failed):
+                self._out.append(done)
+                return
             self.recent.add(head, sender, payload)
             if done is not None:
                 self._out.of_history(done)
@@ -422,8 +424,7 @@ class Machine:
     # --- a state from elsewhere -----------------------------------------------------------------
 
     def _fetch(self, wanted: Wanted) -> None:
-        """Get the state where that history begins, or what leads there from the state that the object has; or
-        the state of the next part of it."""
+        """Get the state where that history begins, or what leads there from here; or that of a part."""
         part, old = wanted.missing, self._mine or self._old
         places = () if old is None or wanted.merged else (old.head, self.applied)
         known = [each for each in places if each.position > START.position]
@@ -431,8 +432,8 @@ class Machine:
             self._out.append(Fetch(part or wanted.base, self.agreement.sources(self.me, part), known))
 
     def arrive(self, state: Restored | Tail) -> list[Effect]:
-        """The state of another replica, or what leads there from a place that this one told."""
-        # where histories are merged, others may need the one that is here until it is settled which are
+        """The state of another replica, or what leads there from a place that this one told. Where histories
+        are merged, others may need the state that is here until it is settled which are."""
         if self._wanted is not None and (self.agreement.settled or not self.agreement.merges):
             if self._wanted.arrive(state):
                 self._fetch(self._wanted)
@@ -486,8 +487,7 @@ class Machine:
         self._mine, self.recent, self.disk.kept = wanted, Recent(head), None
 
     def _bound_waiting(self) -> None:
-        """Where too much waits for a state, let it go, and wait for a later one. For states that are to be
-        merged all wait, and those who call commands with them."""
+        """Where too much waits for a state, let it go, and wait for a later one, unless all wait for it."""
         wanted = self._wanted
         if wanted is not None and not wanted.merged and wanted.bytes > self.most_waiting:
             self._out.append(Dropped(wanted.bytes))

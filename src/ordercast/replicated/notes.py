@@ -91,6 +91,8 @@ class Report(msgspec.Struct, array_like=True, frozen=True, tag="r"):
     """What time it is there; filled in when it is sent."""
     passed: Annotated[list[Number], Meta(max_length=MOST_PASSED)] = []
     """The epochs that the history has passed through, if histories are merged."""
+    fields: Annotated[list[str], Meta(max_length=MOST_COMMANDS)] = []
+    """The fields of its class."""
 
 
 class Have(msgspec.Struct, array_like=True, frozen=True, tag="h"):
@@ -115,7 +117,9 @@ class Members(msgspec.Struct, array_like=True, frozen=True, tag="n"):
     ahead_us: list[int]
     """By how much the clock of each is ahead."""
     known: list[str]
-    """The commands that all of them know."""
+    """The commands that all of them know,"""
+    fields: list[str] = []
+    """and the fields that the classes of all have."""
 
 
 Entry: TypeAlias = Calls | Tick | Members

@@ -28,6 +28,11 @@ class OnDisk:
         self.synced = 0
         """Up to here the history of this epoch is there."""
 
+    @property
+    def told(self) -> tuple[int, bool, bool]:
+        """What the other replicas are told of it (`Report`)."""
+        return self.promised, self.durable, self.remembers
+
     def takes_part(self, epoch: int) -> bool:
         """Whether the replica can say that it takes part in an epoch, and not forget it."""
         return not self.durable or self.promise_kept == epoch

@@ -16,7 +16,6 @@ from ordercast.core.identity import Configuration
 from ordercast.errors import (
     MessageTooLarge,
     NoMajority,
-    NotReplicated,
     OrdercastError,
     Unanswered,
 )
@@ -29,6 +28,7 @@ from ordercast.replicated.effects import (
     Begun,
     Dropped,
     Effect,
+    Failed,
     Fetch,
     GoOn,
     Keep,
@@ -39,7 +39,6 @@ from ordercast.replicated.effects import (
     StopFetching,
     Store,
     Told,
-    Unmerged,
     Wake,
 )
 from ordercast.replicated.history import Tail
@@ -82,9 +81,8 @@ class Replica:
         self._timeout = timeout
         self._fetch = fetch
         subject = Subject(target)
-        initial = list(target._fields.pieces(target))
         session, durable = node.new_seed() >> 2, disk is not None
-        self.machine = Machine(subject, quorum, session, initial, level, durable=durable)
+        self.machine = Machine(subject, quorum, session, subject.initial, level, durable=durable)
         self._disk = disk
         self.machine.port = port
         self.machine.most_waiting = node.most_waiting
@@ -225,15 +223,8 @@ class Replica:
                 case Promise() | Keep() | Store():
                     assert self._disk is not None, "the machine was told whether there is one"
                     self._disk.do(effect)
-                case Unmerged(error):
-                    kind = type(self.target).__name__
-                    LOG.error("%s.merge raised %r, at every replica", kind, error, exc_info=error)
-                    self.fail(
-                        NotReplicated(
-                            f"the histories of {self.name} could not be merged: {kind}.merge raised "
-                            f"{error!r}; mend it, then replicate the object again, which begins anew"
-                        )
-                    )
+                case Failed(problem):
+                    self.fail(problem)
                 case GoOn():
                     asyncio.get_running_loop().call_soon(lambda: self.run(self.machine.go_on()))
                 case Dropped(size):

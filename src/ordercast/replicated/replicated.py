@@ -14,7 +14,7 @@ from ordercast.process_groups.views import Process
 from ordercast.replicated.command import CallId, Command
 from ordercast.replicated.notes import Run
 from ordercast.replicated.outcome import NOTHING, failed, succeeded
-from ordercast.replicated.state import Fields
+from ordercast.replicated.state import Fields, Outdated
 from ordercast.replicated.watching import Watch
 
 if TYPE_CHECKING:
@@ -214,6 +214,11 @@ class Subject:
             )
         self.target = target
         self.known = frozenset(each.shape for each in target._commands.values())
+        self.fields = target._fields.names
+        self.initial = list(target._fields.pieces(target))
+        """The state that the object begins with."""
+        self._unshared = Fields({})
+        """Fields that other replicas may lack: they keep their initial values."""
         self._by_shape = {each.shape: each for each in target._commands.values()}
 
     @property
@@ -221,12 +226,24 @@ class Subject:
         """When `tick` is to be called."""
         return self.target.wake_at_us
 
+    def share(self, fields: frozenset[str]) -> None:
+        """These fields count; others stay as they were in the beginning. Raises `Outdated`."""
+        lacking = sorted(fields - self.fields)
+        if lacking:
+            raise Outdated(f"it lacks the field {lacking[0]}, which the others have")
+        self._unshared = self.target._fields.only(self.fields - fields)
+        self._undo_unshared()
+
+    def _undo_unshared(self) -> None:
+        if self._unshared.names:
+            self._unshared.taking().finish(self.initial, self.target)
+
     def run(self, turn: Turn, run: Run) -> list[bytes]:
         """Carry out calls of a command, whose positions follow that of the turn; their outcomes, each encoded
         at once (`ordercast.replicated.outcome`)."""
         command, target, outcomes = self._by_shape[run.shape], self.target, list[bytes]()
         form = command.form(type(target))
-        function = form.callee(command.function)
+        function, unshared = form.callee(command.function), bool(self._unshared.names)
         target._turn, target._applying = turn, True
         try:
             for arguments in form.calls(run.calls):
@@ -241,6 +258,8 @@ class Subject:
                     raise  # who runs out of something does so alone, and is not like the others any more
                 except Exception as error:  # noqa: BLE001 - of the application: it is what comes of the command
                     outcomes.append(failed(error))
+                if unshared:
+                    self._undo_unshared()
         finally:
             target._applying = False
         return outcomes
@@ -290,6 +309,7 @@ class Subject:
             return what()
         finally:
             target._applying = False
+            self._undo_unshared()
 
     def attach(self, replica: Attached) -> Self:
         """The object is replicated from now on."""

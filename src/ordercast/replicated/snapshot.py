@@ -50,6 +50,9 @@ class Common(msgspec.Struct, array_like=True):
     forgotten: Number
     position: Number
     """Of what was carried out last, as the object's commands know it (`Replicated.position`)."""
+    fields: frozenset[str] = frozenset()
+    """The fields that count: those that the classes of all replicas had at some time. Others, of later
+    versions of the class, are not in the state."""
     seen: dict[Process, tuple[int, int]] = {}
     """Of each caller, the last command that was carried out (`CallId`), if histories are merged. Who called
     last comes last."""
@@ -99,7 +102,7 @@ class Snapshot:
         self.head = head
         self._opening = encode(Opening(head, common))
         self._sessions = sessions.captured()
-        self._fields = target._fields.captured(target)
+        self._fields = target._fields.only(common.fields).captured(target)
         self._steps = (step for field in self._fields for step in field.steps())
         self.complete = False
         """Whether it is independent of the object; until then, nothing may change that."""

@@ -11,7 +11,7 @@ later; else it is encoded at once. Either goes in steps, between which nothing m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
@@ -30,6 +30,16 @@ STEP_ENTRIES = 20_000
 """Entries of which references are copied at a time: less than a millisecond, as a rule."""
 ENTRY_BYTES = 8
 """Encoding so many bytes takes about as long as copying a reference."""
+
+
+class Outdated(Exception):
+    """The class of an object is an earlier version, which lacks something that others have."""
+
+    def __str__(self) -> str:
+        return (
+            f"the class of the object at this node is an earlier version, or another one: {self.args[0]}; "
+            "upgrade this node, or give the class what it lacks"
+        )
 
 
 class Piece(msgspec.Struct, array_like=True):
@@ -166,6 +176,10 @@ class Fields:
             }
         )
 
+    def only(self, names: Collection[str]) -> Fields:
+        """Those of these names."""
+        return Fields({name: field for name, field in self._fields.items() if name in names})
+
     @property
     def names(self) -> frozenset[str]:
         """What the fields are called."""
@@ -199,12 +213,12 @@ class Incoming:
         self._values: dict[str, Any] = {}
 
     def add(self, data: bytes) -> None:
-        """The next piece. A field that the class does not have is left out. Raises `msgspec.MsgspecError` if
-        it is not what the class's annotations say."""
+        """The next piece. Raises `msgspec.MsgspecError` if it is not what the class's annotations say, and
+        `Outdated` if the class does not have such a field."""
         piece = _piece(data)
         field = self._fields.get(piece.field)
         if field is None:
-            return
+            raise Outdated(f"it lacks the field {piece.field}, which the others have")
         if piece.first:
             self._values[piece.field] = field.begin(piece)
         elif not field.divided or piece.field not in self._values:
@@ -215,8 +229,8 @@ class Incoming:
     def finish(self, initial: Iterable[bytes], target: object) -> None:
         """Put it into an object; fields that did not come have the values of `initial`."""
         missing = self._fields.keys() - self._values.keys()
-        for piece in initial:
-            if _piece(piece).field in missing:
-                self.add(piece)
+        for data in initial:
+            if _piece(data).field in missing:
+                self.add(data)
         for name, value in self._values.items():
             setattr(target, name, value)

@@ -26,12 +26,14 @@ import msgspec
 
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import UNREADABLE
+from ordercast.errors import ConfigProblem
 from ordercast.process_groups.views import Process
 from ordercast.replicated.command import encode
 from ordercast.replicated.durable.heads import Head
 from ordercast.replicated.effects import Fetch
 from ordercast.replicated.history import Tail
 from ordercast.replicated.snapshot import NOT_ENCODED, Pace, Restored, Snapshot, Unsound
+from ordercast.replicated.state import Outdated
 
 if TYPE_CHECKING:
     from ordercast.replicated.replica import Replica
@@ -314,6 +316,9 @@ class Fetching:
             process, port = source
             try:
                 state = await self._take(process.node, port)
+            except Outdated as error:
+                replica.fail(ConfigProblem(f"{name} cannot be replicated here: {error}"))
+                return
             except (OSError, EOFError) as error:
                 if isinstance(error, Unsound):
                     self._coming = None
