@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,10 +37,14 @@ class Cluster:
         delay_us: tuple[int, int] = (50, 250),
         voters: Sequence[NodeId] = (),
         rings: Mapping[int, Sequence[NodeId]] | None = None,
+        open_trace: Callable[[int], Trace | None] | None = None,
+        at_moment: Callable[[NodeId, str], None] = lambda id, moment: None,
     ) -> None:
         """`settings` are the protocol's; `loss` and `delay_us` as in `MemoryNetwork`. With `voters` only a
         majority of them goes on (``primary = "majority"``). `rings`: by the number of each network, the nodes
-        on it; who is on several is a gateway (``protocol = "rings"``)."""
+        on it; who is on several is a gateway (``protocol = "rings"``). `open_trace`: where the rows of a life
+        go whose clock is so many microseconds ahead; left out, `trace`. `at_moment` is told that a node has
+        come to a moment."""
         ids = range(1, count + 1)
         self._rings = dict(rings or {})
         self.networks = {
@@ -51,13 +55,15 @@ class Cluster:
         self.network = MemoryNetwork(ids, seed, loss=loss, delay_us=delay_us)
         """Without `rings`: the network of all nodes."""
         self.trace = RowDigest()
+        self._open_trace = (lambda ahead_us: self.trace) if open_trace is None else open_trace
+        self._at_moment = at_moment
         self._seed = seed
         self._protocol = protocol
         self._settings = settings
         self.voters = tuple(voters)
         """Of whom a majority goes on; none: any partition does, or what the protocol itself says."""
         self._disks: dict[NodeId, Memory] = {}
-        self._ahead_us = dict.fromkeys(ids, 0)
+        self.ahead_us = dict.fromkeys(ids, 0)
         """By how much the clock that each node's next life finds is ahead of virtual time."""
         self._directories: dict[tuple[NodeId, Path], MemoryDirectory] = {}
         self._chance = {id: random.Random(f"{seed}/machine/{id}") for id in ids}
@@ -66,7 +72,7 @@ class Cluster:
     def node(self, id: NodeId, voters: Sequence[NodeId] | None = None) -> Node:
         """A node on the network, not started yet; for another life of one that was stopped, too. `voters`, if
         it is given others than the cluster."""
-        chance, ahead_us = self._chance[id], self._ahead_us[id]
+        chance, ahead_us = self._chance[id], self.ahead_us[id]
         voters = self.voters if voters is None else tuple(voters)
         environment = Environment(
             now_us=lambda: round(asyncio.get_running_loop().time() * 1_000_000) + ahead_us,
@@ -96,7 +102,7 @@ class Cluster:
             disk.begin_next_life()
         return disk
 
-    def _lose_disk(self, id: NodeId) -> None:
+    def lose_disk(self, id: NodeId) -> None:
         """The next life finds an empty disk; it is later than the last one by the clock."""
         lost = self._disks.get(id)
         if lost is not None:
@@ -105,7 +111,7 @@ class Cluster:
         for node, path in [each for each in self._directories if each[0] == id]:
             del self._directories[node, path]
 
-    def _crash_disk(self, id: NodeId, chance: random.Random | None) -> None:
+    def crash_disk(self, id: NodeId, chance: random.Random | None) -> None:
         """The process that used the directories is no more; with a `chance` what was not synced may be lost.
         What it writes after that reaches nothing."""
         for (node, path), directory in self._directories.items():
@@ -122,12 +128,6 @@ class Cluster:
 
     def _open_directory(self, id: NodeId, path: Path) -> Directory:
         return self._directories.setdefault((id, path), MemoryDirectory(f"{path} of node {id}"))
-
-    def _open_trace(self, ahead_us: int) -> Trace | None:
-        return self.trace
-
-    def _at_moment(self, id: NodeId, moment: str) -> None:
-        """A node has come to a moment that somebody may want to know of."""
 
     async def start(self) -> None:
         """Start all nodes, and wait until they are members of one configuration."""

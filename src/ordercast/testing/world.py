@@ -14,7 +14,6 @@ from ordercast.core.identity import Kind, NodeId
 from ordercast.errors import NodeClosed
 from ordercast.groups.api import Node
 from ordercast.replicated.replica import Replica
-from ordercast.runtime.environment import Trace
 from ordercast.testing.checks import compare_at_the_end, compare_often
 from ordercast.testing.cluster import Cluster
 from ordercast.testing.event_loop import NodeProcess, WorldLoop
@@ -26,7 +25,6 @@ from ordercast.testing.models import Model
 from ordercast.testing.rows import KeptRows
 from ordercast.testing.services import Client, Service, supervise
 from ordercast.testing.standstill import Stuck, standstill
-from ordercast.transport.memory import MemoryNetwork
 
 T = TypeVar("T")
 EPOCH_S = 1_700_000_000
@@ -37,7 +35,7 @@ LIMIT_S = 600.0
 """Virtual seconds after which a run that has not ended has failed."""
 
 
-class World(Cluster):
+class World:
     """Nodes 1 to `nodes` in virtual time, with programs at them, clients, and faults.
 
     Each node runs in a process of its own: what a program does there stops and ends with it. A node that
@@ -80,7 +78,6 @@ class World(Cluster):
         """Seconds until the test and its clients had ended."""
         self.usual_loss = loss
         """The share of packets that is lost all the time."""
-        self._rows = rows
         self._zero = 0.0
         self._context = copy_context()
         self._processes: dict[NodeId, NodeProcess] = {}
@@ -105,7 +102,7 @@ class World(Cluster):
         self._failure: asyncio.Future[None] | None = None
         self.changes: Counter[object] = Counter()
         """How often what faults change was changed: the network, its loss, how slow a node is."""
-        super().__init__(
+        self._cluster = Cluster(
             nodes,
             seed=seed,
             protocol=protocol,
@@ -113,7 +110,14 @@ class World(Cluster):
             loss=loss,
             delay_us=delay_us,
             voters=voters,
+            open_trace=lambda ahead_us: None if rows is None else rows.by_clock(ahead_us),
+            at_moment=self.at_moment,
         )
+        self.nodes = self._cluster.nodes
+        """Each node in its latest life."""
+        self.network = self._cluster.network
+        self.voters = self._cluster.voters
+        """Of whom a majority goes on; none: any partition does, or what the protocol itself says."""
         for id in self.ids:
             self.set_clock(id, EPOCH_S + (clocks_ahead_s or {}).get(id, 0.0))
 
@@ -126,9 +130,6 @@ class World(Cluster):
     def now(self) -> float:
         """Seconds since all nodes were together for the first time."""
         return asyncio.get_running_loop().time() - self._zero
-
-    def _open_trace(self, ahead_us: int) -> Trace | None:
-        return None if self._rows is None else self._rows.by_clock(ahead_us)
 
     # --- what runs ------------------------------------------------------------------------------
 
@@ -209,8 +210,7 @@ class World(Cluster):
         """End all nodes and clients at once."""
         self._over = True
         self._faults_over()
-        for network in self._every_network:
-            network.partition(*({node} for node in network.nodes))
+        self.network.partition(*({node} for node in self.ids))
         for task in self.clients.values():
             task.cancel()
         for id in list(self._processes):
@@ -262,7 +262,7 @@ class World(Cluster):
         try:
             if burial is not None:
                 await asyncio.shield(burial)
-            node = self.nodes[id - 1] = self.node(id)  # with the clock that it finds now
+            node = self.nodes[id - 1] = self._cluster.node(id)  # with the clock that it finds now
             await node.start()
             for program in self._programs:
                 self._begin(program, id, process)
@@ -274,9 +274,8 @@ class World(Cluster):
     def _kill(self, id: NodeId, *, silently: bool) -> None:
         process = self._processes.pop(id)
         process.kill()
-        for network in self._every_network:
-            network.crash(id, silently=silently)
-        self._crash_disk(id, self._disk_chance if silently else None)
+        self.network.crash(id, silently=silently)
+        self._cluster.crash_disk(id, self._disk_chance if silently else None)
         for service in self.services:
             service.gone(id)
         self.stopped.pop(id, None)
@@ -304,14 +303,12 @@ class World(Cluster):
     def partition(self, *sides: Collection[NodeId]) -> None:
         """Cut the network: nodes reach each other only within a side; those named nowhere are one more."""
         self.changes["network"] += 1
-        for network in self._every_network:
-            network.partition(*(set(side) & set(network.nodes) for side in sides))
+        self.network.partition(*map(set, sides))
 
     def heal(self) -> None:
         """All nodes reach each other again."""
         self.changes["network"] += 1
-        for network in self._every_network:
-            network.heal()
+        self.network.heal()
 
     def crash(self, node: NodeId, *, silently: bool = False) -> None:
         """A node's process ends, as by ``kill -9``: the others' systems tell them. Silently: its machine is
@@ -326,50 +323,42 @@ class World(Cluster):
         if node in self._processes:
             raise ValueError(f"node {node} is up: crash it first")
         if without_disk:
-            self._lose_disk(node)
+            self._cluster.lose_disk(node)
         self._begin_life(node)
 
     def pause(self, node: NodeId) -> None:
         """A node's process is stopped, as by SIGSTOP."""
         self._up(node).stop()
         self.stopped[node] = None
-        for network in self._every_network:
-            network.pause(node)
+        self.network.pause(node)
 
     def resume(self, node: NodeId) -> None:
         """A node's process that was stopped goes on."""
         process = self._up(node)
         self.stopped.pop(node, None)
-        for network in self._every_network:
-            process.call(network.resume, node)
+        process.call(self.network.resume, node)
         process.go_on()
 
     def slow(self, node: NodeId, by_s: float) -> None:
         """What a node sends and gets takes so many seconds longer; 0: no longer."""
         self.changes["slow", node] += 1
         self._slow[node] = None
-        for network in self._every_network:
-            network.slow(node, round(by_s * 1_000_000))
+        self.network.slow(node, round(by_s * 1_000_000))
 
     def lose(self, share: float) -> None:
         """From now on each packet is lost with this probability, at each receiver by itself."""
         self.changes["loss"] += 1
-        for network in self._every_network:
-            network.loss = share
+        self.network.loss = share
 
     def set_clock(self, node: NodeId, by_s: float) -> None:
         """The clock of a node's machine is set forward by so many seconds, or back. A node that runs does not
         notice, since it measures time by itself: its next life does."""
-        self._ahead_us[node] += round(by_s * 1_000_000)
+        self._cluster.ahead_us[node] += round(by_s * 1_000_000)
 
     def _up(self, node: NodeId) -> NodeProcess:
         if node not in self._processes:
             raise ValueError(f"node {node} is down: restart it first")
         return self._processes[node]
-
-    @property
-    def _every_network(self) -> list[MemoryNetwork]:
-        return [self.network, *self.networks.values()]
 
     # --- when -----------------------------------------------------------------------------------
 
@@ -391,9 +380,6 @@ class World(Cluster):
             do(*args)
         except Exception as error:  # noqa: BLE001 - the test is told
             self.fail(error)
-
-    def _at_moment(self, id: NodeId, moment: str) -> None:
-        self.at_moment(id, moment)
 
     def at_moment(self, id: NodeId, moment: str) -> None:
         """A node has come to a moment: do what waits for it."""
