@@ -23,17 +23,20 @@ class Notes(ordercast.Replicated):
     texts: dict[str, list[CallId]]
     positions: dict[str, int]
     left_count: int
+    repeated: int
     merges: int
 
     def __init__(self) -> None:
         self.texts = {}
         self.positions = {}
         self.left_count = 0
+        self.repeated = 0
         self.merges = 0
 
     @ordercast.command
     def add(self, text: str) -> int:
         """Add a text; the position at which it is."""
+        self.repeated += self.call_id in self.texts.get(text, ())
         self.texts.setdefault(text, []).append(self.call_id)
         self.positions[text] = self.position
         return self.position
@@ -48,6 +51,7 @@ class Notes(ordercast.Replicated):
                 mine += [each for each in ids if each not in mine]
                 self.positions.setdefault(text, other.positions[text])
             self.left_count += other.left_count
+            self.repeated += other.repeated
             self.merges += other.merges
         self.merges += 1
 
@@ -140,6 +144,7 @@ async def add_while_the_world_fails(world: World) -> None:
         await asyncio.sleep(0.01)
     for each in notes.there.values():
         kept.check(each.texts)
+        assert not each.repeated, "a history has a command once"
 
 
 @pytest.mark.campaign
@@ -201,3 +206,35 @@ def test_an_object_that_cannot_be_merged_ends_at_every_node(caplog: pytest.LogCa
 
     run(main())
     assert "could not be merged" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_commands_that_are_under_way_when_partitions_meet_are_carried_out_once(seed: int) -> None:
+    async def main() -> None:
+        async with Cluster(3, seed=seed) as cluster:
+            objects = await notes_of(cluster)
+            answered: list[str] = []
+
+            async def add(target: Notes, text: str) -> None:
+                await target.add(text)
+                answered.append(text)
+
+            async with asyncio.TaskGroup() as tasks:
+                for number in range(6000):
+                    if number % 2000 == 0:
+                        cluster.network.partition({1, 2}, {3})
+                    elif number % 2000 == 1000:
+                        cluster.network.heal()
+                    at = number % 3
+                    tasks.create_task(add(objects[at], f"{at}/{number}"))
+                    await asyncio.sleep(0.0007)
+                cluster.network.heal()
+            await cluster.together()
+            await synced(*objects)
+            assert objects[0].merges >= 1
+            for each in objects:
+                assert each.texts.keys() == set(answered)
+                assert not each.repeated
+                assert all(len(ids) == len(set(ids)) for ids in each.texts.values())
+
+    run(main())
