@@ -12,6 +12,7 @@ The node runs on an event loop in a thread of its own. Every method may be calle
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -197,10 +198,22 @@ class Node:
         )
         return Receipt(loop, loop.do(sending))
 
-    def replicate(self, target: Object, name: str, *, timeout: float | None = None) -> Replica[Object]:
+    def replicate(
+        self,
+        target: Object,
+        name: str,
+        *,
+        durable: str | os.PathLike[str] | None = None,
+        level: Literal["memory", "disk", "majority-disk"] | None = None,
+        partition: Literal["primary", "merge"] = "primary",
+        timeout: float | None = None,
+    ) -> Replica[Object]:
         """Replicate an object under a name. See `ordercast.Node.replicate`."""
         loop = self._runner.loop
-        return Replica(loop, loop.do(self._node.replicate(target, name, timeout=timeout)))
+        replicating = self._node.replicate(
+            target, name, durable=durable, level=level, partition=partition, timeout=timeout
+        )
+        return Replica(loop, loop.do(replicating))
 
     def lock(self, name: str, *, ttl: float = TTL_S) -> Lock:
         """A lock that one thread of all nodes holds at a time."""
