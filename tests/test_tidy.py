@@ -35,7 +35,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     ),  # the fuzzer judges its runs with the auditor
     "protocols": frozenset({"core", *MACHINES}),  # the list of them, for a node
     "catalogue": frozenset({"core", "audit", "sim", "protocols", *MACHINES}),  # and for the laboratory
-    "mutants": frozenset({"core", "sim", "catalogue", *MACHINES}),  # hunted by the fuzzer
+    # of the machines, and of replicated objects; hunted by the fuzzers
+    "mutants": frozenset({"core", "sim", "catalogue", "objects_fuzz", "replicated", "objects", *MACHINES}),
+    # fuzzes replicated objects in the worlds of the test kit
+    "objects_fuzz": frozenset(
+        {"core", "errors", "sim", "testing", "transport", "groups", "process_groups", "replicated", "objects"}
+    ),
     "errors": frozenset(),
     "extras": frozenset({"errors"}),
     "plain_file": frozenset(),
@@ -91,7 +96,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {
             *("spark", "log", "lab", "streaming"),
             *("core", "trace", "audit", "draw", "sim", "protocols", "mutants", "errors", "runtime"),
-            *("catalogue", "extras", "keys", "transport"),
+            *("objects_fuzz", "catalogue", "extras", "keys", "transport"),
             *("client", "groups", "threads", "measure", "demo", *MACHINES),
         }
     ),
@@ -101,7 +106,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 LABORATORY = frozenset(
     {
         *("audit", "catalogue", "demo", "draw", "lab", "measure", "mutants", "sim", "testing"),
-        "memory_directory",
+        *("memory_directory", "objects_fuzz"),
     }
 )
 """Packages that a node never loads, nor do those that it loads: they are for who studies the protocols."""

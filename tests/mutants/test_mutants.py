@@ -9,10 +9,11 @@ from ordercast.catalogue import LAB_PROTOCOLS, OVER_NETWORKS, fuzzed_protocol
 from ordercast.core.protocol import GROUPS
 from ordercast.mutants import MUTANTS
 from ordercast.mutants.hunt import hunt_one
+from ordercast.objects_fuzz import OBJECTS
 from ordercast.sim.fuzz import plan, run
 
-SEEDS = 500
-"""So many a campaign tries for each mutant."""
+SEEDS, SEEDS_OF_OBJECTS = 500, 300
+"""So many a campaign tries for each mutant, and for each of replicated objects."""
 TRIED_INSTEAD = 40
 """So many are tried every day where the seed that is said to show a mutant does so no longer: half a minute
 of work at most, and not the five minutes that all of them take."""
@@ -48,8 +49,9 @@ def test_the_mutant_is_caught(name: str) -> None:
 @pytest.mark.skipif(not CAMPAIGN, reason="one seed of each mutant is enough every day")
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_mutant_is_found_without_being_told_where(name: str) -> None:
-    of = nodes(MUTANTS[name].protocol)
-    assert hunt_one(range(SEEDS), of, name).failure is not None, "it lives"
+    protocol = MUTANTS[name].protocol
+    seeds = SEEDS_OF_OBJECTS if protocol.endswith(OBJECTS) else SEEDS
+    assert hunt_one(range(seeds), nodes(protocol), name).failure is not None, "it lives"
 
 
 def test_there_are_mutants_of_every_area() -> None:
@@ -65,6 +67,11 @@ def test_there_are_mutants_of_every_area() -> None:
     assert len(groups) >= 12
     assert {mutant.area for mutant in groups} == {"states", "views", "messages", "queues"}
     others = (*groups, *rings)
+    objects = [mutant for mutant in MUTANTS.values() if mutant.protocol.endswith(OBJECTS)]
+    assert len(objects) >= 15
+    areas = {mutant.area for mutant in objects}
+    assert areas == {"state", "rounds", "calls", "disks", "leases"}
+    others = (*others, *objects)
     family = [mutant for mutant in MUTANTS.values() if mutant.protocol != "totem" and mutant not in others]
     assert len(family) >= 20
     assert {mutant.protocol for mutant in family} == LAB_PROTOCOLS.keys() - {"totem"}

@@ -62,7 +62,8 @@ class _Real(Commands):
 
 class _Simulated(Commands):
     modules: ClassVar = {
-        name: name for name in ("demo", "run", "fuzz", "inject", "replay", "scenario", "topology", "mutants")
+        name: name
+        for name in ("demo", "run", "fuzz", "inject", "replay", "scenario", "topology", "objects", "mutants")
     }
 
 

@@ -14,6 +14,7 @@ from ordercast.cli.options import CORES, Jobs, Json, NodeRange, SeedRange
 from ordercast.cli.screen import SAY, Code, answer, blaming, counting, verdict
 from ordercast.mutants import MUTANTS
 from ordercast.mutants.hunt import Hunt, hunt_one, named
+from ordercast.objects_fuzz import OBJECTS
 from ordercast.sim.process_pool import each
 
 
@@ -40,7 +41,8 @@ def mutants(
     with blaming("--nodes"):
         between = None if nodes is None else options.nodes(nodes)
     with blaming("--protocol"):
-        of = None if protocol is None else protocol_called(protocol).name
+        objects = protocol is not None and protocol.endswith(OBJECTS)
+        of = protocol if protocol is None or objects else protocol_called(protocol).name
     with blaming("--only"):
         names = named(only, of)
     hunts = _hunt_all(chosen, between, names, jobs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ordercast.mutants.mutant import Mutant
 from ordercast.mutants.process_groups import PROCESS_GROUP_MUTANTS
+from ordercast.mutants.replicated import OBJECT_MUTANTS
 from ordercast.mutants.rings import RINGS_MUTANTS
 from ordercast.mutants.sequencers import SEQUENCER_MUTANTS
 from ordercast.mutants.totem import TOTEM_MUTANTS
@@ -21,6 +22,7 @@ MUTANTS: dict[str, Mutant] = {
         *SEQUENCER_MUTANTS,
         *PROCESS_GROUP_MUTANTS,
         *RINGS_MUTANTS,
+        *OBJECT_MUTANTS,
     )
 }
 """All of them, by name."""

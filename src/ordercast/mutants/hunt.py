@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ordercast.catalogue import fuzzed_protocol
 from ordercast.mutants import MUTANTS
+from ordercast.objects_fuzz import OBJECTS, failure_of_objects
 from ordercast.sim.campaign import Campaign, Failure, failure_of, run_seed
 
 
@@ -23,24 +24,31 @@ class Hunt(NamedTuple):
 def hunt_one(seeds: range, nodes: tuple[int, int] | None, name: str) -> Hunt:
     """Fuzz one mutant until a seed fails with it, and not without it as well.
 
-    Without `nodes`, runs have as many as they usually have of its protocol.
+    Without `nodes`, runs have as many as they usually have of its protocol; those with replicated objects
+    have as many as the seed says.
     """
     mutant = MUTANTS[name]
-    nodes = nodes or fuzzed_protocol(mutant.protocol).nodes
-    campaign = Campaign(protocol=mutant.protocol, nodes=nodes, seeds=seeds)
     for tried, seed in enumerate(seeds, 1):
         with mutant.planted():
-            failure = failure_of(run_seed(campaign, fuzzed_protocol, seed).result)
+            failure = _failure(mutant.protocol, nodes, seed)
         if failure is not None and _is_right(mutant.protocol, nodes, seed):
             return Hunt(name, tried, failure)
     return Hunt(name, len(seeds), None)
 
 
-@cache
-def _is_right(protocol: str, nodes: tuple[int, int], seed: int) -> bool:
-    """Whether a seed passes without any mutant. Many mutants are shown by the same seed."""
+def _failure(protocol: str, nodes: tuple[int, int] | None, seed: int) -> Failure | None:
+    """What is wrong in the run of a seed."""
+    if protocol.endswith(OBJECTS):
+        return failure_of_objects(protocol, seed)
+    nodes = nodes or fuzzed_protocol(protocol).nodes
     campaign = Campaign(protocol=protocol, nodes=nodes, seeds=range(seed, seed + 1))
-    return failure_of(run_seed(campaign, fuzzed_protocol, seed).result) is None
+    return failure_of(run_seed(campaign, fuzzed_protocol, seed).result)
+
+
+@cache
+def _is_right(protocol: str, nodes: tuple[int, int] | None, seed: int) -> bool:
+    """Whether a seed passes without any mutant. Many mutants are shown by the same seed."""
+    return _failure(protocol, nodes, seed) is None
 
 
 def named(only: list[str] | None, protocol: str | None) -> list[str]:

@@ -7,6 +7,7 @@ The tests try it first. When a protocol changes, another seed may have to take i
 from __future__ import annotations
 
 SHOWN_BY = {
+    "tokens-stay": 9,
     "safe-after-one-rotation": 1,
     "aru-not-lowered": 1,
     "aru-raised-by-anyone": 1,
@@ -109,5 +110,18 @@ SHOWN_BY = {
     "only-the-first-need-counts": 5,
     "joined-before-it-is-known": 83,
     "one-node-is-asked": 2,
+    "aliased-snapshot": 9,
+    "state-one-behind": 8,
+    "state-one-ahead": 2,
+    "sessions-not-transferred": 2,
+    "results-not-transferred": 2,
+    "dicts-in-another-order": 8,
+    "tail-of-another-history": 11,
+    "left-untold": 11,
+    "sync-waits-for-nothing": 0,
+    "marks-at-once": 5,
+    "lost-too-late": 139,
+    "log-not-synced": 3,
+    "settled-too-early": 9,
 }
 """Seeds, by the mutant's name, with groups of 2 to 7 nodes, or 6 to 8 where gateways join rings."""

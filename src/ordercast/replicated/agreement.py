@@ -96,7 +96,7 @@ class Agreement:
         if self.merges:
             self._choose_among_parted()
             return True
-        self.chosen = max(heads.values(), key=lambda head: (head.epoch, head.position))
+        self.chosen = max(heads.values(), key=_place)
         furthest = [each for each, head in heads.items() if _place(head) == _place(self.chosen)]
         self.chosen = heads[min(furthest)]
         promised = max(told.promised for told in self._told.values())

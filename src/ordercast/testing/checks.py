@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ordercast.testing.world import World
 
 _encode = msgspec.msgpack.Encoder().encode
-
+_PLAIN = frozenset((bool, int, float, str, bytes, type(None)))
 
 COMPARE_S = 0.1
 """How often replicas are compared while a test runs."""
@@ -89,6 +89,8 @@ def _state(target: Replicated, machine: Machine) -> Iterator[tuple[str, bytes]]:
 
 def _ordered(value: Any) -> Any:
     """A value without sets, whose order is their process's own; that of a dict is a part of the state."""
+    if type(value) in _PLAIN:
+        return value
     match value:
         case set() | frozenset():
             return sorted(_encode(_ordered(each)) for each in value)

@@ -111,6 +111,14 @@ class Cluster:
         for node, path in [each for each in self._directories if each[0] == id]:
             del self._directories[node, path]
 
+    def damage_disk(self, id: NodeId, chance: random.Random) -> None:
+        """One bit of what replicated objects have in the directories is not what was written."""
+        found = [directory for (node, _), directory in self._directories.items() if node == id]
+        files = [each.content(name) for each in found for name in each.names() if each.size(name)]
+        if files:
+            file = chance.choice(files)
+            file[chance.randrange(len(file))] ^= 1 << chance.randrange(8)
+
     def crash_disk(self, id: NodeId, chance: random.Random | None) -> None:
         """The process that used the directories is no more; with a `chance` what was not synced may be lost.
         What it writes after that reaches nothing."""

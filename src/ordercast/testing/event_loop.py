@@ -126,6 +126,11 @@ async def _answered(what: Callable[[], Awaitable[T]], answer: asyncio.Future[T])
 _process: ContextVar[NodeProcess | None] = ContextVar("process", default=None)
 
 
+def current_process() -> NodeProcess | None:
+    """The process that the caller is in; None: it is outside of all nodes."""
+    return _process.get()
+
+
 class _Callback:
     """A callback of a process, which waits while that is stopped."""
 

@@ -326,6 +326,12 @@ class World:
             self._cluster.lose_disk(node)
         self._begin_life(node)
 
+    def damage(self, node: NodeId) -> None:
+        """A bit of what replicated objects have on disk at a node that is down is not what was written."""
+        if node in self._processes:
+            raise ValueError(f"node {node} is up: crash it first")
+        self._cluster.damage_disk(node, self._disk_chance)
+
     def pause(self, node: NodeId) -> None:
         """A node's process is stopped, as by SIGSTOP."""
         self._up(node).stop()
