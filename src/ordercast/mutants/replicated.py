@@ -25,6 +25,7 @@ from ordercast.replicated.history import History, Recent, Tail
 from ordercast.replicated.machine import Machine
 from ordercast.replicated.notes import Calls, Mark, Members, Report, Run, read
 from ordercast.replicated.notes import Entry as Noted
+from ordercast.replicated.on_disk import OnDisk
 from ordercast.replicated.replica import Replica
 from ordercast.replicated.replicated import Turn
 from ordercast.replicated.sessions import Session, Sessions
@@ -181,6 +182,15 @@ def _time_of_ones_own(right: Any) -> Any:
 
 
 # --- disks ------------------------------------------------------------------------------------------
+
+
+@_mutant("totem+objects", "disks", OnDisk, "reached", "commands are carried out before they are on any disk")
+def _before_it_is_on_disks(right: Any) -> Any:
+    def reached(self: OnDisk, agreement: Agreement) -> int | None:
+        found: int | None = right(self, agreement)
+        return None if agreement.active else found
+
+    return reached
 
 
 class _Unsynced:

@@ -123,5 +123,6 @@ SHOWN_BY = {
     "lost-too-late": 139,
     "log-not-synced": 3,
     "settled-too-early": 9,
+    "before-it-is-on-disks": 19,
 }
 """Seeds, by the mutant's name, with groups of 2 to 7 nodes, or 6 to 8 where gateways join rings."""
