@@ -618,8 +618,7 @@ def test_a_node_without_a_trace_makes_no_rows(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(processes_module, "of_output", lambda output: pytest.fail("for whom?"))
 
     async def main() -> None:
-        monkeypatch.setattr(Cluster, "_open_trace", lambda *_: None)
-        async with Cluster(2) as cluster:
+        async with Cluster(2, open_trace=lambda ahead_us: None) as cluster:
             ann = await join(cluster.nodes[0], "ann")
             await ann.group.send(b"x")
             await ann.until("x")

@@ -27,6 +27,20 @@ def test_nothing_is_wrong_with_any_seed(protocol: str) -> None:
             raise error
 
 
+@pytest.mark.parametrize(
+    ("protocol", "seed"),
+    [
+        # who followed what it had missed never told what it had carried out before that was certain
+        ("totem", 1008),
+        # ordered time stood still while clocks that were far apart caught up with it
+        ("totem", 1022),
+        ("cm", 1022),
+    ],
+)
+def test_seeds_that_failed(protocol: str, seed: int) -> None:
+    assert judge(protocol, seed) is None
+
+
 def test_seeds_decide_on_all_there_is() -> None:
     plans = [plan("totem", seed) for seed in range(300)]
     assert {each.beside for each in plans} == {"queue", "lock", "map", ""}

@@ -10,7 +10,7 @@ import msgspec
 
 from ordercast.core.identity import NodeId
 from ordercast.replicated import disk, machine, snapshot, state
-from ordercast.testing.faults import KINDS, Fault, draw_clocks, draw_faults
+from ordercast.testing.faults import KINDS, Fault, draw_faults
 from ordercast.transport import streams
 
 LOAD_S = 1.5
@@ -95,9 +95,6 @@ class Plan(NamedTuple):
     """Whose disk may be lost or damaged, where objects are on disk."""
     releases: NodeId
     """At which node the journal is released, and replicated again; 0: at none."""
-    timely: bool
-    """No clock is wrong by more than a second: where clocks differ by more, ordered time may stand still for
-    as long."""
     blackouts: Sequence[Blackout]
     faults: Sequence[Fault]
 
@@ -146,8 +143,6 @@ def plan(protocol: str, seed: int) -> Plan:
         sizes=draw.choice((USUAL, SMALL)),
         unlucky=unlucky,
         releases=0 if forgets or draw.random() < 0.6 else draw.choice(ids),
-        timely=not any(fault.ahead_s for fault in faults)
-        and all(abs(ahead_s) < 1 for ahead_s in draw_clocks(seed, ids).values()),
         blackouts=blackouts,
         faults=faults,
     )

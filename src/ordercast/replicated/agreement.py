@@ -184,12 +184,10 @@ class Agreement:
     def settlement(self) -> Members:
         """What the round has settled beside the history, as an entry of it."""
         there = sorted(self._told)
-        clocks = sorted(told.time_us for told in self._told.values())
-        middle = clocks[(len(clocks) - 1) // 2]
         known = frozenset[str].intersection(*(frozenset(told.known) for told in self._told.values()))
         fields = frozenset[str].intersection(*(frozenset(told.fields) for told in self._told.values()))
-        ahead_us = [self._told[each].time_us - middle for each in there]
-        return Members(there, ahead_us, sorted(known), sorted(fields))
+        clocks_us = [self._told[each].time_us for each in there]
+        return Members(there, clocks_us, sorted(known), sorted(fields))
 
 
 def _place(head: Head) -> tuple[int, int]:

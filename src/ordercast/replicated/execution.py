@@ -57,10 +57,15 @@ class Execution:
                 return self._call(sender, entry)
             case Tick(time_us):
                 self._pass_time(sender, time_us)
-            case Members(there, ahead_us, known, fields):
+            case Members(there, clocks_us, known, fields):
                 common, before = self._common, self._common.there
                 common.there = there
-                common.ahead_us = dict(zip(there, ahead_us, strict=True))
+                # the middle one is right, unless it is behind what was the time before: that goes on, and
+                # does not wait for it
+                now_us = max(common.now_us, sorted(clocks_us)[(len(clocks_us) - 1) // 2])
+                common.ahead_us = {
+                    each: clock_us - now_us for each, clock_us in zip(there, clocks_us, strict=True)
+                }
                 common.known = frozenset(known)
                 common.fields |= frozenset(fields)
                 self.subject.share(common.fields)

@@ -250,7 +250,6 @@ class Machine:
             self._stop_fetching()
             self._mine.extend(since)
         else:
-            self._out.withheld.clear()
             if self._wanted is None or wanted_at != chosen:
                 own = mine_at if mine_at in agreement.parts else None
                 self._wanted = Wanted(chosen, agreement.passed, agreement.parts, own)
@@ -469,6 +468,7 @@ class Machine:
     def _reach(self, state: Restored | Tail, wanted: Wanted) -> bool:
         """Bring the object to the history that counts; whether what has arrived leads there from here."""
         if isinstance(state, Restored):
+            self._out.withheld.clear()  # of a state that is no more
             self.execution.take(state, self._initial)
             self._begin_with(wanted, state.head)
             return True

@@ -114,8 +114,8 @@ class Members(msgspec.Struct, array_like=True, frozen=True, tag="n"):
 
     there: list[Process]
     """The replicas."""
-    ahead_us: list[int]
-    """By how much the clock of each is ahead."""
+    clocks_us: list[int]
+    """What time it was at each when the round began."""
     known: list[str]
     """The commands that all of them know,"""
     fields: list[str] = []
