@@ -121,7 +121,8 @@ def test_a_client_that_takes_nothing_takes_little_memory(alone: tuple[Target, Se
         client.send({"op": "read", "start": None, "end": head, "group": None})
     target.group.await_progress()
     grown = served.member.report()["rss_mb"] - before
-    assert grown < 400, f"{grown:.0f} MB more"
+    # 256 MB of blocks, and what is on its way: each client could have all of 20 MB and more otherwise
+    assert grown < 600, f"{grown:.0f} MB more"
     for client in clients:
         client.close()
 
