@@ -229,6 +229,8 @@ class Service:
                 )
         except Refusal as refusal:
             self.drops["busy" if refusal.how == wire.BUSY else "refused"] += 1
+            writer.write(refusal.answer)
+            await writer.drain()
             return None
         except asyncio.IncompleteReadError:
             return None

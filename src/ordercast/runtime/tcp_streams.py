@@ -82,6 +82,7 @@ class TcpStreams:
         except Refusal as refusal:
             self.drops["refused"] += 1
             LOG.info("a connection of another node is refused: %s", refusal)
+            writer.write(refusal.answer)
         except TimeoutError:
             self.drops["stalled" if connection.proven else "silent"] += 1
         except (OSError, EOFError) as error:

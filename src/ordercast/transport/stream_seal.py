@@ -74,12 +74,14 @@ class Seal:
 
 
 class Refusal(Exception):
-    """The other end told in a sentence why it does not serve this one."""
+    """One end does not serve the other, and why, in a sentence."""
 
-    def __init__(self, why: str, how: int) -> None:
+    def __init__(self, why: str, how: int, answer: bytes = b"") -> None:
         super().__init__(why)
         self.how = how
         """`REFUSED`, for ever, or `BUSY`, for now."""
+        self.answer = answer
+        """What tells the other end, for who refuses."""
 
 
 class Handshake:
@@ -148,7 +150,7 @@ class Handshake:
     ) -> tuple[Seal, int | None]:
         """Agree with who has connected; beside it, the key that is used. `busy` tells why nobody is served.
 
-        Raises `Refusal` when the other end was told why not, `EOFError` if it said nothing, `Malformed`."""
+        Raises `Refusal`, whose `answer` is to be written, `EOFError` if nothing was said, `Malformed`."""
         try:
             has_keys, client, count = self.read_greeting(await reader.readexactly(self.greeting_size))
             names = await reader.readexactly(_KEY_ID.size * count)
@@ -161,9 +163,7 @@ class Handshake:
         how = REFUSED if refusal else BUSY
         refusal = refusal or busy()
         if refusal:
-            writer.write(self.answer(own, refusal=refusal, busy=how == BUSY))
-            await writer.drain()
-            raise Refusal(refusal, how)
+            raise Refusal(refusal, how, self.answer(own, refusal=refusal, busy=how == BUSY))
         writer.write(self.answer(own, chosen))
         if keyring is None or chosen is None:
             return Seal(), None
