@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ordercast
+from ordercast.core.identity import Guarantee
+from ordercast.groups.local_process import ADDRESSES
 from ordercast.testing import Cluster, run
 
 
@@ -39,5 +41,24 @@ def test_who_sends_waits_for_what_holds_a_group_up() -> None:
                 await flood(group)
             slow.hold("orders", None)
             await group.send(b"x", timeout=60)
+
+    run(main())
+
+
+def test_lists_of_groups_that_a_process_sends_to_are_remembered_in_a_bounded_way() -> None:
+    async def main() -> None:
+        async with Cluster(1, protocol="total") as cluster:
+            node = cluster.nodes[0]
+            assert node._member is not None
+            outside = node._member.processes.outside
+            for number in range(ADDRESSES + 2):
+                outside.front((f"group {number}",))
+            assert len(outside._fronts) < ADDRESSES
+            assert (
+                outside.try_send(("orders",), (b"x",), Guarantee.AGREED, heads=(b"said beside it",))
+                is not None
+            )
+            with pytest.raises(ordercast.MessageTooLarge):
+                outside.try_send(("orders",), (b"x" * node._member.gate.largest,), Guarantee.AGREED)
 
     run(main())
