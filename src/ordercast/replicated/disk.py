@@ -24,8 +24,6 @@ LOG = logging.getLogger("ordercast")
 
 LOG_BYTES = 16 * 1024 * 1024
 """With so much of a log, and more of it than of the last snapshot, another snapshot is written."""
-
-
 MOST_WAITING = 64 * 1024 * 1024
 """Bytes that may wait for the disk; with more, all who send to the object are held up."""
 CANNOT_BE_ENCODED = (Unsound, TypeError, ValueError, OverflowError)

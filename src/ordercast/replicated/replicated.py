@@ -109,8 +109,8 @@ class Replicated:
 
     @property
     def now_us(self) -> int:
-        """Ordered time: microseconds since the epoch, near the clocks of the replicas. It is the same at all
-        of them, and never falls."""
+        """Ordered time: microseconds since the epoch, near the clocks of the replicas, or ahead of them once
+        some were wrong. It is the same at all of them, goes on as their clocks do, and never falls."""
         return self._turn.now_us
 
     @property
