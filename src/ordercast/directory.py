@@ -33,7 +33,7 @@ class Directory(Protocol):
         """How many bytes a file has; None if there is none of this name."""
 
     def read(self, name: str, at: int, size: int) -> bytes:
-        """So many bytes of a file from there, or as many as it has."""
+        """`size` bytes of a file from `at` on, or as many as it has."""
 
     def write(self, name: str, at: int, data: bytes) -> None:
         """Write there; the file is made if there is none."""
@@ -89,7 +89,7 @@ class DiskDirectory:
             return sorted(name for name in os.listdir(self._path) if name != LOCK)
 
     def size(self, name: str) -> int | None:
-        """By what the file system says."""
+        """Bytes of a file, by the file system; None if there is none."""
         try:
             with self._problems():
                 return os.stat(self._path / name).st_size
@@ -127,13 +127,13 @@ class DiskDirectory:
             os.fdatasync(self._open(name))
 
     def rename(self, name: str, to: str) -> None:
-        """Both are closed."""
+        """Give a file another name, in the place of the one that has it; descriptors of both are closed."""
         self._let_go(name, to)
         with self._problems():
             os.replace(self._path / name, self._path / to)
 
     def remove(self, name: str) -> None:
-        """It is closed."""
+        """Remove a file, if it is there; its descriptor is closed."""
         self._let_go(name)
         with self._problems():
             (self._path / name).unlink(missing_ok=True)

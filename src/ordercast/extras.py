@@ -8,7 +8,9 @@ from ordercast.errors import MissingExtra
 
 EXTRAS = {
     "log": ("pyarrow",),
+    "lake": ("pyarrow", "deltalake"),
     "lab": ("pyarrow", "numpy", "pandas", "matplotlib"),
+    "seal": ("cryptography",),
     "spark": ("pyarrow", "pandas", "pyspark"),
 }
 """By extra, the modules by which its absence is noticed."""

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 AGAIN_S = 0.02
-"""How long is waited between two tries."""
+"""Seconds between two attempts to take the lock."""
 
 
 class HeldByAnother(Exception):

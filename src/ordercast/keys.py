@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ordercast.errors import KeyProblem
+from ordercast.extras import need
 from ordercast.plain_file import NotPlain, read_open
 
 KEY_SIZE = 32
@@ -54,6 +55,7 @@ def key_id(key: bytes) -> int:
 
 def derived(key: bytes, salt: bytes, purpose: str, size: int = KEY_SIZE) -> bytes:
     """`size` bytes that follow from a key, a salt and a purpose, and do not tell the key (HKDF-SHA256)."""
+    need("seal", "a group key")
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

@@ -1,4 +1,4 @@
-"""A directory in memory, for tests: it can be left at any instruction, and loses what a power failure may."""
+"""A directory in memory, for tests: a crash can be put at any call, and loses what a power failure may."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from random import Random
 
 SECTOR = 512
-"""So many bytes a disk writes as a whole or not at all."""
+"""Bytes that a disk writes as a whole or not at all."""
 
 
 class Crashed(Exception):
@@ -24,7 +24,7 @@ class _File:
         self.data = bytearray()
         self.synced = b""
         self.writes: list[tuple[int, bytes]] = []
-        """Since it was synced."""
+        """Place and bytes of each write since the file was synced."""
 
     def write(self, at: int, data: bytes) -> None:
         if len(self.data) < at:
@@ -55,7 +55,7 @@ class MemoryDirectory:
         self.calls = 0
         """How often something was asked of the directory that changes it."""
         self.crash_at: int | None = None
-        """At this call the process ends."""
+        """The number of the call at which the process ends; None: at none."""
         self.full = False
         """Whether the disk takes nothing more."""
 
@@ -116,7 +116,7 @@ class MemoryDirectory:
         return sorted(self._files)
 
     def size(self, name: str) -> int | None:
-        """Of the file."""
+        """Bytes of the file."""
         return len(self._files[name].data) if name in self._files else None
 
     def read(self, name: str, at: int, size: int) -> bytes:
@@ -137,20 +137,20 @@ class MemoryDirectory:
             raise Crashed
 
     def sync(self, name: str) -> None:
-        """All of it is durable."""
+        """Make all that was written to the file durable."""
         self._call()
         file = self._files[name]
         file.synced = bytes(file.data)
         file.writes.clear()
 
     def rename(self, name: str, to: str) -> None:
-        """As a whole or not at all."""
+        """Give a file another name: a crash leaves it with the old one or the new one."""
         self._call()
         self._files[to] = self._files.pop(name)
         self._changes.append((to, name, self._files[to]))
 
     def remove(self, name: str) -> None:
-        """If it is there."""
+        """Remove a file, if it is there."""
         self._call()
         if self._files.pop(name, None) is not None:
             self._changes.append((name, None, None))
