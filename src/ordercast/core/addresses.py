@@ -1,8 +1,9 @@
 """What stands in front of a message of a process: from whom it is, and for which groups.
 
-All that stands before the application's bytes of a message is its *address*, equal for all messages of one
-process to the same groups, so that these are handled together. It begins with a byte that says what the
-payload is; payloads that begin with another one are no messages of processes.
+All that stands before the application's bytes of a message is its *address*, equal for all messages that one
+process sends to the same groups within a millisecond, so that these are handled together. It begins with a
+byte that says what the payload is, and ends with the *stamp*, the time at the sender. Payloads that begin
+with another byte are no messages of processes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ LONGEST_NAME = LONGEST_SUBJECT
 MOST_GROUPS = 64
 """Groups that one message may be addressed to."""
 
+STAMP_SIZE = 6
+"""Bytes of a stamp: milliseconds since the epoch, UTC."""
+NO_STAMP = bytes(STAMP_SIZE)
+"""Of a message whose sender did not say when it was sent."""
+
 _HEAD = struct.Struct("<BIB")
+_WITHHELD = bytes((WITHHELD,))
 _MESSAGES = (MESSAGE, HEADED, WITHHELD)
 _GROUPS_AT = _HEAD.size - 1
 
@@ -39,14 +46,27 @@ class Address(NamedTuple):
     groups: tuple[str, ...]
 
 
-def address(sender: int, groups: Sequence[str], *, headed: bool = False) -> bytes:
-    """What stands in front of a message of a process, by number, to these groups; or of one with a `head`."""
+def stamp(time_us: int) -> bytes:
+    """A time in microseconds as addresses have it."""
+    return (time_us // 1000).to_bytes(STAMP_SIZE, "big")
+
+
+def sent_us(found: bytes) -> int:
+    """When the messages of an address were sent, in microseconds since the epoch by the clock of the sender's
+    node; 0 if that is not said."""
+    return int.from_bytes(found[-STAMP_SIZE:], "big") * 1000
+
+
+def address(sender: int, groups: Sequence[str], *, headed: bool = False, stamped: bytes = NO_STAMP) -> bytes:
+    """What stands in front of a message of a process, by number, to these groups; or of one with a `head`.
+
+    `stamped`: when it is sent; empty for what is before the stamp.
+    """
     names = [group.encode() for group in groups]
     if any(group.startswith(MARK) for group in groups):
         raise ValueError("nothing can be sent to a subscription: name the subject")
-    return _HEAD.pack(HEADED if headed else MESSAGE, sender, len(names)) + b"".join(
-        bytes((len(name),)) + name for name in names
-    )
+    head = _HEAD.pack(HEADED if headed else MESSAGE, sender, len(names))
+    return b"".join((head, *(bytes((len(name),)) + name for name in names), stamped))
 
 
 def address_of(payload: bytes) -> bytes | None:
@@ -58,13 +78,17 @@ def address_of(payload: bytes) -> bytes | None:
         if end >= len(payload):
             return None
         end += 1 + payload[end]
-    found = payload[:end]
-    return found if end <= len(payload) and read_address(found) is not None else None
+    whole = end + STAMP_SIZE
+    return payload[:whole] if whole <= len(payload) and _read(payload[:end]) is not None else None
+
+
+def read_address(found: bytes) -> Address | None:
+    """What an address says, its stamp apart; None if it is none."""
+    return _read(found[:-STAMP_SIZE])
 
 
 @lru_cache(maxsize=4096)  # asked of each message, and there are few
-def read_address(found: bytes) -> Address | None:
-    """What an address says; None if it is none."""
+def _read(found: bytes) -> Address | None:
     _, sender, count = _HEAD.unpack_from(found)
     groups: list[str] = []
     at = _HEAD.size
@@ -109,17 +133,16 @@ def runs_of(payloads: Sequence[bytes]) -> Iterator[range]:
 def groups_part(payload: bytes) -> bytes:
     """The part of a message's address that names its groups; empty if the payload is no message."""
     found = address_of(payload)
-    return b"" if found is None else found[_GROUPS_AT:]
+    return b"" if found is None else found[_GROUPS_AT:-STAMP_SIZE]
 
 
 def withheld(payload: bytes) -> bytes:
     """What a node gets of a message, by its payload or address, that is for none of its processes."""
     found = address_of(payload)
     assert found is not None, "only messages are withheld"
-    return bytes((WITHHELD,)) + found[1:]
+    return _WITHHELD + found[1:]
 
 
-@lru_cache(maxsize=4096)
 def is_address(found: bytes) -> bool:
     """Whether these bytes are an address, with nothing behind it."""
     return address_of(found) == found
@@ -127,13 +150,17 @@ def is_address(found: bytes) -> bool:
 
 def is_withheld_front(payload: bytes) -> bool:
     """Whether a payload is what `withheld` makes of a message."""
-    return payload[:1] == bytes((WITHHELD,)) and is_address(payload)
+    return payload[:1] == _WITHHELD and is_address(payload)
+
+
+def names_of(found: bytes) -> str:
+    """The groups of an address, as one text (`GROUPS_BETWEEN`)."""
+    return _names(found[:-STAMP_SIZE])
 
 
 @lru_cache(maxsize=4096)
-def names_of(found: bytes) -> str:
-    """The groups of an address, as one text (`GROUPS_BETWEEN`)."""
-    where = read_address(found)
+def _names(found: bytes) -> str:
+    where = _read(found)
     return "" if where is None else GROUPS_BETWEEN.join(where.groups)
 
 

@@ -12,7 +12,7 @@ from typing import Self, overload
 from ordercast.core.packing import LENGTH_SIZE, split_chunks, split_equally
 
 FEWEST = 8
-"""So many messages at least are worth it."""
+"""The fewest messages for which keeping their front once pays."""
 
 
 class Fronted(Sequence[bytes]):
@@ -42,13 +42,13 @@ class Fronted(Sequence[bytes]):
 
     @classmethod
     def alone(cls, front: bytes, count: int) -> Self:
-        """So many messages with nothing behind the front."""
+        """`count` messages that are the front and nothing else."""
         made = cls(front, ())
         made._rests, made._length, made._count, made.size = None, 0, count, count * len(front)
         return made
 
     def rests(self) -> Sequence[bytes]:
-        """What is behind the front of each."""
+        """Each message without its front."""
         if self._rests is not None:
             return self._rests
         if self._length is not None:
@@ -86,7 +86,7 @@ def put_in_front(front: bytes, payloads: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def whole(payloads: Sequence[bytes]) -> Sequence[bytes]:
-    """The same messages, each put together once."""
+    """The same messages as a plain sequence, in which each was put together once."""
     if type(payloads) is Fronted:
         front = payloads.front
         return [front + rest for rest in payloads.rests()]

@@ -12,6 +12,8 @@ Key = TypeVar("Key")
 NodeId: TypeAlias = int
 """A node's identifier: a positive 32-bit integer that survives restarts."""
 
+MOST_NETWORKS = 1_023
+"""Networks are numbered from 1 to this."""
 MAX_NODE_ID = 2**31 - 1
 
 

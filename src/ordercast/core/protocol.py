@@ -10,6 +10,7 @@ import msgspec
 from ordercast.core.contract import Machine
 from ordercast.core.declared import DropReason, PacketKind, Statistic
 from ordercast.core.identity import NodeId
+from ordercast.core.settings import check_choices
 from ordercast.core.wire import Malformed, kind_of
 
 GROUPS = "+groups"
@@ -34,9 +35,9 @@ class About(NamedTuple):
     agreed: str
     """When an agreed message is delivered."""
     safe: str
-    """When a safe one is."""
+    """When a safe message is delivered."""
     tolerates: str
-    """With whom gone the group goes on."""
+    """Which members may be gone while the group goes on."""
     choose: str
     """When to choose it."""
 
@@ -61,6 +62,11 @@ def no_fit(config: msgspec.Struct, buffers: Buffers) -> Mapping[str, object]:
 def no_report(machine: Any) -> dict[str, Any]:
     """The report of a protocol of which `status` tells nothing that it does not tell of all."""
     return {}
+
+
+def nearest(machine: Any, node: NodeId) -> NodeId:
+    """The first node on the way to another, where all are on one network: that node itself."""
+    return node
 
 
 class Protocol(NamedTuple):
@@ -103,6 +109,8 @@ class Protocol(NamedTuple):
     """Whether its machine's timeouts follow the round trips that are measured (`Distance`)."""
     report: Callable[[Any], dict[str, Any]] = no_report
     """What else `ordercast status` tells of a machine, by name; everything can be written as JSON."""
+    toward: Callable[[Any, NodeId], NodeId | None] = nearest
+    """By a machine, the first node on the way to another: itself, or a gateway; None if there is no way."""
 
     def configure(
         self, settings: Mapping[str, object], profile: str, buffers: Buffers | None = None
@@ -118,11 +126,19 @@ class Protocol(NamedTuple):
         return self._convert({**base, **self.fit(config, buffers), **settings})
 
     def _convert(self, settings: Mapping[str, object]) -> msgspec.Struct:
+        fields = self.settings.__struct_fields__
+        for name in settings:
+            if name not in fields:
+                raise ValueError(
+                    f"{self.name}: there is no setting {name}; its settings are {', '.join(fields)}"
+                )
+        check_choices(self.settings, settings)
         try:
             return msgspec.convert(dict(settings), self.settings, strict=False)
         except msgspec.ValidationError as error:
-            fields = ", ".join(self.settings.__struct_fields__)
-            raise ValueError(f"{self.name}: {error}; its settings are {fields}") from error
+            wrong, _, name = str(error).partition(" - at `$.")
+            place = f"{name.rstrip('`')}: " if name else ""
+            raise ValueError(f"{self.name}: {place}{wrong}") from error
 
     def kind_of(self, data: bytes) -> str | None:
         """What a packet's kind is called; None if it is none of this protocol's."""

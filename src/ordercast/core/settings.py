@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -31,3 +32,26 @@ def check_settings(
     for name, low, high in ranges:
         if not low <= getattr(settings, name) <= high:
             raise ValueError(f"{name} is {getattr(settings, name)}: choose between {low} and {high}")
+
+
+def check_choices(kind: type[msgspec.Struct], given: Mapping[str, object]) -> None:
+    """Raise `ValueError`, with the choices, for a given setting that is none of the words it may be."""
+    for name, hint in get_type_hints(kind).items():
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        if choices and name in given and given[name] not in choices:
+            *most, last = map(str, choices)
+            raise ValueError(f"{name} is {given[name]!r}: choose {', '.join(most)} or {last}")
+
+
+def setting_of(text: str) -> object:
+    """A setting as people write it in a line: ``true`` and ``false`` as truth values, ``[1,2]`` as a list.
+
+    Other values stay text, and are converted to what the setting is.
+    """
+    if text.startswith("["):
+        try:
+            found: object = msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{text!r}: write a list as [1,2,3], without blanks") from error
+        return found
+    return {"true": True, "false": False}.get(text, text)

@@ -57,6 +57,7 @@ DROPS = (
             *("too many members", "members not ascending", "too many entries", "lists do not fit"),
             *("chunk lengths do not fit", "no chunk", "empty fragment", "envelope without data"),
             *("bad request", "bad commit", "bad commit entry", "bad part", "bad join", "bad announce"),
+            "bad schedule",
             *("too many ranges", "bad range", "no group", "no token list", "bad view", "not this protocol's"),
             "parts do not fit",
         )
