@@ -17,7 +17,7 @@ ABOUT = {"protocol": "total", "promises": "view-synchrony"}
 
 
 def rows_of(count: int, node: int = 1) -> list[Row]:
-    place, rest = (8, 1, "regular", None, 1, 0), ("agreed", None, 100, *(None,) * 6)
+    place, rest = (8, 1, "regular", None, 1, 0), ("agreed", None, 100, *(None,) * 7)
     return [(node, 0, step, step * 7, "deliver", *place, step, 8, 1, step, 0, *rest) for step in range(count)]
 
 

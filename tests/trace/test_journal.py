@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ordercast.core.identity import Configuration, ConfigurationId, Kind
-from ordercast.trace import convert, reader
+from ordercast.storage import Location, Where
+from ordercast.trace import contents, convert
 from ordercast.trace.blocks import MAGIC
 from ordercast.trace.journal import Journal
 from ordercast.trace.reader import about_runs, read_runs
@@ -29,7 +30,7 @@ from ordercast.trace.writer import TraceWriter
 
 
 def rows_of(count: int, node: int = 1, start: int = 0) -> list[Row]:
-    place, rest = (8, 1, "regular", None, 1, 0), ("agreed", "orders", 100, *(None,) * 6)
+    place, rest = (8, 1, "regular", None, 1, 0), ("agreed", "orders", 100, *(None,) * 7)
     return [
         (node, 0, step, step * 7, "deliver", *place, step, 8, 1, step, 0, *rest)
         for step in range(start, start + count)
@@ -171,10 +172,9 @@ def test_a_journal_that_goes_away_while_the_trace_is_read_had_nothing_to_tell(
     journal = Journal(tmp_path, "r", 1, 0)
     journal.append(rows_of(10))
     journal.close()
-    there = reader.trace_files(tmp_path)
-    monkeypatch.setattr(
-        reader, "trace_files", lambda path: [*there, tmp_path / "r-0000000001-0000000000-000001.journal"]
-    )
+    there = contents.trace_files(tmp_path)
+    gone = Location.of(tmp_path / "r-0000000001-0000000000-000001.journal")
+    monkeypatch.setattr(contents, "trace_files", lambda path: [*there, gone])
     assert one_run(tmp_path) == rows_of(10)
     assert about_runs(tmp_path) == {}
 
@@ -347,16 +347,14 @@ def test_of_both_forms_of_a_part_the_reader_takes_parquet(journal_file: Path) ->
 def test_a_part_that_is_converted_while_it_is_read_is_read_once(
     journal_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ordercast.trace import reader
+    listed = contents.trace_files
 
-    listed = reader.trace_files
-
-    def convert_after_looking(path: Path) -> list[Path]:
+    def convert_after_looking(path: Where) -> list[Location]:
         files = listed(path)
         convert.convert(journal_file)
         return files
 
-    monkeypatch.setattr(reader, "trace_files", convert_after_looking)
+    monkeypatch.setattr(contents, "trace_files", convert_after_looking)
     assert one_run(journal_file.parent) == rows_of(30)
     assert not journal_file.exists()
 

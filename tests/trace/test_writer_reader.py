@@ -18,13 +18,13 @@ from ordercast.trace.writer import ROW_GROUP, TraceWriter
 
 def deliver(step: int, group: str | None = None) -> Row:
     place = (8, 1, "regular", None, 1, 0, step, 8, 1, step // 3, step % 3)
-    return (1, 0, step, step * 7, "deliver", *place, "agreed", group, 100, *(None,) * 4, step, 2)
+    return (1, 0, step, step * 7, "deliver", *place, "agreed", group, 100, *(None,) * 4, step, 2, step % 5)
 
 
 def install(step: int) -> Row:
     nothing = (None,) * 9
     place = (8, 1, "regular", (1, 2, 3))
-    return (1, 0, step, step * 7, "install", *place, *nothing, None, None, 4, 1, step, None, None)
+    return (1, 0, step, step * 7, "install", *place, *nothing, None, None, 4, 1, step, *(None,) * 3)
 
 
 def rows_of(count: int) -> list[Row]:
@@ -76,7 +76,7 @@ def test_columns_that_came_later_may_be_missing(tmp_path: Path) -> None:
     assert list(read_runs(tmp_path)) == [("r", [(*row[:20], *nothing) for row in rows])]
     pq.write_table(table(rows, "r").drop_columns(["ended_place"]), tmp_path / "r.parquet")
     [(_, found)] = read_runs(tmp_path)
-    assert [row[20:] for row in found[:1]] == [(4, 1, None, None, None)]
+    assert [row[20:] for row in found[:1]] == [(4, 1, *(None,) * 4)]
 
 
 def test_a_single_file_is_a_trace_too(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_misuse_is_refused(tmp_path: Path) -> None:
     writer = write(tmp_path, "r", [])
     with pytest.raises(ValueError, match="closed"):
         writer.write(rows_of(1))
-    with pytest.raises(ValueError, match="25 columns"):
+    with pytest.raises(ValueError, match="26 columns"):
         write(tmp_path, "s", [install(0)[:-1]])  # type: ignore[list-item]
 
 
@@ -242,3 +242,22 @@ def test_other_widths_encodings_and_columns_are_taken(tmp_path: Path) -> None:
     given = given.append_column("remark", pa.array(["x"] * len(rows)))
     pq.write_table(given, tmp_path / "r.parquet")
     assert list(read_runs(tmp_path)) == [("r", rows)]
+
+
+# --- directories of a table --------------------------------------------------------------------
+
+
+def test_directories_of_a_partitioned_table_are_read_and_tell_columns(tmp_path: Path) -> None:
+    one = table(rows_of(3)).drop_columns(["run"])
+    for name, values in (("run=a%20b", one), ("bucket=1/run=c", one.drop_columns(["guarantee"]))):
+        (tmp_path / name).mkdir(parents=True)
+        pq.write_table(values, tmp_path / name / "part-0.parquet")
+    with_level = tmp_path / "bucket=1/run=c/guarantee=safe"
+    with_level.mkdir()
+    (tmp_path / "bucket=1/run=c/part-0.parquet").rename(with_level / "part-0.parquet")
+    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "_delta_log/1.parquet").write_text("no part of the trace")
+    found = dict(read_runs(tmp_path))
+    assert found.keys() == {"a b", "c"}
+    assert found["a b"] == rows_of(3)
+    assert found["c"] == [(*row[:16], "safe", *row[17:]) for row in rows_of(3)]

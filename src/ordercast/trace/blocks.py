@@ -11,13 +11,15 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 
 from ordercast.core.wire import UNREADABLE
 from ordercast.trace.schema import COLUMNS, OPTIONAL, About, Row, TraceError
+
+if TYPE_CHECKING:
+    from ordercast.storage import Location
 
 MAGIC = b"OCJ1"
 _HEAD = struct.Struct("<II")
@@ -64,28 +66,33 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def open_journal(path: Path) -> Iterator[Opened]:
+def open_journal(path: Location) -> Iterator[Opened]:
     """Read a journal, for as long as its file is open."""
-    with path.open("rb") as file:
+    with path.open() as file:
         yield read_blocks(file, path)
 
 
-def read_blocks(file: BinaryIO, path: Path) -> Opened:
+def read_blocks(file: BinaryIO, path: object) -> Opened:
     """Read the blocks of a file that is open; `path` names it in errors."""
     blocks = _contents(file, path)
-    try:
-        begin = next(blocks, None)
-        opening = None if begin is None else _OPENING.decode(begin)
-    except UNREADABLE as error:
-        raise _no_journal(path) from error
-    run, about = opening if isinstance(opening, tuple) else (opening, {})
+    begin = next(blocks, None)
+    run, about = (None, {}) if begin is None else opening_of(begin, path)
     return Opened(run, about, _decoded(blocks, path))
 
 
-def _decoded(blocks: Iterator[bytes], path: Path) -> Iterator[list[Row]]:
+def opening_of(block: bytes, path: object) -> tuple[str, dict[str, str]]:
+    """What the first block of a journal says: the run's name, and what there is to say about it."""
+    try:
+        opening = _OPENING.decode(block)
+    except UNREADABLE as error:
+        raise no_journal(path) from error
+    return opening if isinstance(opening, tuple) else (opening, {})
+
+
+def _decoded(blocks: Iterator[bytes], path: object) -> Iterator[list[Row]]:
     for block in blocks:
         try:
-            yield _rows(block)
+            yield rows_of_block(block)
         except UNREADABLE as error:
             raise TraceError(
                 f"{path} holds rows of another form than ordercast.trace.schema.Row ({error}): read it with "
@@ -93,7 +100,8 @@ def _decoded(blocks: Iterator[bytes], path: Path) -> Iterator[list[Row]]:
             ) from error
 
 
-def _rows(block: bytes) -> list[Row]:
+def rows_of_block(block: bytes) -> list[Row]:
+    """The rows of a block. Raises one of `UNREADABLE`."""
     try:
         return _ROWS.decode(block)
     except msgspec.ValidationError:
@@ -103,10 +111,10 @@ def _rows(block: bytes) -> list[Row]:
         return msgspec.convert([(*row, *(None,) * (_WIDTH - len(row))) for row in older], list[Row])
 
 
-def _contents(file: BinaryIO, path: Path) -> Iterator[bytes]:
+def _contents(file: BinaryIO, path: object) -> Iterator[bytes]:
     magic = file.read(len(MAGIC))
     if not MAGIC.startswith(magic):
-        raise _no_journal(path)
+        raise no_journal(path)
     at = len(MAGIC)
     while True:
         head = file.read(_HEAD.size)
@@ -115,17 +123,31 @@ def _contents(file: BinaryIO, path: Path) -> Iterator[bytes]:
         length, checksum = _HEAD.unpack(head)
         block = file.read(length)
         if len(block) < length:
+            if _is_whole(block, checksum):
+                raise damaged(path, at)  # in its length: the block itself is here
             return
         if not length or zlib.crc32(block) != checksum:
             if not any((*head, *block)) and not any(file.read()):
                 return  # room that a machine which lost its power had reserved and not filled
-            raise TraceError(
-                f"{path} is damaged at byte {at}: restore it from a copy, or take it away and audit without "
-                "the rows of that node."
-            )
+            raise damaged(path, at)
         at += _HEAD.size + length
         yield block
 
 
-def _no_journal(path: Path) -> TraceError:
+def _is_whole(rest: bytes, checksum: int) -> bool:
+    """Whether what is left of a journal begins with a block of that checksum."""
+    found = 0
+    return any((found := zlib.crc32(rest[at : at + 1], found)) == checksum for at in range(len(rest)))
+
+
+def damaged(path: object, at: int) -> TraceError:
+    """What is said of a journal that is not what was written."""
+    return TraceError(
+        f"{path} is damaged at byte {at}: restore it from a copy, or take it away and audit without the "
+        "rows of that node."
+    )
+
+
+def no_journal(path: object) -> TraceError:
+    """What is said of a file that is none."""
     return TraceError(f"{path} is no journal of ordercast: take it away if it is no part of the trace.")

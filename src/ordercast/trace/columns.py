@@ -37,12 +37,15 @@ ENDED_CONFIG_REP: Final = 21
 ENDED_PLACE: Final = 22
 TIMESTAMP: Final = 23
 RING: Final = 24
+CHECKSUM: Final = 25
 
 Two: TypeAlias = tuple[int | None, int | None]
 Three: TypeAlias = tuple[int | None, int | None, int | None]
 
 life_of: Callable[[Row], tuple[int, int]] = itemgetter(slice(NODE, STEP))
 """The node and its incarnation."""
+life_and_step: Callable[[Row], tuple[int, int, int]] = itemgetter(slice(NODE, TIME_US))
+"""The same, and the number of the row there: by these, the rows of a run are in order."""
 configuration_of: Callable[[Row], Two] = itemgetter(slice(CONFIG_SEQ, CONFIG_KIND))
 """The configuration that the node was in, or installs: number and representative."""
 kind_and_configuration_of: Callable[[Row], tuple[int | None, int | None, str | None]] = itemgetter(

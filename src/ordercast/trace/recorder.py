@@ -15,14 +15,17 @@ Rules:
 - a `Batch` becomes one row a message: message ``i`` has number ``number + i`` and slot ``slot + i``; an
   origination without a place yet (``Batch.seq`` 0) has null ``seq`` and ``slot``;
 - ``timestamp`` and ``ring`` are those of the batch, null where it has none (0);
+- ``checksum`` is that of the payload, null where its contents were withheld from the node;
 - a message's rows at one node come in the order in which the driver carried out the effects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
+from zlib import crc32
 
+from ordercast.core.addresses import is_withheld_front
 from ordercast.core.identity import Batch, Configuration, Ended, Guarantee, Kind, NodeId
 from ordercast.trace.schema import Row
 
@@ -49,7 +52,11 @@ _NO_CHANGE = (None, None, None)
 _NO_BIRTH = (None, None)
 """The columns ``timestamp`` and ``ring`` where no message has them."""
 
-_NOTHING = (*_NO_CHANGE, *_NO_BIRTH)
+_NOTHING = (*_NO_CHANGE, *_NO_BIRTH, None)
+
+
+def _checksum(payload: bytes) -> int | None:
+    return None if is_withheld_front(payload) else crc32(payload)
 
 
 def no_kind(data: bytes) -> str | None:
@@ -65,11 +72,11 @@ class Recorder:
     """
 
     __slots__ = (
-        "_append",
         "_describe",
         "_kind",
         "_kind_of",
         "_rep",
+        "_rows",
         "_seq",
         "_step",
         "incarnation",
@@ -94,7 +101,7 @@ class Recorder:
         self.node = node
         self.incarnation = 0
         self.packets = packets
-        self._append = rows.append
+        self._rows = rows
         self._kind_of = kind_of
         self._describe = describe
         self._step = 0
@@ -111,7 +118,7 @@ class Recorder:
 
     def submit(self, now_us: int, payloads: Sequence[bytes], guarantee: Guarantee, number: int) -> None:
         """The application's messages were accepted (`Submit`, answered by `Accept`)."""
-        node, life, append = self.node, self.incarnation, self._append
+        node, life, rows = self.node, self.incarnation, self._rows
         config = (self._seq, self._rep, self._kind)
         word = _WORD.get(guarantee, guarantee)
         step = self._step
@@ -119,7 +126,7 @@ class Recorder:
         for payload in payloads:
             group, size = (None, len(payload)) if describe is None else describe(payload)
             message = (node, life, number, None, None, None, None, word, group, size, None)
-            append((node, life, step, now_us, "submit", *config, None, *message, *_NOTHING))
+            rows.append((node, life, step, now_us, "submit", *config, None, *message, *_NOTHING))
             step += 1
             number += 1
         self._step = step
@@ -146,19 +153,29 @@ class Recorder:
         if self._describe is not None:
             self._described_rows(event, now_us, batches, self._describe)
             return
-        node, mine, append, step = self.node, self.incarnation, self._append, self._step
+        # `Any`: one object in all the rows, where the compiled build would make one for each row of an `int`.
+        node: Any = self.node
+        mine: Any = self.incarnation
+        now: Any = now_us
+        config_seq: Any
+        config_rep: Any
+        seq: Any
+        origin: Any
+        life: Any
+        rows, step = self._rows, self._step
         here_seq, here_rep, here_kind = self._seq, self._rep, self._kind
+        stable = event == "stable"
         for batch in batches:
             (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads, time, net = batch
             word = _WORD.get(guarantee, guarantee)
             timestamp, ring = time or None, net or None
             for payload in payloads:
-                append(
+                rows.append(
                     (
                         node,
                         mine,
                         step,
-                        now_us,
+                        now,
                         event,
                         here_seq,
                         here_rep,
@@ -180,6 +197,7 @@ class Recorder:
                         None,
                         timestamp,
                         ring,
+                        None if stable else _checksum(payload),
                     )
                 )
                 step += 1
@@ -188,8 +206,9 @@ class Recorder:
         self._step = step
 
     def _described_rows(self, event: str, now_us: int, batches: Iterable[Batch], describe: Describe) -> None:
-        node, mine, append, step = self.node, self.incarnation, self._append, self._step
+        node, mine, rows, step = self.node, self.incarnation, self._rows, self._step
         here = (self._seq, self._rep, self._kind, None)
+        stable = event == "stable"
         for batch in batches:
             (config_seq, config_rep), seq, slot, origin, life, number, guarantee, payloads, time, net = batch
             word = _WORD.get(guarantee, guarantee)
@@ -197,22 +216,26 @@ class Recorder:
             for payload in payloads:
                 place = (origin, life, number, config_seq, config_rep, seq, slot, word)
                 carried = describe(payload)
-                append((node, mine, step, now_us, event, *here, *place, *carried, *rest))
+                checksum = None if stable else _checksum(payload)
+                rows.append((node, mine, step, now_us, event, *here, *place, *carried, *rest, checksum))
                 step += 1
                 number += 1
                 slot += 1
         self._step = step
 
     def _unplaced_rows(self, now_us: int, batch: Batch) -> None:
-        node, mine, append, step = self.node, self.incarnation, self._append, self._step
+        node, mine, rows, step = self.node, self.incarnation, self._rows, self._step
         describe = self._describe
         here = (self._seq, self._rep, self._kind, None)
         (config_seq, config_rep), _, _, origin, life, number, guarantee, payloads, _, _ = batch
         word = _WORD.get(guarantee, guarantee)
+        rest = (None, *_NO_CHANGE, *_NO_BIRTH)
         for payload in payloads:
             place = (origin, life, number, config_seq, config_rep, None, None, word)
             carried = (None, len(payload)) if describe is None else describe(payload)
-            append((node, mine, step, now_us, "originate", *here, *place, *carried, None, *_NOTHING))
+            rows.append(
+                (node, mine, step, now_us, "originate", *here, *place, *carried, *rest, crc32(payload))
+            )
             step += 1
             number += 1
         self._step = step
@@ -269,7 +292,7 @@ class Recorder:
         step = self._step
         self._step = step + 1
         place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
-        self._append((*place, members, *_NO_MESSAGE, None, None, *ended, *_NO_BIRTH))
+        self._rows.append((*place, members, *_NO_MESSAGE, None, None, *ended, *_NO_BIRTH, None))
 
     # --- processes -----------------------------------------------------------------------------
 
@@ -291,7 +314,7 @@ class Recorder:
         step = self._step
         self._step = step + 1
         place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
-        self._append((*place, members, *message, group, size, words, *_NOTHING))
+        self._rows.append((*place, members, *message, group, size, words, *_NOTHING))
 
     # --- packets -------------------------------------------------------------------------------
 
@@ -302,4 +325,4 @@ class Recorder:
         step = self._step
         self._step = step + 1
         place = (self.node, self.incarnation, step, now_us, event, self._seq, self._rep, self._kind)
-        self._append((*place, None, *_NO_MESSAGE, len(data), self._kind_of(data), *_NOTHING))
+        self._rows.append((*place, None, *_NO_MESSAGE, len(data), self._kind_of(data), *_NOTHING))

@@ -43,10 +43,11 @@ COLUMNS = {
     "ended_place": "int64",
     "timestamp": "int64",
     "ring": "int32",
+    "checksum": "int64",
 }
 """The columns, in order, and what each holds."""
 
-OPTIONAL = ("ended_config_seq", "ended_config_rep", "ended_place", "timestamp", "ring")
+OPTIONAL = ("ended_config_seq", "ended_config_rep", "ended_place", "timestamp", "ring", "checksum")
 """Columns that came later: a trace without them is one, too, and reads as if they were null everywhere.
 
 ``ended_config_seq`` to ``ended_place``: on an `install` that follows another in the same life they name the
@@ -56,6 +57,10 @@ order, 0 if there was none (`ordercast.core.identity.Ended`). They are null on e
 ``timestamp`` and ``ring``: where a protocol joins several rings, an ``originate``, ``deliver`` or ``stable``
 row has the message's Lamport timestamp, and the number of the network that its source ring is on (001). They
 are null on every other row, and in other protocols.
+
+``checksum``: an ``originate`` or ``deliver`` row has the CRC-32 of the message's payload, address included.
+It is null on every other row, and where a node got the message without its contents, because none of its
+processes needs them (`ordercast.rings.interests`).
 """
 
 GROUP_EVENTS = ("group_join", "group_leave", "process_end", "group_view", "group_left", "group_deliver")
@@ -116,6 +121,7 @@ Row: TypeAlias = tuple[
     int | None,  # ended_place
     int | None,  # timestamp
     int | None,  # ring
+    int | None,  # checksum
 ]
 """One event in memory: the columns behind `run`, in order. The run is said once for all of them."""
 
@@ -128,6 +134,12 @@ A file without it is one of a trace, too; each node may have had a clock of its 
 
 ABOUT = "ordercast."
 ONE_CLOCK = "one"
+
+VERSION = 1
+"""Of the schema: raised when a file cannot be read any more as older versions of this project read it. An
+optional column at the end is none."""
+VERSION_KEY = "schema"
+"""Behind `ABOUT`, where a file says the version; one that says none is of version 1."""
 
 
 class TraceError(Exception):

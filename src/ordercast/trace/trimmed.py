@@ -49,7 +49,7 @@ _Ring: TypeAlias = tuple[int | None, int | None]
 _Position: TypeAlias = tuple[int | None, int | None]
 
 _NOWHERE = 2**63
-_NO_MESSAGE = (None,) * 16
+_NO_MESSAGE = (None,) * 17
 
 
 def common_part(rows: Iterable[Row], whole: Iterable[NodeId] = ()) -> list[Row]:

@@ -11,8 +11,10 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ordercast.storage import Location, Where
 from ordercast.trace.files import file_stem, partial
-from ordercast.trace.schema import ABOUT, SCHEMA, About, Row
+from ordercast.trace.schema import ABOUT, SCHEMA, VERSION, VERSION_KEY, About, Row
+from ordercast.trace.seal import SealedFile
 
 ROW_GROUP = 65_536
 """Rows of a row group. Cut by count alone, so that how rows were handed over leaves no mark."""
@@ -25,10 +27,10 @@ _TYPES = SCHEMA.types[1:]
 _RISING = ("step", "time_us", "number", "seq")
 """Columns of which most values are new: differences pack well, a dictionary does not."""
 
-_PARQUET: dict[str, Any] = {
+PARQUET_OF_TRACES: dict[str, Any] = {
     "compression": "zstd",
     "write_page_checksum": True,
-    "use_dictionary": [name for name in SCHEMA.names if name not in (*_RISING, "members")],
+    "use_dictionary": [name for name in SCHEMA.names if name not in (*_RISING, "members", "checksum")],
     "column_encoding": dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
     "write_statistics": ["run", "node", "step", "time_us", "config_seq"],
 }
@@ -38,20 +40,20 @@ class TraceWriter:
     """Appends the rows of one run to ``<run>.parquet``, and ``<run>-00001.parquet`` and on if asked.
 
     A file has its name only once it is whole: until then it ends in ``.partial``, which no reader
-    looks at. Leaving the ``with`` block by an exception keeps what was written: the trace of a run
-    that went wrong is the one that is wanted.
+    looks at; in a store it is not there before. Leaving the ``with`` block by an exception keeps what
+    was written: the trace of a run that went wrong is the one that is wanted.
     """
 
     def __init__(
         self,
-        directory: Path,
+        directory: Where,
         run: str,
         about: About = MappingProxyType({}),
         *,
         stem: str | None = None,
         rows_per_file: int | None = None,
     ) -> None:
-        """Write into `directory`, made if need be; each file says what `about` does.
+        """Write into `directory`, here or in a store, made if need be; each file says what `about` does.
 
         `stem` names the files where several writers share a run (one a node); it is the run's name
         otherwise. `rows_per_file` starts a new file after that many rows, rounded up to row groups,
@@ -59,18 +61,19 @@ class TraceWriter:
         """
         if not run:
             raise ValueError("a run needs a name: it is how a trace tells its runs apart")
-        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = Location.of(directory)
+        self._directory.make()
         self.run = run
-        self.paths: list[Path] = []
+        self.files: list[Location] = []
         """The finished files."""
-        self._schema = SCHEMA.with_metadata({f"{ABOUT}{key}": about[key] for key in sorted(about)} or None)
-        self._directory = directory
+        said = {**about, VERSION_KEY: str(VERSION)}
+        self._schema = SCHEMA.with_metadata({f"{ABOUT}{key}": said[key] for key in sorted(said)})
         self._stem = file_stem(stem or run)
         self._groups_per_file = None if rows_per_file is None else max(1, -(-rows_per_file // ROW_GROUP))
         self._rows: list[Row] = []
         self._batches: list[pa.RecordBatch] = []
         self._groups = 0
-        self._file: pq.ParquetWriter | None = None
+        self._open: SealedParquet | None = None
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -99,7 +102,7 @@ class TraceWriter:
         self._closed = True
         if self._rows:
             self._encode(self._rows)
-        if self._batches or not self.paths:
+        if self._batches or not self.files:
             self._write_group()
         self._finish_file()
         self._remove_files_of_an_earlier_trace()
@@ -112,35 +115,67 @@ class TraceWriter:
             self._write_group()
 
     def _write_group(self) -> None:
-        if self._file is None:
-            self._file = pq.ParquetWriter(partial(self._path(len(self.paths))), self._schema, **_PARQUET)
+        if self._open is None:
+            self._open = SealedParquet(self._file(len(self.files)), self._schema, **PARQUET_OF_TRACES)
         table = pa.Table.from_batches(self._batches, schema=SCHEMA)
-        self._file.write_table(table.combine_chunks(), row_group_size=ROW_GROUP)
+        self._open.write(table.combine_chunks())
         self._batches.clear()
         self._groups += 1
         if self._groups == self._groups_per_file:
             self._finish_file()
 
     def _finish_file(self) -> None:
-        if self._file is None:
+        if self._open is None:
             return
-        self._file.close()
-        path = self._path(len(self.paths))
-        partial(path).replace(path)
-        self.paths.append(path)
-        self._file = None
+        self._open.close()
+        self.files.append(self._file(len(self.files)))
+        self._open = None
         self._groups = 0
 
-    def _path(self, part: int) -> Path:
+    @property
+    def paths(self) -> list[Path]:
+        """The finished files, where they are on this machine."""
+        return [file.local for file in self.files if file.local is not None]
+
+    def _file(self, part: int) -> Location:
         return self._directory / (f"{self._stem}-{part:05}.parquet" if part else f"{self._stem}.parquet")
 
     def _remove_files_of_an_earlier_trace(self) -> None:
         """A longer trace under the same name left files that would read as part of this one."""
-        for part in count(len(self.paths)):
-            try:
-                self._path(part).unlink()
-            except FileNotFoundError:
+        for part in count(len(self.files)):
+            file = self._file(part)
+            if not file.is_file():
                 return
+            file.remove()
+
+
+class SealedParquet:
+    """A Parquet file that is being written, row group by row group, with checksums over all of its bytes.
+
+    It has its name once it is closed.
+    """
+
+    def __init__(self, file: Location, schema: pa.Schema, **how: Any) -> None:
+        """`how` is as `pyarrow.parquet.ParquetWriter` has it."""
+        self._path = file.local
+        self._file = file.create() if self._path is None else partial(self._path).open("wb")
+        self._sealed = SealedFile(self._file)
+        self._parquet = pq.ParquetWriter(self._sealed, schema, **how)
+
+    def write(self, table: pa.Table) -> None:
+        """A row group."""
+        self._parquet.write_table(table, row_group_size=max(1, table.num_rows))
+        self._sealed.end_piece()
+
+    def close(self) -> int:
+        """Write what stands behind the row groups. How many bytes the file has."""
+        with self._file:
+            self._sealed.begin_footer()
+            self._parquet.close()
+            size = self._sealed.finish()
+        if self._path is not None:
+            partial(self._path).replace(self._path)
+        return size
 
 
 def record_batch(run: str, rows: Sequence[Row]) -> pa.RecordBatch:
