@@ -20,7 +20,15 @@ from ordercast.totem.packets import MAX_MEMBERS, MAX_REQUESTS, encode_recovered
 FIELDS = TotemConfig.__struct_fields__
 MAY_BE_ZERO = {
     "round_trip_us",
-    *("hold_us", "consensus_member_us", "accelerated_window", "eager_requests", "packing", "forming_loss_us"),
+    *(
+        "hold_us",
+        "long_hold_us",
+        "consensus_member_us",
+        "accelerated_window",
+        "eager_requests",
+        "packing",
+        "forming_loss_us",
+    ),
 }
 
 

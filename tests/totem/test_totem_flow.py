@@ -197,23 +197,30 @@ def test_without_packing_every_message_has_its_own_packet(packing: bool, packets
 
 
 class Simulated:
-    """A ring of accounts and one token; packets arrive at once, unless `aru` is held back."""
+    """A ring of accounts and one token; packets arrive at once, unless `aru` is held back.
+
+    As on a ring, sums are entered anew where nobody else has broadcast anything for a rotation.
+    """
 
     def __init__(self, made: TotemConfig, size: int) -> None:
         self.config = made
         self.flows = [flow(made, size) for _ in range(size)]
+        self.forwarded: list[int | None] = [None] * size
         self.token = token()
         self.stuck = False
 
     def visit(self, node: int, waiting: int) -> int:
         """One visit of the token; how many packets it sent of the ones that wait."""
         mine, visiting = self.flows[node], self.token
+        if visiting.seq == self.forwarded[node] == visiting.aru:
+            mine.recount(visiting)
         sent = min(waiting, mine.new_packets(visiting), mine.new_datagrams(visiting, 0, waiting))
         assert 0 <= sent <= waiting
         visiting.seq += sent
         if not self.stuck:
             visiting.aru = visiting.seq
         mine.settle(visiting, sent, waiting)
+        self.forwarded[node] = visiting.seq
         return sent
 
     def rotate(self, waiting: list[int]) -> list[int]:

@@ -51,6 +51,7 @@ from ordercast.totem.packets import (
     encode_recovered,
 )
 from ordercast.totem.protocol import TOTEM
+from ordercast.totem.visits import schedule
 
 MOST = MAX_COUNT - 1
 MOST_FLOW = 2**31 - 1
@@ -103,6 +104,8 @@ def tokens(draw: st.DrawFn) -> Token:
         asked = st.sampled_from(made.rtr)
         made.parts = draw(st.dictionaries(asked, st.integers(1, 2**64 - 2), max_size=2))
     made.merge = tuple(draw(st.lists(nodes, max_size=5)))
+    made.visits = tuple(draw(st.lists(st.integers(-(2**15), 2**15 - 1), max_size=8)))
+    made.visit = draw(st.integers(0, len(made.visits) - 1)) if made.visits else 0
     return made
 
 
@@ -114,10 +117,12 @@ def commits(draw: st.DrawFn) -> Commit:
     for node in group[:memb_index]:
         aru = draw(counts)
         limits = Limits(*(draw(st.integers(256, 2**31 - 1)) for _ in range(3)))
-        entries.append(Entry(node, draw(rings), aru, draw(st.integers(0, aru)), draw(st.booleans()), limits))
+        told = draw(rings), aru, draw(st.integers(0, aru)), draw(st.booleans())
+        entries.append(Entry(node, *told, limits, draw(st.sampled_from((0, 0, 1, 2**32 - 1)))))
     drawn_lives = tuple(draw(lives) for _ in group)
     ring = draw(rings)._replace(rep=group[0])
-    return Commit(ring, group, memb_index, tuple(entries), drawn_lives)
+    visits = schedule([draw(st.integers(0, 50)) for _ in group], "square-root")
+    return Commit(ring, group, memb_index, tuple(entries), drawn_lives, visits)
 
 
 @st.composite
@@ -189,6 +194,12 @@ def timed_token() -> Token:
     return made
 
 
+def weighted_token() -> Token:
+    made = token(token_seq=9, seq=7, rtr=[4], holds=[200, 0])
+    made.visits, made.visit = (0, ~2, 1, 2, ~1, ~2), 4
+    return made
+
+
 LIMITS = Limits(212_992, 17_000, 1_400)
 
 SAMPLES: dict[str, bytes] = {
@@ -198,6 +209,7 @@ SAMPLES: dict[str, bytes] = {
     "data of one chunk": data(5, b"one message", flags=CONTINUES).raw,
     "data with a timestamp": encode_data(RING, 5, 3, 0, 1, CONTINUED, [b"one", b"two"], 77).raw,
     "token with a timestamp": timed_token().encode(),
+    "token of a ring with a schedule": weighted_token().encode(),
     "recovered": encode_recovered(RING, 2, 3, data(5, b"one", b"two", ring=ConfigurationId(4, 2))).raw,
     "token": token(token_seq=9, seq=7, aru=3, aru_id=2, rtr=[4, 6], fcc=3, backlog=1).encode(),
     "idle token": token().encode(),
@@ -207,6 +219,16 @@ SAMPLES: dict[str, bytes] = {
         (1, 2, 3),
         2,
         (Entry(1, RING, 7, 5, True, LIMITS), Entry(2, ConfigurationId(4, 2), 0, 0, False, LIMITS)),
+    ).encode(),
+    "commit with rates": Commit(
+        ConfigurationId(12, 1), (1, 2), 1, (Entry(1, RING, 7, 5, True, LIMITS, 1_000),)
+    ).encode(),
+    "commit with a schedule": Commit(
+        ConfigurationId(12, 1),
+        (1, 2, 3),
+        4,
+        tuple(Entry(node, RING, 7, 5, True, LIMITS, 100 * node) for node in (1, 2, 3)),
+        visits=(0, 1, 2, ~0, ~2, ~1),
     ).encode(),
     "commit, second rotation": Commit(
         ConfigurationId(12, 1), (1,), 2, (Entry(1, RING, 7, 5, True, LIMITS),)
@@ -487,7 +509,11 @@ def token_bytes(
         (token_bytes(aru=-1), "bad number"),
         (token_bytes(seq=-1, aru=-1), "bad number"),
         (token_bytes(aru_id=-1), "bad number"),
-        (token_bytes(flags=8), "bad number"),
+        (token_bytes(flags=16), "bad number"),
+        (token_bytes(flags=8), "truncated"),
+        (token_bytes(flags=8, lists=struct.pack("<HH", 0, 0)), "bad schedule"),
+        (token_bytes(flags=8, lists=struct.pack("<HH3h", 3, 3, 0, 1, 2)), "bad schedule"),
+        (token_bytes(flags=8, lists=struct.pack("<HH3h", 0, 4, 0, 1, 2)), "bad schedule"),
         (token_bytes(brake=-1), "bad number"),
         (token_bytes(ring_seq=MAX_COUNT), "bad number"),
         (token_bytes(token_seq=MAX_COUNT), "bad number"),

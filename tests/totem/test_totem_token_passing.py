@@ -9,7 +9,13 @@ from ordercast.core.contract import CancelTimer, Effect, Lane, SetTimer, Unicast
 from ordercast.totem.config import TotemConfig
 from ordercast.totem.ordering import SOLE_PACKETS, Ring
 from ordercast.totem.packets import Hurry
-from ordercast.totem.token_passing import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION, TokenPassing
+from ordercast.totem.token_passing import (
+    HOLD,
+    IDLE_FOR_LONG,
+    TOKEN_LOSS,
+    TOKEN_RETRANSMISSION,
+    TokenPassing,
+)
 
 LOSS = SetTimer(TOKEN_LOSS, CONFIG.token_loss_us)
 RETRANSMISSION = SetTimer(TOKEN_RETRANSMISSION, CONFIG.token_retransmission_us)
@@ -278,3 +284,63 @@ def test_the_representative_does_not_write_to_itself(passing: TokenPassing, effe
     passing.ask_to_hurry(ring(), effects)
     assert effects == []
     assert visits(passing, 1, busy=True) == [False], "it sees at the token's next visit that it is busy"
+
+
+# --- idle for long ------------------------------------------------------------------------------
+
+LONG = TotemConfig(hold_us=10_000, long_hold_us=150_000, idle_rotations=1)
+
+
+def rounds(count: int, *, me: int = 1, merge: tuple[int, ...] = ()) -> TokenPassing:
+    """A member of a ring whose token was to be held so many times in a row."""
+    passing = TokenPassing(LONG)
+    for _ in range(count):
+        idle_token(passing, me=me, merge=merge)
+    return passing
+
+
+def idle_token(passing: TokenPassing, *, me: int = 1, merge: tuple[int, ...] = ()) -> dict[str, int]:
+    """The token comes, is held by the representative, and passed on; how long timers were set to."""
+    effects: list[Effect] = []
+    visiting = token()
+    visiting.idle, visiting.merge = True, merge
+    passing.hold(ring(me=me), visiting, False, effects)
+    passing.release([])
+    passing.pass_on(0, ring(me=me), visiting, 0, True, 0, effects)
+    return {effect.name: effect.delay_us for effect in effects if isinstance(effect, SetTimer)}
+
+
+def test_a_ring_that_has_been_idle_for_long_holds_its_token_for_longer() -> None:
+    before, after = rounds(IDLE_FOR_LONG - 1), rounds(IDLE_FOR_LONG + 1)
+    assert idle_token(before)[HOLD] == LONG.hold_us
+    assert idle_token(after)[HOLD] == LONG.long_hold_us
+
+
+def test_its_members_wait_for_it_for_longer_by_as_much_and_send_it_again_later() -> None:
+    usual, for_long = idle_token(rounds(1, me=2), me=2), idle_token(rounds(IDLE_FOR_LONG, me=2), me=2)
+    longer_us = LONG.long_hold_us - LONG.hold_us
+    assert {name: for_long[name] - us for name, us in usual.items()} == {
+        TOKEN_LOSS: longer_us,
+        TOKEN_RETRANSMISSION: longer_us,
+    }
+
+
+@pytest.mark.parametrize("me", [1, 2])
+def test_a_token_that_is_not_to_be_held_ends_that(me: int) -> None:
+    passing = rounds(IDLE_FOR_LONG, me=me)
+    passing.hurry()
+    passing.pass_on(0, ring(me=me), token(), 0, True, 0, [])
+    effects: list[Effect] = []
+    passing.pass_on(0, ring(me=me), token(), 0, True, 0, effects)
+    assert SetTimer(TOKEN_LOSS, LONG.token_loss_us) in effects
+
+
+def test_while_rings_are_about_to_merge_the_token_is_held_for_no_longer_than_usual() -> None:
+    assert idle_token(rounds(IDLE_FOR_LONG + 1, merge=(7,)))[HOLD] == LONG.hold_us
+
+
+def test_who_holds_nothing_holds_nothing_for_longer() -> None:
+    passing = TokenPassing(TotemConfig(hold_us=0, long_hold_us=150_000))
+    for _ in range(IDLE_FOR_LONG + 1):
+        timers = idle_token(passing, me=2)
+    assert timers[TOKEN_LOSS] == TotemConfig().token_loss_us

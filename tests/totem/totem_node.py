@@ -89,7 +89,7 @@ class SteadyMachine(TotemMachine):
 class Node:
     """A machine and the time at its place."""
 
-    def __init__(self, me: NodeId, **settings: int | bool) -> None:
+    def __init__(self, me: NodeId, **settings: int | bool | str) -> None:
         """A machine that has not been started; without anything said, an idle ring's token is not held."""
         self.me = me
         self.machine: TotemMachine = SteadyMachine(me, TotemConfig(**{"hold_us": 0, **settings}))  # type: ignore[arg-type]
@@ -253,14 +253,14 @@ def entry(
     return Entry(node, old or ConfigurationId(4, node), aru, delivered, received, LIMITS)
 
 
-def started(me: NodeId = 1, **settings: int | bool) -> Node:
+def started(me: NodeId = 1, **settings: int | bool | str) -> Node:
     """A node that has just started, and gathers."""
     node = Node(me, **settings)
     node.starts()
     return node
 
 
-def operational(me: NodeId = 2, members: Sequence[NodeId] = (1, 2, 3), **settings: int | bool) -> Node:
+def operational(me: NodeId = 2, members: Sequence[NodeId] = (1, 2, 3), **settings: int | bool | str) -> Node:
     """A node on the ring `FIRST` with these members, all of which started at the same time."""
     node = started(me, **settings)
     form(node, members)

@@ -8,7 +8,7 @@ from ordercast.totem.packets import NOBODY, Token
 
 
 class Braking:
-    """What one node knows of it."""
+    """What one node knows of who brakes on its ring."""
 
     def __init__(self, me: NodeId) -> None:
         self._me = me

@@ -167,10 +167,11 @@ def work(
 ) -> Visit:
     """Answer requests, broadcast what flow control allows, and bring the token up to date.
 
-    On an ``accelerated`` ring the last packets leave behind the token.
+    On an ``accelerated`` ring the last packets leave behind the token. At an extra visit of a cycle (000 §8)
+    `aru` and the requests stay as they are: see docs/decisions/weighted-visits.md.
     """
-    flow = ring.flow
-    if ring.is_still(token) and token.brake == NOBODY:
+    flow, counts = ring.flow, ring.turn.counts
+    if counts and ring.is_still(token) and token.brake == NOBODY:
         flow.recount(token)
     resent = 0
     if token.rtr:
@@ -207,10 +208,12 @@ def work(
         effects += out
         if ring.clock is not None and broadcast:
             token.timestamp = ring.clock.now
-    ring.update_aru(token)
-    failed = ring.holder_up(now_us, token)
-    if failed is None:
-        if ring.window.aru < token.seq:
+    failed = None
+    if counts:
+        ring.update_aru(token)
+        failed = ring.holder_up(now_us, token)
+        if failed is None and ring.window.aru < token.seq:
             ring.request(token)
-        flow.settle(token, broadcast + resent, waiting)
+    if failed is None:
+        flow.settle(token, broadcast + resent, waiting, broadcast)
     return Visit(resent, len(fresh), late, failed)

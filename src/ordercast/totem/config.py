@@ -13,6 +13,7 @@ from ordercast.totem.packets import (
     MAX_REQUESTS,
     RECOVERED_HEADER,
 )
+from ordercast.totem.visits import Rule
 
 
 class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,7 +63,18 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     member may always answer one request, when it is full, too."""
 
     max_messages: int = 128
-    """Datagrams that one member may broadcast in one visit of the token (000 §8.1)."""
+    """Datagrams that one member may broadcast in one visit of the token (000 §8.1). Members may differ in
+    it."""
+
+    visits: Rule = "equal"
+    """How often the token visits members that send more than others, where this node represents the ring:
+    `equal`, all once in a rotation; `square-root`, in proportion to the square root of the rate at which
+    each broadcasts, by which messages wait least for the token (000 §8); `proportional` to that rate, to
+    compare. Safe delivery waits for the longer cycles. Rings of one or two, and those whose members send
+    alike, have none."""
+
+    visits_us: int = 1_000_000
+    """Over how long those rates are measured, after which the order of visits may change."""
 
     input_buffer: int = 1024 * 1024
     """Bytes that the input buffer of this node holds. All members tell theirs when a ring is formed, and the
@@ -93,6 +105,10 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     hold_us: int = 10_000
     """How long it holds it before the next rotation of an idle ring; 0 turns holding off."""
+
+    long_hold_us: int = 0
+    """How long it holds it instead, if that is longer, once the ring has been idle for eight rotations. The
+    token counts as lost later by the difference."""
 
     announce_us: int = 100_000
     """How often a ring shows itself to strangers, so that healed partitions find each other."""
@@ -166,8 +182,8 @@ class TotemConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 _MAY_BE_ZERO = {
-    *("accelerated_window", "consensus_member_us", "eager_requests", "forming_loss_us", "hold_us", "packing"),
-    "round_trip_us",
+    *("accelerated_window", "consensus_member_us", "eager_requests", "forming_loss_us", "hold_us"),
+    *("long_hold_us", "packing", "round_trip_us"),
 }
 _ORDER = (
     (

@@ -52,6 +52,9 @@ STATISTICS = (
     Statistic("retransmissions", "Packets that this node sent again because a member missed them."),
     Statistic("token_retransmissions", "Tokens that this node sent again."),
     Statistic("tokens_held", "Visits after which this node held the token of an idle ring."),
+    Statistic(
+        "schedules", "Times that this node, as representative, changed whom the token visits how often."
+    ),
     Statistic("rings", "Rings that this node has been on."),
     Statistic("attempts_failed", "Attempts to form a ring that failed."),
 )

@@ -39,9 +39,19 @@ class FlowControl:
         self._members = members
         self._equal = self.window // members
         self._trc = 0
-        """Broadcast on the last visit (my_trc of the last rotation)."""
+        """Broadcast on the last visit (my_trc of the last rotation); of several visits in a cycle, on the one
+        a cycle ago."""
+        self._other = self._other_fresh = 0
+        """Broadcast on the others of the last cycle, in all and of new datagrams."""
+        self._visits: list[tuple[int, int, bool]] = []
+        """Of each visit in a cycle, both numbers, and whether the window was full when the token left, where
+        there are several."""
+        self._other_full = False
+        self._visit = self._carried = 0
         self._pbl = 0
         """What waited when the token came last (my_pbl)."""
+        self._left_full = False
+        """The whole window was broadcast in the rotation before the token left here last."""
 
     def retransmissions(self, token: Token) -> int:
         """How much may be sent again now: it counts towards the window, but one datagram always may."""
@@ -60,9 +70,12 @@ class FlowControl:
         constraints)."""
         if tbl == 0:
             return 0
+        earlier = self._other_fresh
         window = self.window - (token.fcc - self._trc)
         return max(
-            0, min(self._max_messages, window, retransmitted + self._share(token, tbl)) - retransmitted
+            0,
+            min(self._max_messages, window, retransmitted + self._share(token, earlier + tbl) - earlier)
+            - retransmitted,
         )
 
     def _share(self, token: Token, tbl: int) -> int:
@@ -78,16 +91,43 @@ class FlowControl:
         return mine + left * (tbl - mine) // max(1, tbl - mine, demand - entitled)
 
     def recount(self, token: Token) -> None:
-        """Nobody has broadcast anything for a rotation, though all could: what the token says of others is 0.
+        """Nobody has broadcast anything since this node forwarded the token last.
 
         Each member only ever enters how its own part has changed: a wrong sum, once on the token, would stay.
+        So what the others broadcast was 0; and they want nothing, unless the window was full when the token
+        left here, so that they could not.
         """
-        token.fcc = min(token.fcc, self._trc)
-        token.backlog = min(token.backlog, self._pbl)
-        token.entitled = min(token.entitled, self._pbl, self._equal)
+        token.fcc = min(token.fcc, self._trc + self._other)
+        if not (self._left_full or self._other_full):
+            token.backlog = min(token.backlog, self._pbl)
+            token.entitled = min(token.entitled, self._pbl, self._equal)
 
-    def settle(self, token: Token, broadcast: int, tbl: int) -> None:
-        """Enter this visit's datagrams and demand into the token in place of the last visit's."""
+    def begin_cycle(self, visits: int) -> None:
+        """From this visit on, the token visits this node so often in a cycle.
+
+        What it broadcast in the last cycle counts until a whole one of the new kind has passed.
+        """
+        self._carried = self._trc + self._other
+        self._visits = [(0, 0, False)] * visits
+        self._trc = self._other = self._other_fresh = self._visit = 0
+        self._other_full = self._left_full
+
+    def begin_visit(self, number: int) -> None:
+        """The token is here for that visit of a cycle."""
+        self._visit = number
+        self._trc = self._visits[number][0]
+        rest = self._visits[:number] + self._visits[number + 1 :]
+        self._other = sum(broadcast for broadcast, _, _ in rest)
+        self._other_fresh = sum(fresh for _, fresh, _ in rest)
+        self._other_full = any(full for _, _, full in rest)
+
+    def settle(self, token: Token, broadcast: int, tbl: int, fresh: int = 0) -> None:
+        """Enter this visit's datagrams and demand into the token in place of the last visit's.
+
+        Of several visits in a cycle, in place of the one a cycle ago; and the `fresh` datagrams of the others
+        were demanded in this cycle, too.
+        """
+        tbl += self._other_fresh
         if broadcast != self._trc:
             token.fcc = max(0, token.fcc - self._trc + broadcast)
             self._trc = broadcast
@@ -96,3 +136,8 @@ class FlowControl:
             token.backlog = max(0, token.backlog - self._pbl + tbl)
             token.entitled = max(0, token.entitled - min(self._pbl, equal) + min(tbl, equal))
             self._pbl = tbl
+        self._left_full = token.fcc >= self.window
+        if self._visits:
+            self._trc += self._carried
+            self._carried = 0
+            self._visits[self._visit] = (self._trc, fresh, self._left_full)

@@ -38,6 +38,7 @@ from ordercast.totem.recovery import Exchange, Obligations, settle
 from ordercast.totem.states import NEXT, State
 from ordercast.totem.storage import recall, store
 from ordercast.totem.token_passing import TOKEN_LOSS, TokenPassing
+from ordercast.totem.visits import Scheduling
 from ordercast.totem.waits import Rotations, Waits
 
 JOIN_TIMER = "join"
@@ -59,6 +60,7 @@ class Formation:
         rotations: Rotations,
         braking: Braking,
         stats: dict[str, float],
+        scheduling: Scheduling,
         clock: LamportClock | None = None,
     ) -> None:
         """A node that has not been started, and what it orders messages with on whatever ring it is."""
@@ -67,6 +69,7 @@ class Formation:
         self._configured = config
         self._outbox = outbox
         self._clock = clock
+        self._scheduling = scheduling
         self._passing = passing
         self._waits = waits
         self._rotations = rotations
@@ -341,8 +344,8 @@ class Formation:
         self.ring_seq = commit.ring.seq
         effects.append(Persist(store(self.ring_seq)))
         old = self.ring
-        limits = self.config.limits
-        entry = Entry(self.me, old.id, old.window.aru, old.delivered, self.obligations.received_flg, limits)
+        told = self.obligations.received_flg, self.config.limits, self._scheduling.rate_of(self.me)
+        entry = Entry(self.me, old.id, old.window.aru, old.delivered, *told)
         self.forming = commit._replace(entries=(*commit.entries, entry))
         effects.append(CancelTimer(JOIN_TIMER))
         effects.append(CancelTimer(CONSENSUS))
@@ -362,6 +365,8 @@ class Formation:
         """Everyone is committed: exchange the old ring's messages (Fig. 7, Shift_to_Recovery)."""
         self._shift("commit token returned", effects)
         self._passing.moved(now_us, effects)
+        if self.me == commit.members[0]:
+            commit = commit._replace(visits=self._scheduling.plan(commit.rates))
         self.forming = commit
         self._pass_commit(now_us, commit, effects)
         limits = reduce(Limits.smallest, (entry.limits for entry in commit.entries))
@@ -379,7 +384,10 @@ class Formation:
         self.ring = ring
         ring.final = 0 if ring.alone else -1
         self._installed_us = now_us
-        self._calm_hops = 0 if ring.alone else ring.token_seq + 2 * len(ring.members)
+        hops = 2 * (len(self.forming.visits) or len(ring.members))
+        self._calm_hops = 0 if ring.alone else ring.token_seq + hops
+        self._scheduling.begin(now_us, ring.members, self.forming.rates, self.forming.visits)
+        ring.rates = self._scheduling.rates
         self.obligations = Obligations()
         lives = self.forming.lives
         self.forming = None

@@ -8,7 +8,7 @@ it. What happens when the ring breaks is in `formation`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from ordercast.core.contract import (
     LEFT,
@@ -58,6 +58,7 @@ from ordercast.totem.packets import (
 )
 from ordercast.totem.states import State
 from ordercast.totem.token_passing import HOLD, TOKEN_LOSS, TOKEN_RETRANSMISSION, TokenPassing
+from ordercast.totem.visits import Scheduling
 from ordercast.totem.waits import Rotations, Waits
 
 _NOTHING: tuple[Effect, ...] = ()
@@ -91,6 +92,7 @@ class TotemMachine:
         self._braking = Braking(me)
         self._stats = zeros(STATISTICS)
         self._rotations = Rotations(self._stats)
+        self._scheduling = Scheduling(config.visits, config.visits_us)
         self.formation = Formation(
             me,
             config,
@@ -101,6 +103,7 @@ class TotemMachine:
             braking=self._braking,
             stats=self._stats,
             clock=clock,
+            scheduling=self._scheduling,
         )
         self._laggard = NOBODY
         """Who held `aru` back so far, when the token came last, that this node could not send."""
@@ -353,23 +356,26 @@ class TotemMachine:
             return
         else:
             ring = self.formation.ring
+        # A ring that is being recovered is plain: its members count visits until it is installed.
+        turn = None if token.visits and self.formation.exchange is not None else ring.turn_of(token)
         if token.ring != ring.id:
             effects.append(Drop("token of another ring"))
-        elif sender != ring.predecessor:
+        elif turn is not None and sender != turn.predecessor:
             effects.append(Drop(FORGED_SENDER))
         elif not ring.accepts(token):
             effects.append(Drop("redundant token"))
-        elif not ring.believes(token):
+        elif turn is None or not ring.believes(token):
             effects.append(Drop("implausible token"))
         else:
-            ring.token_seq = token.token_seq
+            ring.arrive(token, turn)
             self._passing.returned(now_us)
-            self._rotations.count(now_us, token)
+            if turn.counts:
+                self._rotations.count(now_us, token)
             self._waits.enter(ring, token, waited_us)
             if self.formation.exchange is not None:
                 self.formation.visit_recovery(now_us, token, self.formation.exchange, effects)
                 return
-            self._waits.learn(now_us, token.holds)
+            self._waits.learn(now_us, token.holds, ring.cycle.times)
             if ring.represented_by_me and self._hold(ring, token, effects):
                 self._stats["tokens_held"] += 1
             else:
@@ -382,9 +388,13 @@ class TotemMachine:
             self._heed_brake(token)
         stuck = token.seq - token.aru >= self._max_outstanding and self.outbox.waiting
         self._laggard = token.aru_id if stuck else NOBODY
-        verified = self.formation.merge_detection.check(now_us, ring, token)
+        verified: Set[NodeId] = frozenset()
+        if ring.turn.counts:
+            if ring.rates is not None:
+                self._schedule(now_us, ring, token)
+            verified = self.formation.merge_detection.check(now_us, ring, token)
+            self.outbox.adapt(bool(token.rtr))
         arrived_seq = token.seq
-        self.outbox.adapt(bool(token.rtr))
         resent, fresh, late, failed = work(now_us, ring, token, self.outbox, effects)
         if fresh or resent:
             self._stats["packets"] += fresh
@@ -406,6 +416,20 @@ class TotemMachine:
                 self.formation.merge(now_us, verified, effects)
             elif self.leaving:
                 self._leave_if_done(effects)
+
+    def _schedule(self, now_us: int, ring: Ring, token: Token) -> None:
+        """A rotation ends here; the representative says which visits the next one has.
+
+        All have installed the ring by now, whose recovery counts visits: each member does so within the
+        rotation in which the first one does.
+        """
+        before = token.visits
+        token.visits = self._scheduling.rotation(now_us, before, ring.members, ring.represented_by_me)
+        if token.visits != before:
+            self._stats["schedules"] += 1
+            turn = ring.turn_of(token)
+            assert turn is not None, f"node {self.me} made a wrong schedule: {token.visits}"
+            ring.arrive(token, turn)
 
     # --- a ring that is idle, or has one member -------------------------------------------------
 

@@ -25,7 +25,7 @@ class _Claim(NamedTuple):
     since_us: int
     """When its sender first spoke of that ring."""
     time_us: int
-    """When it last did."""
+    """When the sender last spoke of that ring."""
     ring: ConfigurationId
     members: tuple[NodeId, ...]
     hears_me: bool
@@ -38,7 +38,7 @@ class _Told(NamedTuple):
     life: int
     ring_seq: int
     earlier: tuple[int, ...]
-    """Its lives before that, as far as they were heard of lately."""
+    """The node's earlier lives of which something was heard lately."""
 
 
 class MergeDetection:

@@ -32,6 +32,7 @@ from ordercast.totem.packets import (
     Recovered,
     Token,
 )
+from ordercast.totem.visits import PLAIN, Cycle, Rates, Turn, is_schedule
 
 SOLE_PACKETS = 4
 """Who sent the last so many packets of a ring is its only sender."""
@@ -63,8 +64,16 @@ class Ring:
         self.representative = members[0]
         self.represented_by_me = me == members[0]
         self.place = members.index(me)
-        self.successor = members[(self.place + 1) % len(members)]
-        self.predecessor = members[self.place - 1]
+        self.cycle = Cycle(PLAIN, members, self.place)
+        """What the token was on when it came last: a rotation, or a cycle with further visits (000 §8)."""
+        self.turn = self._plain = self.cycle.plain_turn
+        """The last visit of `cycle` to this node."""
+        self._read = self.cycle
+        """The schedule that was read from a token last."""
+        self._visit = 0
+        """The number of the token's visit that followed this node's last one."""
+        self.rates: Rates | None = None
+        """Counts what is delivered of each member, where that is of interest."""
         self.alone = len(members) == 1
         self.window: ReceiveWindow[Data | Recovered] = ReceiveWindow(2 * config.max_outstanding)
         self.limits = limits or config.limits
@@ -82,17 +91,19 @@ class Ring:
         all have installed it."""
         self._was_here = False
         """The token was forwarded here before."""
-        self.forwarded_aru = 0
         self.forwarded_seq = 0
         """What the token said when it was forwarded last."""
+        self.forwarded_aru = 0
+        self.counted_seq = 0
+        """What it said when it was forwarded a rotation ago: extra visits in between do not count."""
         self.arrived_seq = 0
-        """What the token's `seq` was when it arrived last."""
+        """What the token's `seq` was when it arrived a rotation ago."""
         self._foreign_seq = 0
         """The last number at which the token arrived with packets of others that were new."""
         self.aru_count = 0
         """Visits for which `aru` has not moved although something is missing (my_aru_count)."""
         self._stuck_us = 0
-        """Since when it has not."""
+        """Since when `aru` has not moved."""
         self.last_own = 0
         """The last sequence number this node gave a packet of its own."""
         self._reassembly = Reassembly(config.max_message_size)
@@ -111,6 +122,35 @@ class Ring:
     def accepts(self, token: Token) -> bool:
         """Whether this is the token's next visit, not a redundant copy."""
         return token.token_seq > self.token_seq
+
+    def turn_of(self, token: Token) -> Turn | None:
+        """Which of this node's visits the token is on; None if it says what cannot be.
+
+        On the schedule that the token was on before, it has come as far as it was forwarded since.
+        """
+        visits = token.visits
+        if not visits:
+            return self._plain
+        if visits != self._read.visits:
+            if not is_schedule(visits, len(self.members)):
+                return None
+            self._read = Cycle(visits, self.members, self.place)
+        came, hops = token.visit - self._visit, token.token_seq - self.token_seq
+        if visits == self.cycle.visits and (came - hops) % len(visits):
+            return None
+        return self._read.turns.get(token.visit)
+
+    def arrive(self, token: Token, turn: Turn) -> None:
+        """The token is here, on that visit."""
+        self.token_seq = token.token_seq
+        self.turn = turn
+        visits = token.visits
+        if visits != self.cycle.visits:
+            self.cycle = self._read if visits else Cycle(PLAIN, self.members, self.place)
+            self.flow.begin_cycle(len(self.cycle.turns))
+        if visits:
+            self._visit = token.visit
+            self.flow.begin_visit(turn.number)
 
     def datagrams(self, raw: bytes) -> int:
         """How many datagrams carry a packet."""
@@ -133,7 +173,7 @@ class Ring:
 
     def is_still(self, token: Token) -> bool:
         """Whether nothing was broadcast since the token was here last, and everybody has everything."""
-        unmoved = token.seq == self.forwarded_seq == token.aru
+        unmoved = token.seq == self.counted_seq == token.aru
         return self._was_here and unmoved and not token.rtr
 
     def admits(self, packet: Data) -> bool:
@@ -256,6 +296,13 @@ class Ring:
         """Account for the token as it leaves, and learn what has become safe (000 §5.2)."""
         token.token_seq += 1
         self.token_seq = token.token_seq
+        if token.visits:
+            self._visit = token.visit = (token.visit + 1) % len(token.visits)
+        if arrived_seq != self.forwarded_seq:
+            self._foreign_seq = arrived_seq
+        self.forwarded_seq = token.seq
+        if not self.turn.counts:
+            return
         self._was_here = True
         aru, before = token.aru, self.forwarded_aru
         both = aru if aru < before else before
@@ -266,10 +313,13 @@ class Ring:
             if self.alone:
                 self.final = both
         self.forwarded_aru = aru
-        if arrived_seq != self.forwarded_seq:
-            self._foreign_seq = arrived_seq
-        self.forwarded_seq = token.seq
+        self.counted_seq = token.seq
         self.arrived_seq = arrived_seq
+
+    @property
+    def successor(self) -> NodeId:
+        """Who has the token after this visit."""
+        return self.turn.successor
 
     @property
     def sole_sender(self) -> bool:
@@ -282,7 +332,7 @@ class Ring:
         What waits does not count while somebody brakes: it could not be sent.
         """
         return (
-            token.seq == self.forwarded_seq
+            token.seq == self.counted_seq
             and token.aru == token.seq
             and self.safe == token.seq
             and not token.rtr
@@ -299,6 +349,7 @@ class Ring:
             return
         safe = self.safe
         packets = self.window.packets
+        rates = self.rates
         while seq < last:
             packet = packets[seq + 1]
             if type(packet) is Data:
@@ -308,6 +359,8 @@ class Ring:
                 if batch is not None:
                     effects.append(Deliver(batch))
                     self._unstable.append(batch)
+                    if rates is not None:
+                        rates.count(batch.origin, len(batch.payloads))
                     self.last_message = seq + 1
             seq += 1
         self.delivered = seq

@@ -43,20 +43,21 @@ from ordercast.totem.joins import Announce as Announce
 from ordercast.totem.joins import Join as Join
 from ordercast.totem.joins import decode_announce, decode_join
 from ordercast.totem.limits import LEAST_DATAGRAM, Limits
+from ordercast.totem.tokens import ALL_PARTS as ALL_PARTS
+from ordercast.totem.tokens import LONGEST_HOLD_US as LONGEST_HOLD_US
+from ordercast.totem.tokens import MAX_FLOW, TIMESTAMP, read_timestamp
+from ordercast.totem.tokens import MAX_REQUESTS as MAX_REQUESTS
+from ordercast.totem.tokens import MOST_PARTS as MOST_PARTS
+from ordercast.totem.tokens import NOBODY as NOBODY
+from ordercast.totem.tokens import TIMESTAMP_SIZE as TIMESTAMP_SIZE
+from ordercast.totem.tokens import TOKEN as TOKEN
+from ordercast.totem.tokens import TOKEN_PREFIX as TOKEN_PREFIX
+from ordercast.totem.tokens import Token as Token
+from ordercast.totem.tokens import decode_token as decode_token
+from ordercast.totem.visits import PLAIN, Visits, is_schedule
 
-MAX_REQUESTS = 4096
-"""Most entries in a token's rtr list."""
-MOST_PARTS = 64
-"""Most parts that a packet is sent again in: their numbers are bits of a word."""
-ALL_PARTS = 2**MOST_PARTS - 1
-
-NOBODY = 0
-"""The null value of `Token.aru_id` and `Token.brake`: not the id of any processor."""
-
-LONGEST_HOLD_US = 2**32 - 1
-"""Most that an entry of `Token.holds` can say; a longer wait is entered as this."""
-
-DATA, RECOVERED, TOKEN, COMMIT = range(1, 5)
+DATA, RECOVERED = 1, 2
+COMMIT = 4
 HURRY, PART = 7, 8
 KINDS = {
     DATA: PacketKind("data", Purpose.MESSAGES, "Messages, with the ring's number for them."),
@@ -75,25 +76,17 @@ FRAGMENTS = CONTINUES | CONTINUED
 
 DATA_PREFIX = prefix(DATA)
 RECOVERED_PREFIX = prefix(RECOVERED)
-TOKEN_PREFIX = prefix(TOKEN)
 _DATA = struct.Struct("<4sBqiqiiqH")
 DATA_HEADER = _DATA.size
 _RECOVERED = struct.Struct("<4sqiqi")
 RECOVERED_HEADER = _RECOVERED.size
 """What encapsulation adds; `Data` leaves that much of a packet free."""
-_TOKEN = struct.Struct("<4sqiqqqiIIIBiHHHH")
 _ENTRY = struct.Struct("<iqiqqBIII")
 _PART = struct.Struct("<4sqiqHHB")
 PART_HEADER = _PART.size
 _COMMIT_HEAD = struct.Struct("<HH")
-_MISSING = struct.Struct("<IQ")
-_FARTHEST = 2**32 - 1
-"""Requests on one token are nearer to each other than this, unless somebody forged one."""
-_MAX_FLOW = 2**31
-_RETRANS, _IDLE, _TOKEN_TIMED = 1, 2, 4
-_TIMESTAMP = struct.Struct("<q")
-TIMESTAMP_SIZE = _TIMESTAMP.size
-"""What a timestamp adds to a packet (001: on rings that are joined by gateways)."""
+_RATED = 2**15
+"""Added to the number of entries where rates and a schedule follow them."""
 
 
 class Data(NamedTuple):
@@ -156,112 +149,6 @@ class Part(NamedTuple):
         return _PART.pack(*head) + self.data
 
 
-class Token:
-    """The regular token (000 §5.1, §7.1, §8.1). Changed in place by each holder."""
-
-    __slots__ = (
-        "aru",
-        "aru_id",
-        "backlog",
-        "brake",
-        "entitled",
-        "fcc",
-        "holds",
-        "idle",
-        "merge",
-        "parts",
-        "retrans_flg",
-        "ring",
-        "rtr",
-        "seq",
-        "timestamp",
-        "token_seq",
-    )
-
-    def __init__(
-        self,
-        ring: ConfigurationId,
-        token_seq: int = 0,
-        seq: int = 0,
-        aru: int = 0,
-        aru_id: NodeId = NOBODY,
-        fcc: int = 0,
-        backlog: int = 0,
-        retrans_flg: bool = False,
-        idle: bool = False,
-        brake: NodeId = NOBODY,
-        entitled: int = 0,
-    ) -> None:
-        self.ring = ring
-        self.token_seq = token_seq
-        """Counts hops; recognises redundant copies."""
-        self.seq = seq
-        """Highest sequence number broadcast on the ring."""
-        self.aru = aru
-        """All received up to here, by everyone."""
-        self.aru_id = aru_id
-        """Who lowered `aru` below `seq`."""
-        self.fcc = fcc
-        """Datagrams broadcast in the last rotation (§8.1)."""
-        self.backlog = backlog
-        """Datagrams that waited at all members, as the token last came to each (§8.1)."""
-        self.entitled = entitled
-        """Of these, what was within each member's equal part of the window."""
-        self.retrans_flg = retrans_flg
-        """Old-ring messages remain to be rebroadcast (§7.1)."""
-        self.idle = idle
-        """The representative will hold the token at its next visit unless something comes up."""
-        self.brake = brake
-        """Whose log disk does not keep up: until it is taken off, nobody sends anything new."""
-        self.rtr: list[int] = []
-        """Retransmission requests."""
-        self.parts: dict[int, int] = {}
-        """Of requests for packets larger than a datagram, which parts are missing, as bits; else all are."""
-        self.merge: tuple[NodeId, ...] = ()
-        """MergeDetection that every member asked so far hears and is heard by."""
-        self.timestamp = 0
-        """The highest Lamport timestamp that a packet of the ring has, where packets have one (001)."""
-        self.holds: list[int] = []
-        """Microseconds for which the token last waited at each member before it was handled, in ring order.
-        Empty where it waited nowhere; a list that does not fit the ring says nothing."""
-
-    def encode(self) -> bytes:
-        """The packet as bytes."""
-        rtr, merge, holds = self.rtr, self.merge, self.holds
-        ring_seq, ring_rep = self.ring
-        head = _TOKEN.pack(
-            TOKEN_PREFIX,
-            ring_seq,
-            ring_rep,
-            self.token_seq,
-            self.seq,
-            self.aru,
-            self.aru_id,
-            self.fcc,
-            self.backlog,
-            self.entitled,
-            _RETRANS * self.retrans_flg | _IDLE * self.idle | _TOKEN_TIMED * bool(self.timestamp),
-            self.brake,
-            len(holds),
-            len(rtr),
-            len(self.parts),
-            len(merge),
-        )
-        if self.timestamp:
-            head += _TIMESTAMP.pack(self.timestamp)
-        if not (rtr or merge):
-            return head + struct.pack(f"<{len(holds)}I", *holds)
-        if not rtr:
-            return head + struct.pack(f"<{len(holds)}I{len(merge)}i", *holds, *merge)
-        first = min(rtr)
-        offsets = [min(seq - first, _FARTHEST) for seq in rtr]
-        lists = struct.pack(f"<{len(holds)}Iq{len(rtr)}I", *holds, first, *offsets)
-        lists += b"".join(
-            [_MISSING.pack(min(seq - first, _FARTHEST), mask) for seq, mask in self.parts.items()]
-        )
-        return head + lists + struct.pack(f"<{len(merge)}i", *merge)
-
-
 class Entry(NamedTuple):
     """One member's line in a Commit token's memb_list (000 §6.1)."""
 
@@ -272,6 +159,8 @@ class Entry(NamedTuple):
     received_flg: bool
     limits: Limits
     """What the member can take, which §8.1 wants negotiated; the paper's list does not have it."""
+    rate: int = 0
+    """Messages that the member lately broadcast in a second, where it measures that (§8)."""
 
 
 class Commit(NamedTuple):
@@ -285,16 +174,28 @@ class Commit(NamedTuple):
     """Filled in token order during the first rotation."""
     lives: tuple[int, ...] = ()
     """The life of each member (`Join.life`) that agreed to the ring; all 0 if nothing is said."""
+    visits: Visits = PLAIN
+    """The schedule that the ring begins with: set by the representative for the second rotation (§8)."""
+
+    @property
+    def rates(self) -> list[int]:
+        """Of each entry, in ring order."""
+        return [entry.rate for entry in self.entries]
 
     def encode(self) -> bytes:
         """The packet as bytes."""
         size = len(self.members)
         head = struct.pack(f"<{size}I", *(self.lives or (0,) * size))
-        head += _COMMIT_HEAD.pack(self.memb_index, len(self.entries))
+        rates = self.rates
+        rated = bool(self.visits) or any(rates)
+        head += _COMMIT_HEAD.pack(self.memb_index, len(self.entries) + _RATED * rated)
         lines = [
             _ENTRY.pack(e.node, *e.old_ring, e.aru, e.high_delivered, e.received_flg, *e.limits)
             for e in self.entries
         ]
+        if rated:
+            length = len(self.visits)
+            lines.append(struct.pack(f"<H{len(rates)}I{length}h", length, *rates, *self.visits))
         return b"".join((prefix(COMMIT), pack_ring(self.ring), pack_nodes(self.members), head, *lines))
 
 
@@ -326,7 +227,7 @@ def encode_data(
         flags |= _TIMED
     head = _DATA.pack(DATA_PREFIX, flags, ring.seq, ring.rep, seq, origin, incarnation, number, len(chunks))
     if timestamp:
-        head += _TIMESTAMP.pack(timestamp)
+        head += TIMESTAMP.pack(timestamp)
     raw = head + join_chunks(chunks)
     return Data(ring.seq, ring.rep, seq, origin, incarnation, number, flags, chunks, raw, timestamp)
 
@@ -348,7 +249,7 @@ def decode_data(data: bytes) -> Data:
         raise Malformed("bad number")
     timestamp = 0
     if flags & _TIMED:
-        timestamp = _timestamp(data, DATA_HEADER)
+        timestamp = read_timestamp(data, DATA_HEADER)
         chunks = split_chunks(data, DATA_HEADER + TIMESTAMP_SIZE, count)
     else:
         chunks = split_chunks(data, DATA_HEADER, count)
@@ -357,13 +258,6 @@ def decode_data(data: bytes) -> Data:
     if (flags & CONTINUES and not chunks[0]) or (flags & CONTINUED and not chunks[-1]):
         raise Malformed("empty fragment")
     return Data(ring_seq, ring_rep, seq, origin, incarnation, number, flags, chunks, data, timestamp)
-
-
-def _timestamp(data: bytes, at: int) -> int:
-    if len(data) < at + TIMESTAMP_SIZE:
-        raise Malformed("truncated")
-    timestamp: int = _TIMESTAMP.unpack_from(data, at)[0]
-    return check_count(timestamp, lowest=1)
 
 
 def _decode_recovered(data: bytes) -> Recovered:
@@ -378,50 +272,6 @@ def _decode_recovered(data: bytes) -> Recovered:
     return Recovered(ring_seq, check_node(ring_rep), seq, check_node(sender), decode_data(inner), data)
 
 
-def decode_token(data: bytes) -> Token:
-    """A regular token; the prefix is known to be right."""
-    if len(data) < _TOKEN.size:
-        raise Malformed("truncated")
-    fields = _TOKEN.unpack_from(data)
-    _, ring_seq, rep, token_seq, seq, aru, aru_id, fcc, backlog, entitled = fields[:10]
-    flags, brake, members, requests, partial, strangers = fields[10:]
-    if requests > MAX_REQUESTS or strangers > MAX_MEMBERS or members > MAX_MEMBERS or partial > requests:
-        raise Malformed("too many entries")
-    asked = 8 + 4 * requests + _MISSING.size * partial if requests else 0
-    timestamp = _timestamp(data, _TOKEN.size) if flags & _TOKEN_TIMED else 0
-    begin = _TOKEN.size + (TIMESTAMP_SIZE if timestamp else 0)
-    if len(data) != begin + 4 * members + asked + 4 * strangers:
-        raise Malformed("lists do not fit")
-    if rep <= 0 or aru_id < 0 or brake < 0 or flags > 7 or max(fcc, backlog, entitled) >= _MAX_FLOW:
-        raise Malformed("bad number")
-    if not (0 <= ring_seq < MAX_COUNT and 0 < token_seq < MAX_COUNT and 0 <= aru <= seq < MAX_COUNT):
-        raise Malformed("bad number")
-    ring = ConfigurationId(ring_seq, rep)
-    retrans_flg, idle = flags & _RETRANS != 0, flags & _IDLE != 0
-    token = Token(ring, token_seq, seq, aru, aru_id, fcc, backlog, retrans_flg, idle, brake, entitled)
-    token.timestamp = timestamp
-    if members:
-        token.holds = list(struct.unpack_from(f"<{members}I", data, begin))
-    at = begin + 4 * members
-    if requests:
-        first, *offsets = struct.unpack_from(f"<q{requests}I", data, at)
-        token.rtr = [first + offset for offset in offsets]
-        if first <= 0 or min(offsets) or max(token.rtr) > seq:
-            raise Malformed("bad request")
-        if partial:
-            pairs = _MISSING.iter_unpack(data[at + 8 + 4 * requests : at + asked])
-            token.parts = {first + offset: mask for offset, mask in pairs}
-            if len(token.parts) != partial or not token.parts.keys() <= set(token.rtr):
-                raise Malformed("bad request")
-            if 0 in token.parts.values() or ALL_PARTS in token.parts.values():
-                raise Malformed("bad request")
-    if strangers:
-        token.merge = struct.unpack_from(f"<{strangers}i", data, at + asked)
-        for node in token.merge:
-            check_node(node)
-    return token
-
-
 def _decode_commit(data: bytes) -> Commit:
     reader = Reader(data)
     ring = reader.ring()
@@ -429,25 +279,42 @@ def _decode_commit(data: bytes) -> Commit:
     lives = tuple(reader.u32() for _ in members)
     memb_index = reader.u16()
     count = reader.u16()
+    rated, count = divmod(count, _RATED)
     if not members or ring.rep != members[0] or not 0 < memb_index <= 2 * len(members):
         raise Malformed("bad commit")
     if count != min(memb_index, len(members)):
         raise Malformed("bad commit")
     lines = reader.rest()
-    if len(lines) != count * _ENTRY.size:
+    end = count * _ENTRY.size
+    rates, visits = _rates(lines[end:], count) if rated else ((0,) * count, PLAIN)
+    if len(lines) < end or (len(lines) > end and not rated):
         raise Malformed("lists do not fit")
+    if visits and not is_schedule(visits, len(members)):
+        raise Malformed("bad schedule")
     entries = []
-    for (node, seq, rep, aru, high, received, *limits), member in zip(
-        _ENTRY.iter_unpack(lines), members, strict=False
+    for (node, seq, rep, aru, high, received, *limits), member, rate in zip(
+        _ENTRY.iter_unpack(lines[:end]), members, rates, strict=False
     ):
         if node != member or rep <= 0 or received > 1:
             raise Malformed("bad commit entry")
-        if min(limits) < LEAST_DATAGRAM or max(limits) >= _MAX_FLOW:
+        if min(limits) < LEAST_DATAGRAM or max(limits) >= MAX_FLOW:
             raise Malformed("bad commit entry")
         if not (0 <= seq < MAX_COUNT and 0 <= high <= aru < MAX_COUNT):
             raise Malformed("bad commit entry")
-        entries.append(Entry(node, ConfigurationId(seq, rep), aru, high, bool(received), Limits(*limits)))
-    return Commit(ring, members, memb_index, tuple(entries), lives)
+        old_ring = ConfigurationId(seq, rep)
+        entries.append(Entry(node, old_ring, aru, high, bool(received), Limits(*limits), rate))
+    return Commit(ring, members, memb_index, tuple(entries), lives, visits)
+
+
+def _rates(rest: bytes, count: int) -> tuple[tuple[int, ...], Visits]:
+    """What follows the entries of a Commit token in which there is something: their rates, and a schedule."""
+    length: int = struct.unpack_from("<H", rest)[0] if len(rest) > 1 else -1
+    if len(rest) != 2 + 4 * count + 2 * length:
+        raise Malformed("lists do not fit")
+    numbers = struct.unpack_from(f"<{count}I{length}h", rest, 2)
+    if not any(numbers):
+        raise Malformed("bad commit")
+    return numbers[:count], numbers[count:]
 
 
 def _decode_part(data: bytes) -> Part:

@@ -27,6 +27,7 @@ _LAN: dict[str, object] = {
     "consensus_us": 50_000,
     "consensus_member_us": 2_000,
     "hold_us": 70_000,
+    "long_hold_us": 150_000,
     # What the smallest socket buffer of a ring holds limits these further.
     "window_size": 2_300,
     "max_messages": 2_300,

@@ -1,8 +1,8 @@
 """The token between visits: sent and perhaps lost, or held back on an idle ring.
 
 A node that has forwarded the token sends it again until there is a sign that it went on (000 §5.2). The
-representative of an idle ring holds it for a while, so that an idle group costs next to nothing; whoever
-then has something to send tells it to hurry.
+representative of an idle ring holds it for a while, so that an idle group costs next to nothing, and for
+longer once it has been idle for some rotations; whoever then has something to send tells it to hurry.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ LOSSY_VISITS = 100
 """For so many visits after a loss the network counts as lossy."""
 LOSSY_FACTOR = 4
 """While packets are lost the token-loss timeout is so many times as long."""
+IDLE_FOR_LONG = 8
+"""After so many idle rotations in a row the token is held for longer."""
 MOST_FACTOR = 10
 """However slow the ring, it is given up after so many times the Token Loss timeout."""
 
@@ -46,6 +48,8 @@ class TokenPassing:
         self._idle_visits = 0
         self._hurried = False
         self._will_be_held = False
+        self._idle_tokens = 0
+        """Tokens of an idle ring that were passed on one after the other."""
 
     def _retime(self, config: TotemConfig) -> None:
         self._config = config
@@ -96,31 +100,42 @@ class TokenPassing:
         ``waits_us`` is for how long the token has lately waited at all members.
         """
         ring.forward(token, arrived_seq)
-        if ring.me == ring.representative:
-            token.idle = self._idle_visits >= self._idle_rotations(ring) and ring.quiet(token)
+        if ring.turn.counts:
+            if ring.me == ring.representative:
+                token.idle = self._idle_visits >= self._idle_rotations(ring) and ring.quiet(token)
+            self._lossy_visits = LOSSY_VISITS if token.rtr else max(0, self._lossy_visits - 1)
+            self._idle_tokens = self._idle_tokens + 1 if token.idle and not token.merge else 0
         self._will_be_held = token.idle
-        self._lossy_visits = LOSSY_VISITS if token.rtr else max(0, self._lossy_visits - 1)
         if ring.alone:
             return
         if timed:
-            hold_us = self._config.hold_us if token.idle else 0
-            loss = self._loss_timeout(waits_us)
+            hold_us = self._hold_us if token.idle else 0
+            loss = self._loss_timeout(waits_us, ring.cycle.length / len(ring.members))
             self._send(now_us, ring.successor, token.encode(), loss, hold_us, effects)
         else:
             effects.append(Unicast(ring.successor, token.encode(), Lane.TOKEN))
 
-    def _loss_timeout(self, waits_us: int) -> SetTimer:
-        """The Token Loss timeout of a ring whose token lately waited for so long.
+    @property
+    def _hold_us(self) -> int:
+        """For how long the token is held next. All members know that, since all count the same tokens. While
+        the ring may be about to merge, it is not for longer: that takes two rotations."""
+        config = self._config
+        for_long = config.hold_us and self._idle_tokens >= IDLE_FOR_LONG
+        return max(config.hold_us, config.long_hold_us) if for_long else config.hold_us
+
+    def _loss_timeout(self, waits_us: int, rotations: float = 1.0) -> SetTimer:
+        """The Token Loss timeout of a ring whose token lately waited for so long, and whose cycle is so many
+        rotations.
 
         A ring that is slow because its members are is not broken: it is at least four times what the token
-        waited. Nor is one that loses packets: there the token may have to be sent many times.
+        waited. Nor is one that loses packets: there the token may have to be sent many times. And one that
+        has been idle for long holds it for longer.
         """
         timer = self._loss_timer
-        usual_us = timer.delay_us
-        longer_us = max(4 * waits_us, LOSSY_FACTOR * usual_us if self._lossy_visits else 0)
-        if longer_us <= usual_us:
-            return timer
-        return SetTimer(TOKEN_LOSS, min(longer_us, MOST_FACTOR * usual_us))
+        usual_us = round(timer.delay_us * rotations)
+        slow_us = max(usual_us, 4 * waits_us, LOSSY_FACTOR * usual_us if self._lossy_visits else 0)
+        longer_us = min(slow_us, MOST_FACTOR * usual_us) + self._hold_us - self._config.hold_us
+        return timer if longer_us == timer.delay_us else SetTimer(TOKEN_LOSS, longer_us)
 
     def moved(self, now_us: int, effects: list[Effect]) -> None:
         """There is a sign that the token went on: no need to send it again."""
@@ -165,13 +180,14 @@ class TokenPassing:
         self._idle_visits = 0
         self._hurried = False
         self._will_be_held = False
+        self._idle_tokens = 0
         effects.extend([CancelTimer(TOKEN_LOSS), CancelTimer(TOKEN_RETRANSMISSION), CancelTimer(HOLD)])
 
     # --- held -----------------------------------------------------------------------------------
 
     def hold(self, ring: Ring, token: Token, busy: bool, effects: list[Effect]) -> bool:
         """Whether the representative keeps the token for a while, since nobody has anything to send."""
-        if ring.me != ring.representative or not self._config.hold_us:
+        if ring.me != ring.representative or not self._config.hold_us or not ring.turn.counts:
             return False
         if busy or self._hurried or not ring.quiet(token):
             self._idle_visits = 0
@@ -182,7 +198,7 @@ class TokenPassing:
         if self._idle_visits <= (self._idle_rotations(ring) if told else self._config.idle_rotations):
             return False
         self._held = token
-        effects += (_MOVED, SetTimer(HOLD, self._config.hold_us))
+        effects += (_MOVED, SetTimer(HOLD, self._hold_us))
         return True
 
     def _idle_rotations(self, ring: Ring) -> int:

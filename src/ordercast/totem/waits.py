@@ -6,7 +6,8 @@ members read all entries, so each of them can name the slow one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import mul
 
 from ordercast.core.identity import NodeId
 from ordercast.totem.ordering import Ring
@@ -29,7 +30,7 @@ class Waits:
         self._now: list[int] = []
         self._since_us = 0
         self.total_us = 0
-        """The longest wait of each member, all together."""
+        """The longest wait of each member, at all visits of a cycle together."""
 
     def begin(self, now_us: int, members: tuple[NodeId, ...]) -> None:
         """A ring was installed: what was known of the members of the last one is forgotten."""
@@ -47,8 +48,9 @@ class Waits:
             if not any(token.holds):
                 token.holds = []
 
-    def learn(self, now_us: int, holds: list[int]) -> None:
-        """Take note of what the token says of everybody."""
+    def learn(self, now_us: int, holds: list[int], times: Sequence[int] = ()) -> None:
+        """Take note of what the token says of everybody. It visits each so many times, once if `times` is
+        empty."""
         if now_us - self._since_us >= SPAN_US:
             self._before, self._now = self._now, list(holds) or [0] * len(self._members)
             self._since_us = now_us
@@ -56,7 +58,8 @@ class Waits:
             self._now = [max(pair) for pair in zip(self._now, holds, strict=True)]
         else:
             return
-        self.total_us = sum(map(max, self._now, self._before))
+        longest = map(max, self._now, self._before)
+        self.total_us = sum(map(mul, longest, times)) if times else sum(longest)
 
     @property
     def longest(self) -> Mapping[NodeId, int]:
