@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from ordercast.viewsync.config import GroupConfig
 
 
+def config(name: str, value: Any) -> GroupConfig:
+    return GroupConfig(**{name: value})
+
+
 def test_the_defaults_are_right() -> None:
-    config = GroupConfig()
-    assert config.heartbeat_us < config.aggressive_us < config.conservative_us
+    right = GroupConfig()
+    assert right.heartbeat_us < right.aggressive_us < right.conservative_us
 
 
 @pytest.mark.parametrize("name", ["window", "heartbeat_us", "max_members"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_what_has_to_be_positive_is(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"^{name} is {value}: give it a positive number$"):
-        GroupConfig(**{name: value})
+        config(name, value)
 
 
 @pytest.mark.parametrize("name", ["resilience", "keep_bytes"])
 def test_some_may_be_nought(name: str) -> None:
-    assert getattr(GroupConfig(**{name: 0}), name) == 0
+    assert getattr(config(name, 0), name) == 0
     with pytest.raises(ValueError, match=f"^{name} is -1: give it a positive number$"):
-        GroupConfig(**{name: -1})
+        config(name, -1)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ def test_some_may_be_nought(name: str) -> None:
         ),
     ],
 )
-def test_what_belongs_together_fits_together(settings: dict[str, int], text: str) -> None:
+def test_what_belongs_together_fits_together(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(text)):
         GroupConfig(**settings)
 
@@ -64,6 +69,6 @@ def test_what_belongs_together_fits_together(settings: dict[str, int], text: str
         ({"max_members": 1025}, "max_members is 1025: choose between 1 and 1024"),
     ],
 )
-def test_what_has_bounds_keeps_to_them(settings: dict[str, int], text: str) -> None:
+def test_what_has_bounds_keeps_to_them(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         GroupConfig(**settings)

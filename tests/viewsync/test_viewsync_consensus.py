@@ -118,6 +118,26 @@ def test_the_estimate_that_was_adopted_last_is_the_one_to_propose() -> None:
     assert ballot.answered == [1, 2, 3]
 
 
+def test_who_repeats_a_proposal_for_itself_alone_does_not_hide_that_it_was_decided() -> None:
+    """Nodes 2, 4, 5 and 6 decided; 1 learnt from 5 and 6 what they adopted, and proposed it to nobody."""
+    ballot = Ballot(round_(9, 3), 4, 6)
+    ballot.estimate(3, NO_ROUND, b"")
+    ballot.estimate(1, round_(8, 1), b"decided")
+    ballot.estimate(5, round_(2, 2), b"decided")
+    assert not ballot.collected
+    ballot.estimate(6, round_(2, 2), b"decided")
+    assert ballot.collected
+    assert ballot.locked == b"decided"
+
+
+def test_what_too_few_can_have_adopted_binds_nobody() -> None:
+    ballot = Ballot(round_(9, 3), 4, 6)
+    for node in (2, 3, 4, 5):
+        ballot.estimate(node, NO_ROUND, b"")
+    ballot.estimate(1, round_(8, 1), b"adopted by two at most")
+    assert ballot.locked is None
+
+
 def test_a_ballot_is_decided_by_a_quorum_and_by_all_who_are_needed() -> None:
     ballot = Ballot(round_(1, 1), 2)
     ballot.accept(1)
@@ -139,7 +159,7 @@ def test_two_quorums_never_decide_differently(data: st.DataObject) -> None:
     decided: set[bytes] = set()
     quorums = st.sets(st.sampled_from(nodes), min_size=3, max_size=5)
     for attempt in range(1, data.draw(st.integers(2, 6)) + 1):
-        ballot = Ballot(round_(attempt, 1), 3)
+        ballot = Ballot(round_(attempt, 1), 3, data.draw(st.sampled_from((0, len(nodes)))))
         for node in sorted(data.draw(quorums)):
             assert voters[node].promise(ballot.round)
             ballot.estimate(node, voters[node].accepted, voters[node].value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ordercast.core.contract import (
     Accept,
@@ -162,6 +162,8 @@ class Notes:
         self.timers: list[str] = []
         self.proceeded = 0
         self.progress = 0
+        self.unanswered: dict[NodeId, int] = {}
+        self.activity: int | None = None
         self.owed: tuple[int | None, ...] = ()
         self.frozen = False
         self.installed: list[tuple[View, Settled]] = []
@@ -264,6 +266,12 @@ class Around:
     def joiners(self, now_us: int) -> Mapping[NodeId, Joiner]:
         return self.asking
 
+    def gone_members(self) -> list[NodeId]:
+        return []
+
+    def believe_ended(self, node: NodeId) -> None:
+        raise AssertionError("nobody is told so")
+
     def note(self, because: str, effects: list[Effect]) -> None:
         self.noted.append(because)
 
@@ -280,7 +288,7 @@ class Node:
         *,
         procedure: type[ViewChange] = ViewChange,
         i_views: bool = False,
-        **settings: int,
+        **settings: Any,
     ) -> None:
         self.me = me
         self.orderer = Notes()
@@ -350,7 +358,7 @@ class Node:
 
 
 def started(
-    me: NodeId = 2, *, procedure: type[ViewChange] = ViewChange, i_views: bool = False, **settings: int
+    me: NodeId = 2, *, procedure: type[ViewChange] = ViewChange, i_views: bool = False, **settings: Any
 ) -> Node:
     """A node that has just begun its first life."""
     node = Node(me, procedure=procedure, i_views=i_views, **settings)
@@ -366,7 +374,7 @@ def member(
     procedure: type[ViewChange] = ViewChange,
     i_views: bool = False,
     incarnation: int = 0,
-    **settings: int,
+    **settings: Any,
 ) -> Node:
     """A node that was let into a view with these members, all in their first lives but for itself."""
     node = Node(me, procedure=procedure, i_views=i_views, **settings)

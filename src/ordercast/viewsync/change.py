@@ -65,6 +65,12 @@ class Surroundings(Outside, Protocol):
     def joiners(self, now_us: int) -> Mapping[NodeId, Joiner]:
         """The nodes that ask to be let in."""
 
+    def gone_members(self) -> Sequence[NodeId]:
+        """The members whose processes are believed to have ended."""
+
+    def believe_ended(self, node: NodeId) -> None:
+        """Believe so of a member, until it is heard again."""
+
     def note(self, because: str, effects: list[Effect]) -> None:
         """Something worth telling happened in the change."""
 
@@ -239,7 +245,7 @@ class ViewChange:
         return True
 
     def _site(self, able: Sequence[NodeId]) -> NodeId:
-        """Who of those that go on holds the token first: anyone, since all have the same then (§4.4.1)."""
+        """Who of those that go on holds the token first; 0: anyone, since all have the same then (§4.4.1)."""
         return 0
 
     def _next_view(self, now_us: int, lives: list[NodeId], effects: list[Effect]) -> bytes | None:
@@ -275,7 +281,7 @@ class ViewChange:
             return None
         summaries = self.exchange.summaries
         upto = max(summaries[node].upto for node in lives)
-        site = next(node for node in lives if summaries[node].upto == upto)
+        site = self._site(lives) or next(node for node in lives if summaries[node].upto == upto)
         members = tuple(
             Member(node, incarnation, node in lives)
             for node, incarnation in zip(self.view.members, self.view.incarnations, strict=True)
@@ -346,11 +352,19 @@ class ViewChange:
             return
         if current:
             self._given_up += 1
-        following = after(self.view.members, current, suspected)
+        following = after(self._coordinators(), current, suspected)
         if following != self._me:
             self._await(now_us, following)
         elif self._hears_enough(suspected):
-            self.consensus.coordinate(now_us, effects)
+            self._lead(now_us, effects)
+
+    def _coordinators(self) -> Sequence[NodeId]:
+        """The members, in the order in which they are to coordinate."""
+        return self.view.members
+
+    def _lead(self, now_us: int, effects: list[Effect]) -> None:
+        """Begin a round."""
+        self.consensus.coordinate(now_us, effects)
 
     def _hears_enough(self, suspected: Sequence[NodeId]) -> bool:
         """Whether this member may coordinate: if it hears too few, the others would answer in vain."""

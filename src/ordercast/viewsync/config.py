@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 import msgspec
 
 from ordercast.core.settings import check_settings
 from ordercast.core.wire import MAX_PACKET
 from ordercast.viewsync.parts import LEAST_DATAGRAM
+
+Detection = Literal["heartbeats", "attempts", "adaptive"]
 
 
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,6 +78,17 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     conservative_us: int = 200_000
     """After this long without a sign of life, any member is suspected (004 §4.1, passive)."""
 
+    detector: Detection = "heartbeats"
+    """How failures are detected while messages are ordered. "heartbeats": who is silent for `aggressive_us`
+    or `conservative_us` is suspected (004 §4.1, §5). "attempts", as in RBP and for 002 §2: whoever a member
+    waits for is suspected after `attempts` in a row without an answer, and anybody if the token stands still
+    (004 §3.2.1); heartbeats are no answer. "adaptive", as in RMP: the same, with more attempts for a member
+    that needed more lately (004 §3.3.1)."""
+
+    attempts: int = 5
+    """How often in a row something is sent to a member, or it is asked, without an answer, until it is
+    suspected (A in 002 §2). They are `retry_us` apart, each pause longer than the last."""
+
     change_us: int = 10_000
     """How often what belongs to a change of view is sent again until the change is over."""
 
@@ -96,25 +111,32 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_members: int = 128
     """Most nodes in a view."""
 
+    MAY_BE_ZERO: ClassVar[frozenset[str]] = frozenset({"resilience", "keep_bytes", "founders"})
+    ORDER: ClassVar[tuple[tuple[str, str, str], ...]] = (
+        (
+            "heartbeat_us",
+            "aggressive_us",
+            "a heartbeat that is lost should be followed by another in time",
+        ),
+        ("aggressive_us", "conservative_us", "who is waited for is suspected before who is not"),
+        ("change_us", "round_us", "what a coordinator lost should be sent again before the next one tries"),
+        ("max_message_size", "send_queue", "the largest message has to fit into the queue"),
+    )
+    RANGES: ClassVar[tuple[tuple[str, int, int], ...]] = (
+        ("packet_size", 256, MAX_PACKET),
+        ("datagram_size", LEAST_DATAGRAM, MAX_PACKET),
+        ("resilience", 0, 7),
+        ("max_requests", 1, 1024),
+        ("max_members", 1, 1024),
+    )
+
     def __post_init__(self) -> None:
-        check_settings(self, _MAY_BE_ZERO, _ORDER, _RANGES)
+        check_settings(self, self.MAY_BE_ZERO, self.ORDER, self.RANGES)
 
 
-_MAY_BE_ZERO = {"resilience", "keep_bytes", "founders"}
-_ORDER = (
-    (
-        "heartbeat_us",
-        "aggressive_us",
-        "a heartbeat that is lost should be followed by another in time",
-    ),
-    ("aggressive_us", "conservative_us", "who is waited for is suspected before who is not"),
-    ("change_us", "round_us", "what a coordinator lost should be sent again before the next one tries"),
-    ("max_message_size", "send_queue", "the largest message has to fit into the queue"),
-)
-_RANGES = (
-    ("packet_size", 256, MAX_PACKET),
-    ("datagram_size", LEAST_DATAGRAM, MAX_PACKET),
-    ("resilience", 0, 7),
-    ("max_requests", 1, 1024),
-    ("max_members", 1, 1024),
-)
+class ServerConfig(GroupConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of a group whose Reformations are led by servers."""
+
+    servers: tuple[int, ...] = ()
+    """The nodes that lead Reformations, the first of them that is a member; then the next one. All nodes have
+    to be told the same. Behind these, or without any, members stand in in the order of their identifiers."""

@@ -21,13 +21,14 @@ from ordercast.viewsync.packets import (
     Collect,
     Decide,
     Estimate,
+    HasEnded,
     MembershipPacket,
     Propose,
     Refuse,
     Round,
 )
 
-Vote: TypeAlias = Collect | Estimate | Propose | Accepted | Refuse | Abort
+Vote: TypeAlias = Collect | Estimate | Propose | Accepted | Refuse | Abort | HasEnded
 
 FAR_BEHIND = 64
 """Rounds by which a coordinator is behind a participant's promise before it is told. It counts on by one a
@@ -41,11 +42,11 @@ class Voter:
 
     def __init__(self, promised: Round = NO_ROUND, accepted: Round = NO_ROUND, value: bytes = b"") -> None:
         self.promised = promised
-        """It takes part in no earlier round than this."""
+        """The round before which this participant takes part in none."""
         self.accepted = accepted
         """The round whose proposal it adopted last (the timestamp of its estimate)."""
         self.value = value
-        """That proposal."""
+        """What was proposed in the round `accepted`."""
 
     def promise(self, round_: Round) -> bool:
         """Take part in a round; False if in a later one already."""
@@ -100,13 +101,14 @@ class Ballot:
     def locked(self) -> bytes | None:
         """The proposal that may have been decided before and has to be made again, if there is one.
 
-        It was not decided if too few can have adopted it, those who have not been heard included; nor was,
-        then, any earlier one, or the later one would not have been made.
+        That is the latest, which repeats any earlier one that was decided. Nothing was decided if too few can
+        have adopted a proposal, those who have not been heard included. Which one they adopted does not
+        matter: who led a round in between may have repeated it for nobody but itself.
         """
         accepted, value = max(self._estimates.values(), default=(NO_ROUND, b""))
         if accepted == NO_ROUND:
             return None
-        adopted = sum(estimate[0] == accepted for estimate in self._estimates.values())
+        adopted = sum(estimate[0] != NO_ROUND for estimate in self._estimates.values())
         unheard = max(0, self._voters - len(self._estimates)) if self._voters else self._quorum
         return value if adopted + unheard >= self._quorum else None
 
@@ -176,13 +178,18 @@ class Participant:
 
     def coordinate(self, now_us: int, effects: list[Effect]) -> None:
         """Begin a round of my own, later than any I know of."""
-        self._enter(now_us, Round(max(self.round.attempt, self.voter.promised.attempt) + 1, self._me))
-        self.ballot = Ballot(self.round, self.quorum, self._voters)
-        self.voter.promise(self.round)
-        self._outside.keep(effects)
-        self.ballot.estimate(self._me, self.voter.accepted, self.voter.value)
+        self.open(now_us, Round(max(self.round.attempt, self.voter.promised.attempt) + 1, self._me), effects)
         self._outside.tell(Collect(self.turn, self.round), effects)
         self.propose(now_us, effects)
+
+    def open(self, now_us: int, round_: Round, effects: list[Effect]) -> Ballot:
+        """As coordinator: promise to take part in a round, and wait for the others."""
+        self._enter(now_us, round_)
+        ballot = self.ballot = Ballot(round_, self.quorum, self._voters)
+        self.voter.promise(round_)
+        self._outside.keep(effects)
+        ballot.estimate(self._me, self.voter.accepted, self.voter.value)
+        return ballot
 
     def _enter(self, now_us: int, round_: Round) -> None:
         self.round = round_
@@ -229,7 +236,7 @@ class Participant:
                 self.on_propose(now_us, sender, packet, effects)
             case Accepted():
                 self.on_accepted(now_us, sender, packet, effects)
-            case Refuse() | Abort():
+            case Refuse() | Abort() | HasEnded():
                 effects.append(Drop("no Reformation"))
 
     def on_collect(self, now_us: int, sender: NodeId, packet: Collect, effects: list[Effect]) -> None:

@@ -28,7 +28,8 @@ class View(NamedTuple):
     incarnations: tuple[int, ...]
     """Which life of each of them is meant: a node that restarted is another member."""
     core: tuple[NodeId, ...]
-    """The token list, ascending: all members, but for those that are external for now."""
+    """The token list: all members, but for those that are external for now; ascending, and turned so that it
+    begins with who holds the token first."""
     turn: int = 0
     """The j of an intermediate view (004 §4.3.5): counts changes of `core` while the members stay."""
 
@@ -130,6 +131,16 @@ class Orderer(Protocol):
     @property
     def progress(self) -> Hashable:
         """Something that changes whenever the order gets on. It has to while somebody is waited for."""
+
+    @property
+    def unanswered(self) -> dict[NodeId, int]:
+        """How often each member was sent something again, or asked, since the membership took it out of
+        here, as it does when it hears a packet of the order from that member."""
+
+    @property
+    def activity(self) -> Hashable:
+        """Something that changes at least every `silence_us` if those who order do so (004 §3.2.1 c); None
+        where nobody else would show it."""
 
     @property
     def owed(self) -> tuple[int | None, ...]:

@@ -9,6 +9,7 @@ from ordercast.viewsync.packets import (
     ANSWER,
     COLLECT,
     DECIDE,
+    ENDED,
     ESTIMATE,
     EXCLUDED,
     FETCH,
@@ -38,6 +39,7 @@ KINDS = {
         (EXCLUDED, "excluded", "That a life of its receiver is not in the view any more."),
         (REFUSE, "refuse", "A vote against a Reformation: its sender belongs to another list."),
         (ABORT, "abort", "That a Reformation is given up."),
+        (ENDED, "ended", "That its sender was told that a member's process has ended."),
         (KNOCK, "knock", "Whether its receiver is in an older group than its sender."),
         (ANSWER, "answer", "That its sender is in a view of an older group."),
     )
@@ -77,6 +79,7 @@ DROPS = (
     DropReason("nobody asked", "The answer is to a question that this node did not ask.", everyday=True),
     DropReason("not for me", "The packet is for another node.", everyday=True),
     DropReason("too many want to join", "More nodes want to join than a view may have members."),
+    DropReason("not the reformation server", "Who sent the list may not announce the first one of a view."),
     DropReason("old round", "The round of the vote is over.", everyday=True),
     DropReason("no Reformation", "The packet is one of Reformation, which this protocol does not use."),
 )

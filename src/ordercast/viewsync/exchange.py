@@ -22,7 +22,7 @@ MOST_ANSWERED = 256 * 1024
 
 
 class Exchange:
-    """One member's part in it."""
+    """One member's part in sharing what the members of a view hold when it ends."""
 
     def __init__(self, items: Items) -> None:
         self._items: dict[Stream, dict[int, bytes]] = {stream: dict(some) for stream, some in items.items()}

@@ -19,7 +19,7 @@ from ordercast.viewsync.packets import Decision, Group, Member, Round, encode_de
 
 
 class Founding:
-    """One node's part in it."""
+    """One node's part in founding a group."""
 
     def __init__(self, outside: Surroundings, voter: Voter, config: GroupConfig, last: int) -> None:
         self.consensus = Participant(outside, self, 0, voter, config.founders)

@@ -20,7 +20,7 @@ from ordercast.viewsync.change import Joiner, ViewChange
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.consensus import Voter
 from ordercast.viewsync.contract import Orderer, Settled, Unsettled, View
-from ordercast.viewsync.detector import Detector
+from ordercast.viewsync.detector import Detector, TrafficDetector
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.header import NO_VIEW, header
 from ordercast.viewsync.numbers import ViewNumbers
@@ -132,6 +132,7 @@ class Life:
         self.random = RandomStream(0)
         self.numbers = ViewNumbers(self.random)
         self.detector = Detector(config)
+        self.traffic = TrafficDetector(config, orderer)
         self.asking = Joiners(config)
         self.brakes = Brakes()
         self.stats = {"views": 0.0, "i_views": 0.0, "rounds": 0.0, "fetched": 0.0}
@@ -199,6 +200,14 @@ class Life:
         """Whom to suspect; those who are awaited after the aggressive timeout."""
         active = self.detector.active(now_us, awaited)
         return active + [node for node in self.detector.passive(now_us) if node not in active]
+
+    def gone_members(self) -> list[NodeId]:
+        """The members whose processes are believed to have ended."""
+        return self.detector.ended
+
+    def believe_ended(self, node: NodeId) -> None:
+        """Believe so of a member, until it is heard again."""
+        self.detector.gone(node)
 
     def deserted(self, now_us: int) -> bool:
         """Whether too few are left to agree on what follows this view: the others were heard elsewhere.

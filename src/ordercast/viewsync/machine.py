@@ -247,6 +247,8 @@ class GroupMachine:
             effects.append(Drop("other view"))
             return
         self.life.detector.heard(now_us, head.sender)
+        if self.orderer.unanswered:
+            self.life.traffic.answered(now_us, head.sender)
         if self.life.state is State.MEMBER:
             self.orderer.packet(now_us, head.kind, head.sender, data, effects)
         else:

@@ -69,6 +69,7 @@ class Membership:
             life.entered = False
             self._lacking_us = 0
             self._stalls.forget()
+            life.traffic.begin(now_us)
             self.on_heartbeat_timer(now_us, effects)
 
     def start(self, now_us: int, full: bool, because: str, effects: list[Effect]) -> None:
@@ -342,10 +343,12 @@ class Membership:
         awaited = () if waited_for is None or life.me not in view.core else (waited_for,)
         if life.orderer.cut_off:
             self._quit(effects)
-        elif silent := life.detector.passive(now_us):
+        elif silent := self._silent(now_us, view):
             because = "token lost" if life.orderer.holder in silent else "member suspected"
             self.start(now_us, True, because, effects)
-        elif life.detector.active(now_us, awaited):
+        elif life.traffic.stands_still(now_us):
+            self.start(now_us, True, "no activity", effects)
+        elif self._suspected(now_us, awaited):
             self.start(now_us, not self._can_do_without(view), "member waited for suspected", effects)
         elif self._stalls.noticed(now_us, waited_for, life.orderer):
             self.start(now_us, True, "order stalled", effects)
@@ -355,6 +358,22 @@ class Membership:
             self.start(now_us, False, "external returned", effects)
         else:
             self.leave_if_done(now_us, effects)
+
+    def _silent(self, now_us: int, view: View) -> list[NodeId]:
+        """Whom the passive detector suspects for being silent; where it watches the token, who is off its
+        way, or believed to have ended."""
+        detector = self._life.detector
+        silent = detector.passive(now_us)
+        if self._life.traffic.watched:
+            return [node for node in silent if node not in view.core or node in detector.ended]
+        return silent
+
+    def _suspected(self, now_us: int, awaited: Collection[NodeId]) -> bool:
+        """Whether the active detector suspects a member that is waited for."""
+        life = self._life
+        if life.config.detector == "heartbeats":
+            return bool(life.detector.active(now_us, awaited))
+        return any(life.traffic.given_up(node) for node in awaited)
 
     def _can_do_without(self, view: View) -> bool:
         """Whether a light change may take a member out of the token list: a majority has to stay in it."""

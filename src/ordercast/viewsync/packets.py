@@ -31,6 +31,7 @@ from ordercast.viewsync.header import HEADER_SIZE, NO_VIEW, Header
 
 HEARTBEAT, JOIN, SUMMARY, FETCH, ITEM, COLLECT, ESTIMATE, PROPOSE, ACCEPTED, DECIDE = range(1, 11)
 EXCLUDED, REFUSE, ABORT, KNOCK, ANSWER = range(11, 16)
+ENDED = 17
 
 MAX_RANGES = 2_000
 """Most ranges in a list of items: 42 KB of them."""
@@ -52,6 +53,7 @@ _ITEM = struct.Struct("<IBiiq")
 _DECISION = struct.Struct("<BqiIqiIqH")
 _LIFE = struct.Struct("<iiB")
 _TURN = struct.Struct("<I")
+_ENDED = struct.Struct("<Ii")
 _EXCLUDED = struct.Struct("<qiIii")
 _NONCE = struct.Struct("<Q")
 _KNOCK = struct.Struct("<qiIQ")
@@ -195,6 +197,13 @@ class Abort(NamedTuple):
     round: Round
 
 
+class HasEnded(NamedTuple):
+    """I was told that this member's process has ended."""
+
+    turn: int
+    node: NodeId
+
+
 class Excluded(NamedTuple):
     """Tells a life that it is not in the group's view any more."""
 
@@ -232,6 +241,7 @@ MembershipPacket: TypeAlias = (
     | Excluded
     | Refuse
     | Abort
+    | HasEnded
     | Knock
     | Answer
 )
@@ -298,6 +308,8 @@ def encode(packet: MembershipPacket) -> tuple[int, bytes]:
             return REFUSE, _ESTIMATE.pack(turn, *round_, *joined)
         case Abort(turn, round_):
             return ABORT, _ROUND.pack(turn, *round_)
+        case HasEnded(turn, node):
+            return ENDED, _ENDED.pack(turn, node)
         case Excluded(group, node, incarnation):
             return EXCLUDED, _EXCLUDED.pack(*group, node, incarnation)
         case Knock(group, nonce):
@@ -422,6 +434,11 @@ def _item(body: _Body) -> Item:
     )
 
 
+def _has_ended(body: _Body) -> HasEnded:
+    turn, node = body.some(_ENDED)
+    return HasEnded(_check_turn(turn), check_node(node))
+
+
 def _excluded(body: _Body) -> Excluded:
     founded_us, founder, mark, node, incarnation = body.some(_EXCLUDED)
     group = Group(check_count(founded_us), check_node(founder), mark)
@@ -438,6 +455,7 @@ _DECODERS: Mapping[int, Callable[[_Body], MembershipPacket]] = {
     PROPOSE: lambda body: Propose(body.turn(), body.round(), body.rest()),
     ACCEPTED: lambda body: Accepted(body.turn(), body.round()),
     DECIDE: lambda body: Decide(body.turn(), body.rest()),
+    ENDED: _has_ended,
     EXCLUDED: _excluded,
     REFUSE: lambda body: Refuse(body.turn(), body.round(), body.round()),
     ABORT: lambda body: Abort(body.turn(), body.round()),

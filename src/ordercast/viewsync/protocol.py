@@ -17,7 +17,6 @@ from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import Orderer
 from ordercast.viewsync.declared import DROPS, KINDS, STATISTICS
 from ordercast.viewsync.machine import GroupMachine
-from ordercast.viewsync.reformation import Reformation
 from ordercast.viewsync.states import State
 
 PROFILES: dict[str, dict[str, object]] = {
@@ -106,17 +105,21 @@ def sequenced(
     ordered: str = "its orderer says",
     hops: str = "not told",
     choose: str = "not told",
-    reformation: bool = False,
+    agreed: str = "when a majority has it, and all before it",
+    safe: str = "when all members have it",
+    procedure: type[ViewChange] = ViewChange,
     i_views: bool = False,
+    settings: type[GroupConfig] = GroupConfig,
+    profiles: Mapping[str, Mapping[str, object]] | None = None,
     **defaults: Any,
 ) -> Protocol:
     """The protocol that an orderer makes, inside views that its members agree on.
 
-    They do so by consensus, or by Reformation (004 §3.2.3); with `i_views`, who is slow leaves the token list
-    first (004 §4.4.3). `defaults` are settings that differ from those of `GroupConfig`. The words are for
-    `ordercast protocols`.
+    They do so by consensus, or by another `procedure`, as `Reformation` (004 §3.2.3); with `i_views`, who is
+    slow leaves the token list first (004 §4.4.3). `settings` may have more than `GroupConfig`, and `profiles`
+    say what they are by the name of a profile; `defaults` differ from theirs in every profile. The words are
+    for `ordercast protocols`.
     """
-    procedure: type[ViewChange] = Reformation if reformation else ViewChange
 
     def build(config: GroupConfig, node: NodeId) -> Machine:
         return GroupMachine(node, config, orderer(node, config), procedure=procedure, i_views=i_views)
@@ -127,13 +130,16 @@ def sequenced(
         about=About(
             ordered=ordered,
             hops=hops,
-            agreed="when a majority has it, and all before it",
-            safe="when all members have it",
+            agreed=agreed,
+            safe=safe,
             tolerates="a minority of the last view" + ("; who is slow stays" if i_views else ""),
             choose=choose,
         ),
-        settings=GroupConfig,
-        profiles={name: {**defaults, **settings} for name, settings in PROFILES.items()},
+        settings=settings,
+        profiles={
+            name: {**defaults, **common, **(profiles or {}).get(name, {})}
+            for name, common in PROFILES.items()
+        },
         build=build,
         states=tuple(State),
         settled=State.MEMBER,

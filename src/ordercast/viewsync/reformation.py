@@ -32,16 +32,32 @@ from ordercast.viewsync.packets import (
 )
 
 
-class Reformation(ViewChange):
+class ResilientChange(ViewChange):
+    """A change that passes the Resiliency test, and gives the token to who knows most."""
+
+    def _agreed(self, present: Sequence[NodeId]) -> bool:
+        """Phase II: all have answered the invitation or are suspected; is the Resiliency test passed?"""
+        summaries = self.exchange.summaries
+        known = [summaries[node] for node in present if not summaries[node].later_life]
+        return max((told.upto for told in known), default=0) >= max((told.floor for told in known), default=0)
+
+    def _site(self, able: Sequence[NodeId]) -> NodeId:
+        """The new token site is who knows most of the old list."""
+        summaries = self.exchange.summaries
+        return max(able, key=lambda node: (summaries[node].upto, -node), default=0)
+
+
+class Reformation(ResilientChange):
     """One Reformation: as originator, as a slave, or one after the other."""
 
-    _joined: Round = NO_ROUND
+    _joined: Round
     """The list this member belongs to (its version), if it does."""
     _restart_us = 0
     """When to become an originator, if nobody else has been one until then."""
 
     def begin(self, now_us: int, detected: bool, effects: list[Effect]) -> None:
         """Begin as the originator if this member noticed the failure; the others wait to be invited."""
+        self._joined = NO_ROUND
         self.summarize(effects)
         if detected:
             self._originate(now_us, effects)
@@ -117,17 +133,6 @@ class Reformation(ViewChange):
         self.consensus.ballot = self.consensus.proposal = None
         self._wait(now_us)
         self._restart_us -= self._config.aggressive_us  # nobody else need be waited for to notice
-
-    def _agreed(self, present: Sequence[NodeId]) -> bool:
-        """Phase II: all have answered the invitation or are suspected; is the Resiliency test passed?"""
-        summaries = self.exchange.summaries
-        known = [summaries[node] for node in present if not summaries[node].later_life]
-        return max((told.upto for told in known), default=0) >= max((told.floor for told in known), default=0)
-
-    def _site(self, able: Sequence[NodeId]) -> NodeId:
-        """The new token site is who knows most of the old list."""
-        summaries = self.exchange.summaries
-        return max(able, key=lambda node: (summaries[node].upto, -node), default=0)
 
     def needed(self, value: bytes, ballot: Ballot) -> Sequence[NodeId]:
         """Phase III: all who are on the new list and were invited have to vote "Yes".

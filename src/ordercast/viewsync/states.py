@@ -27,6 +27,7 @@ NEXT: dict[State, dict[str, State]] = {
         "token lost": State.CHANGING,
         "member waited for suspected": State.CHANGING,
         "member gone": State.CHANGING,
+        "no activity": State.CHANGING,
         "somebody joins": State.CHANGING,
         "leaving": State.CHANGING,
         "others change": State.CHANGING,
