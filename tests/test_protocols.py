@@ -31,11 +31,20 @@ OF_THE_FAMILY = pytest.mark.parametrize("each", FAMILY, ids=[each.name for each 
 
 
 def test_they_are_found_by_name_and_totem_is_the_first() -> None:
-    assert list(PROTOCOLS) == ["totem", "total", "cm", "rbp", "irbp", "pinwheel", "dtp", "rings"]
+    assert list(PROTOCOLS) == [
+        "totem",
+        "total",
+        "cm",
+        "rbp",
+        "irbp",
+        "pinwheel",
+        "dtp",
+        "primary-backup",
+        "trmp",
+        "rings",
+    ]
     assert protocol("dtp") is PROTOCOLS["dtp"]
-    with pytest.raises(
-        ValueError, match="no protocol 'paxos'; there are totem, total, cm, rbp, irbp, pinwheel, dtp, rings"
-    ):
+    with pytest.raises(ValueError, match=f"no protocol 'paxos'; there are {', '.join(PROTOCOLS)}"):
         protocol("paxos")
 
 
@@ -49,17 +58,24 @@ def test_each_says_what_it_is(each: LabProtocol) -> None:
 
 
 @ALL
-def test_wrong_settings_are_refused_with_those_there_are(each: LabProtocol) -> None:
+def test_wrong_settings_are_refused_by_name(each: LabProtocol) -> None:
     product = each.product
     fields = product.settings.__struct_fields__
 
     def configure(settings: Mapping[str, object]) -> object:
         return product.configure(settings, LAN, Buffers(4 * 2**20, 1_400))
 
-    for wrong in ({"speed": 1}, {"packet_size": "large"}, {"packet_size": 1}):
+    told = {
+        "speed": rf"{each.name}: there is no setting speed; its settings are {', '.join(fields)}$",
+        "large": rf"{each.name}: packet_size: Expected `int`, got `str`$",
+        "small": rf"{each.name}: packet_size ",
+    }
+    wrong: dict[str, Mapping[str, object]]
+    wrong = {"speed": {"speed": 1}, "large": {"packet_size": "large"}, "small": {"packet_size": 1}}
+    for name, words in told.items():
         for make in (each.make, configure):
-            with pytest.raises(ValueError, match=rf"{each.name}: .*; its settings are {', '.join(fields)}"):
-                make(wrong)
+            with pytest.raises(ValueError, match=words):
+                make(wrong[name])
 
 
 @ALL
@@ -174,3 +190,15 @@ def test_a_machine_is_made_anew_for_each_life() -> None:
     two.handle(0, Start(1, None, 0))
     assert two.handle(1, Packet(b"garbage", 2)) == (Drop("not ordercast"),)
     assert one.room < two.room
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "choices"),
+    [
+        ("totem", "visits", "equal, square-root or proportional"),
+        ("rbp", "detector", "heartbeats, attempts or adaptive"),
+    ],
+)
+def test_a_setting_that_is_one_of_a_few_words_tells_which(name: str, setting: str, choices: str) -> None:
+    with pytest.raises(ValueError, match=f"^{setting} is 'most': choose {choices}$"):
+        PROTOCOLS[name].configure({setting: "most"}, LAN)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from ordercast.core.protocol import Protocol
+from ordercast.levels.protocol import TRMP
 from ordercast.rings.protocol import RINGS
 from ordercast.sequencers.cm import Cm, Irbp, Rbp
 from ordercast.sequencers.dtp import Dtp
 from ordercast.sequencers.member import OrdererOf
 from ordercast.sequencers.pinwheel import Pinwheel
+from ordercast.sequencers.primary_backup import PrimaryBackup
 from ordercast.sequencers.total import Total
 from ordercast.totem.protocol import TOTEM
 from ordercast.viewsync.protocol import sequenced
+from ordercast.viewsync.reformation import Reformation
+from ordercast.viewsync.rotation import Rotation
 
 PROTOCOLS: dict[str, Protocol] = {
     protocol.name: protocol
@@ -30,7 +34,7 @@ PROTOCOLS: dict[str, Protocol] = {
         ),
         sequenced(
             OrdererOf(Rbp),
-            reformation=True,
+            procedure=Reformation,
             ordered="as CM",
             hops="as CM",
             choose="as CM; who notices a failure leads the way out of it",
@@ -54,6 +58,17 @@ PROTOCOLS: dict[str, Protocol] = {
             hops="as CM; less if others send",
             choose="few senders, and safe messages: who is silent has its say first",
         ),
+        sequenced(
+            OrdererOf(PrimaryBackup),
+            procedure=Rotation,
+            i_views=True,
+            ordered="the primary: the first of the view",
+            hops="4, and 3 to the primary itself",
+            agreed="when all in the view's list have it, a majority at least",
+            safe="as agreed",
+            choose="who answers has to be sure of all others; replicated objects that only the primary runs",
+        ),
+        TRMP,
         RINGS,
     )
 }

@@ -159,3 +159,16 @@ class Seat:
     @property
     def timers(self) -> dict[str, int]:
         return {effect.name: effect.delay_us for effect in self.effects if isinstance(effect, SetTimer)}
+
+
+def acks_to_deliver(kind: RulesClass, guarantee: Guarantee) -> int:
+    """How many ACKs the last of five members hears before it delivers a message that it has."""
+    seat = Seat(kind, 5, members=5)
+    seat.msg(2, 1, guarantee=guarantee)
+    seat.ack(1, 1, (2, 1), following=2)
+    count = 1
+    while not seat.delivered:
+        count += 1
+        assert count < 5
+        seat.null(count, count, following=count + 1)
+    return count

@@ -30,13 +30,14 @@ from ordercast.sequencers.cm import Cm, Irbp, Rbp
 from ordercast.sequencers.dtp import Dtp
 from ordercast.sequencers.member import Member, RulesClass
 from ordercast.sequencers.pinwheel import Pinwheel
+from ordercast.sequencers.primary_backup import PrimaryBackup
 from ordercast.sequencers.total import Total
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import NOTHING, Settled, Stream, Unsettled, View
 from ordercast.viewsync.header import read_header
 from ordercast.viewsync.parts import PART, Parts, decode_part
 
-ALL: tuple[RulesClass, ...] = (Cm, Rbp, Irbp, Pinwheel, Dtp, Total)
+ALL: tuple[RulesClass, ...] = (Cm, Rbp, Irbp, Pinwheel, Dtp, Total, PrimaryBackup)
 MOVING: tuple[RulesClass, ...] = (Cm, Pinwheel, Dtp)
 
 
@@ -235,9 +236,16 @@ class Shuffler:
         for node in members:
             self._give(node, self.view, settled)
 
-    def turn(self, core: Iterable[NodeId], told_to: Iterable[NodeId] | None = None) -> None:
-        """An intermediate view with that token list, agreed on by those in it; the others may not hear."""
+    def turn(
+        self, core: Iterable[NodeId], told_to: Iterable[NodeId] | None = None, first: NodeId | None = None
+    ) -> None:
+        """An intermediate view with that token list, agreed on by those in it; the others may not hear.
+
+        The list begins with `first`, or with the lowest.
+        """
         core = tuple(sorted(core))
+        at = 0 if first is None else core.index(first)
+        core = core[at:] + core[:at]
         upto = max(told.upto for told in self.freeze(core).values())
         self.view = self.view._replace(core=core, turn=self.view.turn + 1)
         self.turns.append((self.view, Settled(upto, {})))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
 from shuffler import ALL, Heard, Shuffler, check_order, check_same, numbers_of
 
 from hunts import rounds
+from ordercast.core.contract import Effect
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.sequencers.cm import Irbp
 from ordercast.sequencers.member import RulesClass
+from ordercast.sequencers.order import Order
+from ordercast.sequencers.packets import Acked, Answered, AnyPacket, Update
+from ordercast.sequencers.primary_backup import PrimaryBackup
 from ordercast.viewsync.config import GroupConfig
 
+RAISING = (Irbp, PrimaryBackup)
+"""Those with intermediate views, which raise levels of resilience."""
 SIZES = (0, 3, 100, 3_000)
 LEVELS = [Guarantee.AGREED] * 4 + [Guarantee.SAFE, Guarantee.K3, Guarantee.K7]
 LOW = [Guarantee.K1, Guarantee.K2]
@@ -44,7 +51,7 @@ class Run:
             delays=chance.choice([(50, 150), (10, 3_000)]),
         )
         self.group.watch = self._check_level
-        self.levels = LEVELS + LOW if kind is Irbp else LEVELS
+        self.levels = LEVELS + LOW if kind in RAISING else LEVELS
         self.submitted = dict.fromkeys(self.group.nodes, 0)
         self.alive = set(self.group.nodes)
         self.cut: set[NodeId] = set()
@@ -65,8 +72,10 @@ class Run:
             same = theirs.view.id == order.view.id
             have += not same or theirs.hgsn >= heard.place or theirs.floor >= heard.place
         needed = heard.guarantee.needed(len(order.core))
-        if order.externals or isinstance(orderer, Irbp):
+        if isinstance(orderer.rules, RAISING):
             needed = max(needed, len(order.view.members) // 2 + 1)
+        if isinstance(orderer.rules, PrimaryBackup):
+            needed = max(needed, len(order.core))
         assert have >= min(needed, len(order.core))
 
     def submit(self) -> None:
@@ -189,7 +198,7 @@ class Turning(Run):
         group.run(chance.randint(0, 500))
         told = [node for node in core if chance.random() < 0.8]
         told += [node for node in sorted(self.alive - self.cut - set(core)) if chance.random() < 0.5]
-        group.turn(core, told)
+        group.turn(core, told, first=chance.choice(core))
 
     def finish(self) -> None:
         """All hear of the last token list; who lacks what is gone leaves; then all are on it."""
@@ -207,11 +216,64 @@ class Turning(Run):
         super().finish()
 
 
+def live(run: Turning) -> None:
+    """All that its seed says."""
+    for _ in range(run.chance.randint(20, 80)):
+        run.step()
+    run.finish()
+
+
 @pytest.mark.campaign
-@pytest.mark.parametrize("block", range(rounds(4, 60)))
-def test_intermediate_views_change_nothing_of_that(block: int) -> None:
+@pytest.mark.parametrize("kind", RAISING, ids=lambda kind: kind.NAME)
+@pytest.mark.parametrize("block", range(rounds(3, 60)))
+def test_intermediate_views_change_nothing_of_that(kind: RulesClass, block: int) -> None:
     for seed in range(5 * block, 5 * block + 5):
-        run = Turning(Irbp, seed)
-        for _ in range(run.chance.randint(20, 80)):
-            run.step()
-        run.finish()
+        live(Turning(kind, seed))
+
+
+@pytest.mark.parametrize("seed", [100_005, 200_001])
+def test_what_a_primary_sends_again_does_not_say_that_it_has_all_before_it(seed: int) -> None:
+    """Seeds that failed: a new primary was asked for what it had, and itself lacked what was before that."""
+    live(Turning(PrimaryBackup, seed))
+
+
+def _any_turn_counts(patch: pytest.MonkeyPatch) -> None:
+    right = PrimaryBackup.take
+
+    def take(
+        self: PrimaryBackup, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]
+    ) -> str:
+        if isinstance(packet, Update | Acked | Answered):
+            packet = packet._replace(turn=order.view.turn)
+        return right(self, order, sender, packet, effects)
+
+    patch.setattr(PrimaryBackup, "take", take)
+
+
+def _places_stay(patch: pytest.MonkeyPatch) -> None:
+    right = Order.cut
+    patch.setattr(Order, "cut", lambda self, upto: right(self, max(upto, self.hgsn)))
+
+
+def _acknowledgements_stay(patch: pytest.MonkeyPatch) -> None:
+    right = Order.cut
+
+    def cut(self: Order, upto: int) -> bool:
+        had = dict(self.R)
+        goes = right(self, upto)
+        self.R = had
+        return goes
+
+    patch.setattr(Order, "cut", cut)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "seed"), [(_any_turn_counts, 1), (_places_stay, 0), (_acknowledgements_stay, 62)]
+)
+def test_what_is_of_another_turn_and_counts_in_this_one_is_noticed(
+    mistake: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mistakes that only runs with many changes of the list show: these checks would see them."""
+    mistake(monkeypatch)
+    with pytest.raises(AssertionError):
+        live(Turning(PrimaryBackup, seed))

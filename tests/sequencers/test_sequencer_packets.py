@@ -9,11 +9,13 @@ from hypothesis import strategies as some
 from ordercast.core.identity import ConfigurationId, Guarantee
 from ordercast.core.wire import MAX_PACKET, Malformed
 from ordercast.sequencers import packets
+from ordercast.sequencers.declared import KINDS
+from ordercast.sequencers.fields import MAX_ENTRIES
 from ordercast.sequencers.packets import (
-    KINDS,
-    MAX_ENTRIES,
     NULL,
     Ack,
+    Acked,
+    Answered,
     Bcast,
     Copy,
     CumSeqAck,
@@ -27,6 +29,7 @@ from ordercast.sequencers.packets import (
     Resend,
     SeqAck,
     TotalUnicast,
+    Update,
     decode,
     decode_body,
     encode_ack,
@@ -34,10 +37,13 @@ from ordercast.sequencers.packets import (
     encode_copy,
     encode_msg,
     encode_numbers,
+    encode_reached,
     encode_req,
     encode_resend,
+    encode_update,
     passed_on,
     peek_bcast,
+    peek_update,
 )
 from ordercast.viewsync.header import FIRST_ORDER_KIND, HEADER_SIZE, header, read_header
 
@@ -67,7 +73,7 @@ def msg(
 
 
 def test_every_kind_has_a_name_and_is_the_orderers() -> None:
-    assert len(set(KINDS.values())) == len(KINDS) == 13
+    assert len(set(KINDS.values())) == len(KINDS) == 19
     assert min(KINDS) == FIRST_ORDER_KIND
     assert max(KINDS) < 256
 
@@ -103,6 +109,26 @@ def test_the_bytes_of_a_request_are_broadcast_as_they_are(seq: int, stable: int)
     assert (bcast.seq, bcast.stable, bcast.msg.body) == (seq, stable, asked.body)
     assert bcast.msg[:7] == asked[:7]
     assert peek_bcast(data) == (seq, stable, *asked.key)
+
+
+@quick
+@given(turns, counts, some.integers(0, 10_000))
+def test_an_update_is_as_long_as_a_broadcast_of_total(turn: int, place: int, behind: int) -> None:
+    asked, stable = msg(packets.PB_REQUEST), max(0, place - behind)
+    data = encode_update(head(packets.PB_UPDATE, 1), turn, place, stable, asked)
+    update = decode(data)
+    assert isinstance(update, Update)
+    assert update[:3] == (turn, place, stable)
+    assert update.msg.body == asked.body
+    assert peek_update(data) == (turn, place, stable, *asked.key)
+    assert len(data) == len(encode_bcast(head(packets.TOTAL_BCAST, 1), place, stable, asked))
+
+
+@pytest.mark.parametrize("stable", [0, 5, 2**40 - 2**32, 2**40 - 2**32 + 1])
+def test_an_update_never_says_that_more_is_stable_than_is(stable: int) -> None:
+    update = decode(encode_update(head(packets.PB_UPDATE, 1), 0, 2**40, stable, msg(packets.PB_REQUEST)))
+    assert isinstance(update, Update)
+    assert update.stable == 0
 
 
 def test_what_is_passed_on_names_its_origin_but_comes_from_who_sends_it() -> None:
@@ -156,6 +182,9 @@ def test_the_small_ones_are_read_as_they_were_written(
     )
     assert decode(encode_numbers(head(packets.TOTAL_SEQ_ACK), number)) == SeqAck(number)
     assert decode(encode_resend(head(packets.TOTAL_RESEND), seqs)) == Resend(tuple(seqs))
+    for reached in (Acked(7, number), Answered(7, number, stable)):
+        kind = packets.PB_ACK if isinstance(reached, Acked) else packets.PB_ANSWERED
+        assert decode(encode_reached(head(kind), reached)) == reached
     assert decode(head(packets.TOTAL_UNICAST) + payload) == TotalUnicast(payload)
 
 
@@ -183,6 +212,9 @@ WHOLE = [
     encode_numbers(head(packets.TOTAL_CUM_SEQ_ACK), 4, 2),
     encode_numbers(head(packets.TOTAL_SEQ_ACK), 4),
     encode_resend(head(packets.TOTAL_RESEND), [4, 5]),
+    encode_update(head(packets.PB_UPDATE), 2, 5, 3, msg()),
+    encode_reached(head(packets.PB_ACK), Acked(2, 4)),
+    encode_reached(head(packets.PB_ANSWERED), Answered(2, 4, 2)),
 ]
 
 

@@ -9,7 +9,8 @@ import pytest
 from ordercast.core.identity import ConfigurationId, Guarantee
 from ordercast.core.wire import Malformed
 from ordercast.sequencers import packets
-from ordercast.sequencers.packets import NULL, Ack, Bcast, Copy, Msg, Placed, Req
+from ordercast.sequencers.declared import KINDS
+from ordercast.sequencers.packets import NULL, Ack, Acked, Answered, Bcast, Copy, Msg, Placed, Req
 from ordercast.sequencers.rewriting import Carried, rewrite
 from ordercast.viewsync.header import HEADER_SIZE, header, read_header
 from ordercast.viewsync.packets import (
@@ -60,6 +61,12 @@ ORDERED = {
     "cum seq ack": packets.encode_numbers(head(packets.TOTAL_CUM_SEQ_ACK), 9, 8),
     "seq ack": packets.encode_numbers(head(packets.TOTAL_SEQ_ACK), 9),
     "unicast": head(packets.TOTAL_UNICAST) + b"payload",
+    "request of a backup": head(packets.PB_REQUEST) + message().body,
+    "update": packets.encode_update(head(packets.PB_UPDATE), 2, 4, 3, message(packets.PB_REQUEST)),
+    "acknowledged": packets.encode_reached(head(packets.PB_ACK), Acked(2, 9)),
+    "answered": packets.encode_reached(head(packets.PB_ANSWERED), Answered(2, 9, 8)),
+    "resend of a backup": packets.encode_resend(head(packets.PB_RESEND), [3, 4]),
+    "gone at a backup": packets.encode_numbers(head(packets.PB_GONE), 9),
 }
 MEMBERSHIP = {
     "heartbeat": told(Heartbeat(GROUP, 0, False)),
@@ -74,7 +81,7 @@ ALL = {
 
 
 def test_there_is_one_of_every_kind_of_the_orderers() -> None:
-    assert {read_header(data).kind for data in ORDERED.values()} == packets.KINDS.keys()
+    assert {read_header(data).kind for data in ORDERED.values()} == KINDS.keys()
 
 
 @pytest.mark.parametrize("data", ALL.values(), ids=ALL)

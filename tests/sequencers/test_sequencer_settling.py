@@ -43,7 +43,7 @@ def settled_in(order: Order, settled: Settled) -> list[tuple[int, bytes]]:
 
 
 def fresh(me: int = 1) -> Order:
-    return Order(view_of(3), me, GroupConfig(), False)
+    return Order(view_of(3), me, GroupConfig(), Guarantee.K1)
 
 
 def test_first_what_has_a_place_then_the_rest_sender_by_sender() -> None:

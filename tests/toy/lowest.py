@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from ordercast.core.contract import Effect, SetTimer, Unicast
 from ordercast.core.identity import NodeId
-from ordercast.sequencers.declared import DROPS, STATISTICS
+from ordercast.sequencers.declared import DROPS, MOVING_KINDS, STATISTICS
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
     ACK,
     COPY,
-    MOVING_KINDS,
     MSG,
     REQ,
     Ack,

@@ -9,28 +9,35 @@ each message are RMP's (004 §3.3.1).
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from ordercast.core.identity import Guarantee
 from ordercast.sequencers.moving import MovingSequencer
 
 
 class Cm(MovingSequencer):
     """A member of a group that runs CM."""
 
-    NAME = "cm"
-    SUMMARY = "Sequencer that moves along a ring; each acknowledgement places messages and passes the token."
+    NAME: ClassVar = "cm"
+    SUMMARY: ClassVar = (
+        "Sequencer that moves along a ring; each acknowledgement places messages and passes the token."
+    )
 
 
 class Rbp(Cm):
     """CM, to run inside the three-phase Reformation (004 §3)."""
 
-    NAME = "rbp"
-    SUMMARY = "CM whose members form a new token list by a three-phase Reformation when one of them fails."
+    NAME: ClassVar = "rbp"
+    SUMMARY: ClassVar = (
+        "CM whose members form a new token list by a three-phase Reformation when one of them fails."
+    )
 
 
 class Irbp(Cm):
     """CM, to run inside views and intermediate views (004 §5)."""
 
-    NAME = "irbp"
-    SUMMARY = (
+    NAME: ClassVar = "irbp"
+    SUMMARY: ClassVar = (
         "CM inside views agreed on by consensus, where a slow member leaves the token list, not the group."
     )
-    AT_LEAST_MAJORITY = True
+    AT_LEAST: ClassVar = Guarantee.AGREED

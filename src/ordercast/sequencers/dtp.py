@@ -7,6 +7,7 @@ the token, and with it a chance to tell. `N`, `R` and `BUF` are in `Order`, S.To
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 from ordercast.core.identity import NodeId
 from ordercast.sequencers.moving import MovingSequencer
@@ -15,7 +16,7 @@ from ordercast.sequencers.sending import Sending
 
 
 class Acknowledged(StrEnum):
-    """S.ACK (002 §4.1)."""
+    """S.ACK (002 §4.1): whether the message that was sent last has its place."""
 
     DONE = "done"
     """The message that was sent last has its place: another one may be sent."""
@@ -24,12 +25,14 @@ class Acknowledged(StrEnum):
 
 
 class Dtp(MovingSequencer):
-    """LTM_i of 002."""
+    """A member of a group that runs DTP (LTM_i of 002)."""
 
-    NAME = "dtp"
-    SUMMARY = "Sequencer that moves to the member heard from least, so that all soon know what all have."
-    NOTIFIES = True
-    NULL_TAKES_PLACE = False
+    NAME: ClassVar = "dtp"
+    SUMMARY: ClassVar = (
+        "Sequencer that moves to the member heard from least, so that all soon know what all have."
+    )
+    NOTIFIES: ClassVar = True
+    NULL_TAKES_PLACE: ClassVar = False
 
     def __init__(self, sending: Sending) -> None:
         super().__init__(sending)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Protocol
 
 from ordercast.core.contract import Accept, Drop, Effect, Halt, Install
 from ordercast.core.declared import zeros
 from ordercast.core.identity import Configuration, ConfigurationId, Ended, Guarantee, Kind, NodeId
 from ordercast.core.wire import Malformed
+from ordercast.sequencers.optional_rules import Decode, HasTokenList, Reads, ShowsActivity
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import NOBODY, AnyPacket, decode
 from ordercast.sequencers.sending import Sending, Sends
@@ -16,9 +17,6 @@ from ordercast.sequencers.settling import settle, unsettled
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.contract import Settled, Unsettled, View
 from ordercast.viewsync.protocol import Described
-
-Decode: TypeAlias = Callable[[bytes], AnyPacket]
-"""Takes a packet apart, or raises `Malformed`."""
 
 
 class Rules(Sends, Protocol):
@@ -42,30 +40,6 @@ class Rules(Sends, Protocol):
 
     def awaited(self, order: Order) -> NodeId | None:
         """Who keeps this member from going on."""
-
-
-@runtime_checkable
-class HasTokenList(Protocol):
-    """Rules of a protocol with a token list, which can change within a view."""
-
-    @property
-    def AT_LEAST_MAJORITY(self) -> bool:  # noqa: N802
-        """Whether levels of resilience below a majority are raised to it."""
-
-    @property
-    def hop(self) -> int:
-        """How often the token was passed as far as is known here."""
-
-    def turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
-        """The token list is that of `view` from now on; the order goes on behind what was settled."""
-
-
-@runtime_checkable
-class Reads(Protocol):
-    """Rules that know what is in some packets without taking them apart."""
-
-    def read(self, order: Order, kind: int, data: bytes, decode: Decode) -> AnyPacket:
-        """What is in a packet, or `Malformed`; mostly what `decode` makes of it."""
 
 
 class RulesClass(Described, Protocol):
@@ -107,6 +81,11 @@ class Member:
     @closed.setter
     def closed(self, closed: bool) -> None:
         self._sending.closed = closed
+
+    @property
+    def unanswered(self) -> dict[NodeId, int]:
+        """How often each member was tried again since it was last heard."""
+        return self._sending.unanswered
 
     @property
     def incarnation(self) -> int:
@@ -175,7 +154,13 @@ class Member:
                 return
             rules = self.rules
             assert isinstance(rules, HasTokenList), f"{self._name} has no token list: run it without i-views"
-            rules.turn(old, view, settled, effects)
+            assert view.turn == old.view.turn + 1, f"turn {view.turn} after {old.view.turn}"
+            if old.cut(settled.upto):
+                old.turn_to(view)
+                rules.turn(old, effects)
+            else:
+                old.cut_off = True
+                effects.append(Halt("contradiction"))
         else:
             self._cut_off = self.cut_off
             if old is not None and not settle(old, settled, effects):
@@ -183,7 +168,7 @@ class Member:
                 effects.append(Halt("cut off"))
             self._sending.begin_view()
             ended = None if old is None else Ended(old.view.id, old.last_message)
-            at_least = isinstance(self.rules, HasTokenList) and self.rules.AT_LEAST_MAJORITY
+            at_least = self.rules.AT_LEAST if isinstance(self.rules, HasTokenList) else Guarantee.K1
             self.order = Order(view, self.me, self.config, at_least)
             effects.append(Install(Configuration(view.id, Kind.REGULAR, view.members), ended))
             self.rules.begin(self.order, effects)
@@ -236,6 +221,14 @@ class Member:
         hop = self.rules.hop if at_rest and isinstance(self.rules, HasTokenList) else None
         known = order.hgsn, order.delivered, order.stable, order.N[self.me]
         return view.id, view.turn, *known, self.holder, hop
+
+    @property
+    def activity(self) -> Hashable:
+        """What changes as long as others order, if the protocol's rules say and there are others."""
+        order, rules = self.order, self.rules
+        if order is None or len(order.core) < 2 or not isinstance(rules, ShowsActivity):
+            return None
+        return rules.activity
 
     @property
     def owed(self) -> tuple[int | None, ...]:

@@ -13,18 +13,17 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import ClassVar
 
-from ordercast.core.contract import Effect, Halt, Multicast, SetTimer, Unicast
+from ordercast.core.contract import Effect, Multicast, SetTimer, Unicast
 from ordercast.core.declared import DropReason, PacketKind, Statistic
-from ordercast.core.identity import NodeId
+from ordercast.core.identity import Guarantee, NodeId
 from ordercast.core.wire import FORGED_SENDER, within_reach
-from ordercast.sequencers.declared import MOVING_DROPS, MOVING_STATISTICS
+from ordercast.sequencers.declared import MOVING_DROPS, MOVING_KINDS, MOVING_STATISTICS
+from ordercast.sequencers.fields import MAX_ENTRIES
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
     ACK,
     COPY,
     GONE,
-    MAX_ENTRIES,
-    MOVING_KINDS,
     MSG,
     NOBODY,
     NULL,
@@ -44,7 +43,7 @@ from ordercast.sequencers.packets import (
 )
 from ordercast.sequencers.retry_timer import RetryTimer
 from ordercast.sequencers.sending import BURST_BYTES, Sending
-from ordercast.viewsync.contract import ORDER_TIMER, Settled, View
+from ordercast.viewsync.contract import ORDER_TIMER
 
 PASS = ORDER_TIMER + "pass"
 LATE = 8
@@ -52,14 +51,14 @@ LATE = 8
 
 
 class Token(StrEnum):
-    """S.Token (002 §4.1)."""
+    """S.Token (002 §4.1): whether this member has the token."""
 
     HOLD = "hold"
     """This member holds the token."""
     TRST = "trst"
     """It passed the token on, and waits for a sign that it arrived."""
     EMPT = "empt"
-    """It does not hold the token."""
+    """This member does not hold the token."""
 
 
 class MovingSequencer:
@@ -68,8 +67,8 @@ class MovingSequencer:
     KINDS: ClassVar[Mapping[int, PacketKind]] = MOVING_KINDS
     DROPS: ClassVar[tuple[DropReason, ...]] = MOVING_DROPS
     STATISTICS: ClassVar[tuple[Statistic, ...]] = MOVING_STATISTICS
-    MESSAGE_KIND = MSG
-    AT_LEAST_MAJORITY: ClassVar[bool] = False
+    MESSAGE_KIND: ClassVar = MSG
+    AT_LEAST: ClassVar[Guarantee] = Guarantee.K1
     NOTIFIES: ClassVar[bool] = False
     """Whether the delivery status on every message is heeded: positive notification (002 §3)."""
     NULL_TAKES_PLACE: ClassVar[bool] = True
@@ -127,17 +126,11 @@ class MovingSequencer:
         for retry in (self._msg_retry, self._ack_retry, self._req_retry):
             retry.forget(effects)
 
-    def turn(self, order: Order, view: View, settled: Settled, effects: list[Effect]) -> None:
+    def turn(self, order: Order, effects: list[Effect]) -> None:
         """An intermediate view (004 §4.4.4): the token begins anew with the first of the new list.
 
         Who lacks some of what was settled has to get it before it orders anything; so has the first.
         """
-        assert view.turn == order.view.turn + 1, f"turn {view.turn} after {order.view.turn}"
-        if not order.cut(settled.upto):
-            order.cut_off = True
-            effects.append(Halt("contradiction"))
-            return
-        order.turn_to(view)
         self._start_token(order, effects)
 
     # --- packets --------------------------------------------------------------------------------
@@ -231,9 +224,13 @@ class MovingSequencer:
         order.discard(effects)
         self._msg_retry.watch(self._sending.oldest_own(order), effects)
         if self.S_TOKEN is Token.TRST:
-            self._ack_retry.watch(self.hop, effects)
+            self._watch_token(effects)
         if order.known > order.hgsn or order.gaps:
             self._req_retry.watch(order.missing, effects)
+
+    def _watch_token(self, effects: list[Effect]) -> None:
+        """The token was passed on: repeat that until there is a sign that it arrived."""
+        self._ack_retry.watch(self.hop, effects)
 
     def _acknowledge(self, order: Order, effects: list[Effect]) -> bool:
         """Give places to what has none, if everything before is here. Whether there was anything.
@@ -294,6 +291,11 @@ class MovingSequencer:
         busy = order.pending or order.known > order.hgsn or order.latest > min(order.stable, order.delivered)
         return self.holder if busy else None
 
+    @property
+    def activity(self) -> int:
+        """How often the token was passed: "sequencers are forced to pass the token" (004 §3.2.1 c)."""
+        return self.hop
+
     # --- timeouts -------------------------------------------------------------------------------
 
     def expired(self, order: Order, name: str, effects: list[Effect]) -> None:
@@ -302,10 +304,12 @@ class MovingSequencer:
             self._on_silence(order, effects)
         elif name == self._msg_retry.name:
             if self._msg_retry.due(self._sending.oldest_own(order), effects):
+                self._sending.tried(self.holder)
                 self._repeat_messages(order, effects)
         elif name == self._ack_retry.name:
             waiting = self.hop if self.S_TOKEN is Token.TRST else None
             if self._ack_retry.due(waiting, effects):
+                self._sending.tried(self.holder)
                 self._stats["retransmissions"] += 1
                 effects.append(Unicast(self.holder, self._last_ack))  # it may drown in what goes to all
                 self._sending.multicast(order, self._last_ack, effects)
@@ -344,6 +348,7 @@ class MovingSequencer:
         else:
             others = sorted((node for node in order.R if node != self.me), key=lambda node: -order.R[node])
             self._asked = others[attempt % len(others)]
+        self._sending.tried(self._asked)
         req = Req(order.hgsn, self._asked, tuple(keys), tuple(places))
         data = encode_req(self._sending.head(order, REQ), req)
         self._stats["requests"] += 1

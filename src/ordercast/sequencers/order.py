@@ -25,7 +25,8 @@ PLACE_SIZE = 64
 class Order:
     """Messages and places of one view."""
 
-    def __init__(self, view: View, me: NodeId, config: GroupConfig, at_least_majority: bool) -> None:
+    def __init__(self, view: View, me: NodeId, config: GroupConfig, at_least: Guarantee) -> None:
+        """The order of a view that begins; levels of resilience below `at_least` are raised to it."""
         self.me = me
         self.view = view
         self.incarnations = dict(zip(view.members, view.incarnations, strict=True))
@@ -68,7 +69,7 @@ class Order:
         self._most_unstable = max(config.max_unstable, 2 * len(view.members))
         self._span = self._most_unstable + config.batch + config.window
         self._keep_bytes = config.keep_bytes
-        self._at_least_majority = at_least_majority
+        self._at_least = at_least
         self._reassembly = Reassembly(config.max_message_size)
         self._unstable: deque[Batch] = deque()
         self._ranks: list[int] = []
@@ -85,8 +86,10 @@ class Order:
         self.view = view
         self.core = view.core
         self.externals = len(view.core) < len(view.members)
-        majority = Guarantee.AGREED.needed(len(view.members)) if self._at_least_majority else 1
-        self._needed = {guarantee: max(guarantee.needed(len(view.core)), majority) for guarantee in Guarantee}
+        core, at_least = len(view.core), self._at_least
+        majority = 1 if at_least is Guarantee.K1 else Guarantee.AGREED.needed(len(view.members))
+        least = max(at_least.needed(core), majority)
+        self._needed = {guarantee: max(guarantee.needed(core), least) for guarantee in Guarantee}
         self._kept = 0
         self._kept_upto = self.floor
         self._changed = True

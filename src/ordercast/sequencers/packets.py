@@ -8,6 +8,7 @@
 | `Copy` | "(B, seqnum)" or "ACK(B, seqnum, ⊥)" (004 Figs 16, 25): places, but not the token | to one member |
 | `Gone` | "no more in the buffers" (004 §4.4.3) | to one member |
 | `Request`, `Bcast`, … | TOTAL's headers (003, appendix) | see `total` |
+| `Update`, `Acked`, … | *update*, acknowledgement, reply (004 §4.3.1) | see `primary_backup` |
 
 All begin with `viewsync.header`, whose sender is who transmits: what is passed on for somebody else names its
 origin in itself. `decode` is total: it returns a packet within bounds or raises `Malformed`.
@@ -16,14 +17,13 @@ origin in itself. `decode` is total: it returns a packet within bounds or raises
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ordercast.core.declared import PacketKind, Purpose
 from ordercast.core.identity import Guarantee, NodeId
 from ordercast.core.packing import join_chunks, split_chunks
 from ordercast.core.wire import MAX_COUNT, MAX_PACKET, PREFIX_SIZE, Malformed, check_count, check_node
+from ordercast.sequencers.fields import ends, entries, flat, head_of, many, only_number, packed
 from ordercast.viewsync.header import FIRST_ORDER_KIND, HEADER_SIZE
 
 MSG, ACK, REQ, COPY, GONE = range(FIRST_ORDER_KIND, FIRST_ORDER_KIND + 5)
@@ -37,32 +37,9 @@ MSG, ACK, REQ, COPY, GONE = range(FIRST_ORDER_KIND, FIRST_ORDER_KIND + 5)
     TOTAL_SEQ_ACK,
     TOTAL_RESEND,
 ) = range(FIRST_ORDER_KIND + 16, FIRST_ORDER_KIND + 24)
-
-MOVING_KINDS: Mapping[int, PacketKind] = {
-    MSG: PacketKind("msg", Purpose.MESSAGES, "Messages, numbered by their sender."),
-    ACK: PacketKind("ack", Purpose.ORDER, "Places of messages, and who holds the token next."),
-    REQ: PacketKind("req", Purpose.ORDER, "Which messages and places its sender lacks."),
-    COPY: PacketKind("copy", Purpose.ORDER, "Places that were asked for."),
-    GONE: PacketKind("gone", Purpose.ORDER, "That what was asked for is no longer kept."),
-}
-TOTAL_KINDS = {
-    TOTAL_UNICAST: PacketKind("total-unicast", Purpose.MESSAGES, "Messages that TOTAL does not order."),
-    TOTAL_BCAST: PacketKind(
-        "total-bcast", Purpose.MESSAGES, "Messages with their places, from the sequencer."
-    ),
-    TOTAL_REQUEST: PacketKind("total-request", Purpose.MESSAGES, "Messages that the sequencer is to place."),
-    TOTAL_NEW_VIEW: PacketKind("total-new-view", Purpose.ORDER, "That the sequencer has begun the view."),
-    TOTAL_NEW_VIEW_ACK: PacketKind("total-new-view-ack", Purpose.ORDER, "That its sender knows of that."),
-    TOTAL_CUM_SEQ_ACK: PacketKind(
-        "total-cum-seq-ack", Purpose.ORDER, "Up to where its sender has the order."
-    ),
-    TOTAL_SEQ_ACK: PacketKind("total-seq-ack", Purpose.ORDER, "That its sender has one message."),
-    TOTAL_RESEND: PacketKind("total-resend", Purpose.ORDER, "Which places are to be sent again."),
-}
-KINDS = {**MOVING_KINDS, **TOTAL_KINDS}
-
-MAX_ENTRIES = 1_024
-"""Most places or requests in one packet; a configuration may allow fewer."""
+PB_REQUEST, PB_UPDATE, PB_ACK, PB_ANSWERED, PB_RESEND, PB_GONE = range(
+    FIRST_ORDER_KIND + 32, FIRST_ORDER_KIND + 38
+)
 
 NOBODY = 0
 """Stands for the null message ⊥ where a place names its message; not the id of any node."""
@@ -75,10 +52,13 @@ BODY_SIZE = _BODY.size
 _BCAST = struct.Struct("<qq")
 MESSAGE_OVERHEAD = HEADER_SIZE + _BCAST.size + BODY_SIZE
 """What a packet of messages needs beside its chunks, however it travels."""
+_UPDATE = struct.Struct("<IqI")
+_ACKED = struct.Struct("<Iq")
+_ANSWERED = struct.Struct("<Iqq")
+_FAR_BEHIND = 2**32 - 1
 _ACK = struct.Struct("<IqqiH")
 _REQ = struct.Struct("<qiHH")
 _COPY = struct.Struct("<IqH")
-_NUMBER = struct.Struct("<q")
 _COUNT = struct.Struct("<H")
 
 _LEVELS = tuple(Guarantee)
@@ -227,6 +207,33 @@ class Resend(NamedTuple):
     seqs: tuple[int, ...]
 
 
+class Update(NamedTuple):
+    """What the primary made of a request, for all backups (004 §4.3.1)."""
+
+    turn: int
+    place: int
+    stable: int
+    """What its sender knows to be with all."""
+    msg: Msg
+
+
+class Acked(NamedTuple):
+    """A backup has everything up to a place."""
+
+    turn: int
+    place: int
+
+
+class Answered(NamedTuple):
+    """How far the primary has come: its reply to who asked, and to all (004 §4.3.1)."""
+
+    turn: int
+    place: int
+    """The last one that was given out."""
+    stable: int
+    """Everything up to here is with all."""
+
+
 AnyPacket: TypeAlias = (
     Msg
     | Ack
@@ -241,6 +248,9 @@ AnyPacket: TypeAlias = (
     | CumSeqAck
     | SeqAck
     | Resend
+    | Update
+    | Acked
+    | Answered
 )
 
 # --- packets of messages ------------------------------------------------------------------------
@@ -294,6 +304,22 @@ def peek_bcast(data: bytes) -> tuple[int, int, NodeId, int]:
     return check_count(seq, 1), check_count(stable), origin, lsn
 
 
+def encode_update(head: bytes, turn: int, place: int, stable: int, msg: Msg) -> bytes:
+    """The packet as bytes. What is stable goes as a distance, and as 0 if that is large."""
+    behind = min(place - stable, _FAR_BEHIND)
+    return b"".join((head, _UPDATE.pack(turn, place, behind), memoryview(msg.raw)[msg.at :]))
+
+
+def peek_update(data: bytes) -> tuple[int, int, int, NodeId, int]:
+    """Turn, place, what is stable, and the name of the message of an update that is not decoded yet."""
+    if len(data) < MESSAGE_OVERHEAD:
+        raise Malformed("truncated")
+    turn, place, behind = _UPDATE.unpack_from(data, HEADER_SIZE)
+    origin, lsn, *_ = _BODY.unpack_from(data, HEADER_SIZE + _UPDATE.size)
+    stable = 0 if behind == _FAR_BEHIND else place - behind
+    return turn, check_count(place, 1), check_count(stable), origin, lsn
+
+
 def passed_on(head: bytes, msg: Msg) -> bytes:
     """A packet of messages as another member than its origin transmits it."""
     return b"".join((head, memoryview(msg.raw)[msg.at :]))
@@ -302,69 +328,39 @@ def passed_on(head: bytes, msg: Msg) -> bytes:
 # --- the rest -----------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)
-def _many(form: str, count: int) -> struct.Struct:
-    return struct.Struct("<" + form * count)
-
-
-def _flat(rows: Iterable[Sequence[int]]) -> list[int]:
-    return [value for row in rows for value in row]
-
-
 def encode_ack(head: bytes, ack: Ack) -> bytes:
     """The packet as bytes."""
     keys = ack.keys
-    return head + _ACK.pack(*ack[:4], len(keys)) + _many("iq", len(keys)).pack(*_flat(keys))
+    return head + _ACK.pack(*ack[:4], len(keys)) + many("iq", len(keys)).pack(*flat(keys))
 
 
 def encode_req(head: bytes, req: Req) -> bytes:
     """The packet as bytes."""
-    lists = _many("iq", len(req.keys)).pack(*_flat(req.keys)) + _numbers(req.places)
+    lists = many("iq", len(req.keys)).pack(*flat(req.keys)) + packed(req.places)
     return head + _REQ.pack(req.hgsn, req.asked, len(req.keys), len(req.places)) + lists
 
 
 def encode_copy(head: bytes, copy: Copy) -> bytes:
     """The packet as bytes."""
-    rows = _flat((place, *placed) for place, placed in copy.places)
+    rows = flat((place, *placed) for place, placed in copy.places)
     return (
-        head + _COPY.pack(copy.turn, copy.hop, len(copy.places)) + _many("qiqi", len(copy.places)).pack(*rows)
+        head + _COPY.pack(copy.turn, copy.hop, len(copy.places)) + many("qiqi", len(copy.places)).pack(*rows)
     )
 
 
 def encode_numbers(head: bytes, *numbers: int) -> bytes:
     """A packet that is nothing but a few numbers: `Gone`, `NewView`, `CumSeqAck`, `SeqAck`."""
-    return head + _numbers(numbers)
+    return head + packed(numbers)
+
+
+def encode_reached(head: bytes, reached: Acked | Answered) -> bytes:
+    """The packet as bytes."""
+    return head + (_ACKED if isinstance(reached, Acked) else _ANSWERED).pack(*reached)
 
 
 def encode_resend(head: bytes, seqs: Sequence[int]) -> bytes:
     """The packet as bytes."""
-    return head + _COUNT.pack(len(seqs)) + _numbers(seqs)
-
-
-def _numbers(numbers: Sequence[int]) -> bytes:
-    return _many("q", len(numbers)).pack(*numbers)
-
-
-def _entries(data: bytes, at: int, form: str, count: int) -> list[tuple[int, ...]]:
-    """A list of ``count`` rows at an offset, which must be there whole."""
-    if count > MAX_ENTRIES:
-        raise Malformed("too many entries")
-    if at + _many(form, count).size > len(data):
-        raise Malformed("truncated")
-    values = _many(form, count).unpack_from(data, at)
-    width = len(form)
-    return [values[begin : begin + width] for begin in range(0, count * width, width)]
-
-
-def _head(data: bytes, form: struct.Struct) -> tuple[int, ...]:
-    if len(data) < HEADER_SIZE + form.size:
-        raise Malformed("truncated")
-    return form.unpack_from(data, HEADER_SIZE)
-
-
-def _ends(data: bytes, at: int) -> None:
-    if len(data) != at:
-        raise Malformed("trailing bytes")
+    return head + _COUNT.pack(len(seqs)) + packed(seqs)
 
 
 def _check_key(node: NodeId, lsn: int, null_allowed: bool) -> MessageKey:
@@ -378,42 +374,36 @@ def _decode_msg(data: bytes) -> Msg:
 
 
 def _decode_ack(data: bytes) -> Ack:
-    turn, hop, first, following, count = _head(data, _ACK)
+    turn, hop, first, following, count = head_of(data, _ACK)
     at = HEADER_SIZE + _ACK.size
-    keys = tuple(_check_key(node, lsn, True) for node, lsn in _entries(data, at, "iq", count))
-    _ends(data, at + 12 * count)
+    keys = tuple(_check_key(node, lsn, True) for node, lsn in entries(data, at, "iq", count))
+    ends(data, at + 12 * count)
     return Ack(turn, check_count(hop, 1), check_count(first, 1), check_node(following), keys)
 
 
 def _decode_req(data: bytes) -> Req:
-    hgsn, asked, messages, places = _head(data, _REQ)
+    hgsn, asked, messages, places = head_of(data, _REQ)
     at = HEADER_SIZE + _REQ.size
-    keys = tuple(_check_key(node, lsn, False) for node, lsn in _entries(data, at, "iq", messages))
+    keys = tuple(_check_key(node, lsn, False) for node, lsn in entries(data, at, "iq", messages))
     at += 12 * messages
-    numbers = tuple(check_count(place, 1) for (place,) in _entries(data, at, "q", places))
-    _ends(data, at + 8 * places)
+    numbers = tuple(check_count(place, 1) for (place,) in entries(data, at, "q", places))
+    ends(data, at + 8 * places)
     return Req(check_count(hgsn), check_node(asked), keys, numbers)
 
 
 def _decode_copy(data: bytes) -> Copy:
-    turn, hop, count = _head(data, _COPY)
+    turn, hop, count = head_of(data, _COPY)
     at = HEADER_SIZE + _COPY.size
     places = tuple(
         (check_count(place, 1), Placed(*_check_key(node, lsn, True), check_node(by)))
-        for place, node, lsn, by in _entries(data, at, "qiqi", count)
+        for place, node, lsn, by in entries(data, at, "qiqi", count)
     )
-    _ends(data, at + 24 * count)
+    ends(data, at + 24 * count)
     return Copy(turn, check_count(hop), places)
 
 
-def _number(data: bytes, lowest: int) -> int:
-    (number,) = _head(data, _NUMBER)
-    _ends(data, HEADER_SIZE + _NUMBER.size)
-    return check_count(number, lowest)
-
-
 def _decode_gone(data: bytes) -> Gone:
-    return Gone(_number(data, 1))
+    return Gone(only_number(data, 1))
 
 
 def _decode_unicast(data: bytes) -> TotalUnicast:
@@ -421,7 +411,7 @@ def _decode_unicast(data: bytes) -> TotalUnicast:
 
 
 def _decode_bcast(data: bytes) -> Bcast:
-    seq, stable = _head(data, _BCAST)
+    seq, stable = head_of(data, _BCAST)
     msg = decode_body(data, HEADER_SIZE + _BCAST.size)
     return Bcast(check_count(seq, 1), check_count(stable), msg)
 
@@ -431,30 +421,47 @@ def _decode_request(data: bytes) -> Request:
 
 
 def _decode_new_view(data: bytes) -> NewView:
-    return NewView(_number(data, 1))
+    return NewView(only_number(data, 1))
 
 
 def _decode_new_view_ack(data: bytes) -> NewViewAck:
-    _ends(data, HEADER_SIZE)
+    ends(data, HEADER_SIZE)
     return NewViewAck()
 
 
 def _decode_cum_seq_ack(data: bytes) -> CumSeqAck:
-    seq, stable = _head(data, _BCAST)
-    _ends(data, HEADER_SIZE + _BCAST.size)
+    seq, stable = head_of(data, _BCAST)
+    ends(data, HEADER_SIZE + _BCAST.size)
     return CumSeqAck(check_count(seq), check_count(stable))
 
 
 def _decode_seq_ack(data: bytes) -> SeqAck:
-    return SeqAck(_number(data, 1))
+    return SeqAck(only_number(data, 1))
 
 
 def _decode_resend(data: bytes) -> Resend:
-    (count,) = _head(data, _COUNT)
+    (count,) = head_of(data, _COUNT)
     at = HEADER_SIZE + _COUNT.size
-    seqs = tuple(check_count(seq, 1) for (seq,) in _entries(data, at, "q", count))
-    _ends(data, at + 8 * count)
+    seqs = tuple(check_count(seq, 1) for (seq,) in entries(data, at, "q", count))
+    ends(data, at + 8 * count)
     return Resend(seqs)
+
+
+def _decode_update(data: bytes) -> Update:
+    turn, place, stable, *_ = peek_update(data)
+    return Update(turn, place, stable, decode_body(data, HEADER_SIZE + _UPDATE.size))
+
+
+def _decode_acked(data: bytes) -> Acked:
+    turn, place = head_of(data, _ACKED)
+    ends(data, HEADER_SIZE + _ACKED.size)
+    return Acked(turn, check_count(place))
+
+
+def _decode_answered(data: bytes) -> Answered:
+    turn, place, stable = head_of(data, _ANSWERED)
+    ends(data, HEADER_SIZE + _ANSWERED.size)
+    return Answered(turn, check_count(place), check_count(stable))
 
 
 _DECODERS: dict[int, Callable[[bytes], AnyPacket]] = {
@@ -471,6 +478,12 @@ _DECODERS: dict[int, Callable[[bytes], AnyPacket]] = {
     TOTAL_CUM_SEQ_ACK: _decode_cum_seq_ack,
     TOTAL_SEQ_ACK: _decode_seq_ack,
     TOTAL_RESEND: _decode_resend,
+    PB_REQUEST: _decode_request,
+    PB_UPDATE: _decode_update,
+    PB_ACK: _decode_acked,
+    PB_ANSWERED: _decode_answered,
+    PB_RESEND: _decode_resend,
+    PB_GONE: _decode_gone,
 }
 
 

@@ -7,6 +7,8 @@ as many as there are.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ordercast.sequencers.moving import MovingSequencer
 from ordercast.sequencers.sending import Sending
 
@@ -14,9 +16,9 @@ from ordercast.sequencers.sending import Sending
 class Pinwheel(MovingSequencer):
     """A member of a group that runs Pinwheel."""
 
-    NAME = "pinwheel"
-    SUMMARY = "Sequencer that moves along a ring; every message tells how far its sender has come."
-    NOTIFIES = True
+    NAME: ClassVar = "pinwheel"
+    SUMMARY: ClassVar = "Sequencer that moves along a ring; every message tells how far its sender has come."
+    NOTIFIES: ClassVar = True
 
     def __init__(self, sending: Sending) -> None:
         super().__init__(sending)

@@ -13,6 +13,8 @@ from ordercast.core.wire import Malformed
 from ordercast.sequencers import packets
 from ordercast.sequencers.packets import (
     Ack,
+    Acked,
+    Answered,
     Bcast,
     Copy,
     CumSeqAck,
@@ -24,6 +26,7 @@ from ordercast.sequencers.packets import (
     Resend,
     SeqAck,
     TotalUnicast,
+    Update,
 )
 from ordercast.viewsync import packets as membership
 from ordercast.viewsync.header import FIRST_ORDER_KIND, Header, header, read_header
@@ -85,6 +88,10 @@ def _ordered(head: bytes, packet: packets.AnyPacket) -> bytes:
             return packets.encode_resend(head, seqs)
         case packets.Gone() | NewView() | CumSeqAck() | SeqAck():
             return packets.encode_numbers(head, *packet)
+        case Update(turn, place, stable, msg):
+            return packets.encode_update(head, turn, place, stable, _message(b"", msg))
+        case Acked() | Answered():
+            return packets.encode_reached(head, packet)
         case TotalUnicast(payload):
             return head + payload
         case NewViewAck():

@@ -10,7 +10,7 @@ from ordercast.core.packing import SendQueue
 from ordercast.core.wire import MAX_PACKET
 from ordercast.sequencers.loss import Loss
 from ordercast.sequencers.order import Order
-from ordercast.sequencers.packets import CONTINUED, CONTINUES, Msg, encode_msg
+from ordercast.sequencers.packets import CONTINUED, CONTINUES, NOBODY, Msg, encode_msg
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.header import header
 from ordercast.viewsync.parts import send_in_parts
@@ -46,6 +46,8 @@ class Sending:
         self.incarnation = -1
         self.queue = SendQueue(config.send_queue)
         self.loss = Loss(config)
+        self.unanswered: dict[NodeId, int] = {}
+        """How often each member was tried again since it was last heard (`Orderer.unanswered`)."""
         self._message_kind = message_kind
         self._heads: dict[int, bytes] = {}
 
@@ -101,6 +103,11 @@ class Sending:
         if found is None:
             found = self._heads[kind] = header(kind, order.view.id, self.me, self.incarnation)
         return found
+
+    def tried(self, node: NodeId) -> None:
+        """Record that `node` was sent something again, or asked, and should answer (A in 002 §2)."""
+        if node not in (NOBODY, self.me):
+            self.unanswered[node] = self.unanswered.get(node, 0) + 1
 
     def multicast(self, order: Order, data: bytes, effects: list[Effect]) -> None:
         """Send to all members; a member that is alone has nobody to send to."""

@@ -15,19 +15,19 @@ processed by the TOTAL layer": it passes by the order and is counted, and no app
 from __future__ import annotations
 
 from collections import deque
+from typing import ClassVar
 
 from ordercast.core.contract import CancelTimer, Effect, SetTimer, Unicast
 from ordercast.core.identity import NodeId
 from ordercast.core.wire import FORGED_SENDER
-from ordercast.sequencers.declared import TOTAL_DROPS, TOTAL_STATISTICS
-from ordercast.sequencers.member import Decode
+from ordercast.sequencers.declared import TOTAL_DROPS, TOTAL_KINDS, TOTAL_STATISTICS
+from ordercast.sequencers.fields import MAX_ENTRIES
+from ordercast.sequencers.optional_rules import Decode
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import (
-    MAX_ENTRIES,
     NOBODY,
     TOTAL_BCAST,
     TOTAL_CUM_SEQ_ACK,
-    TOTAL_KINDS,
     TOTAL_NEW_VIEW,
     TOTAL_NEW_VIEW_ACK,
     TOTAL_REQUEST,
@@ -63,12 +63,12 @@ LATE = 8
 class Total:
     """A member of a group that runs TOTAL."""
 
-    NAME = "total"
-    SUMMARY = "One fixed sequencer, the first member, broadcasts everybody's messages in its order."
-    KINDS = TOTAL_KINDS
-    DROPS = TOTAL_DROPS
-    STATISTICS = TOTAL_STATISTICS
-    MESSAGE_KIND = TOTAL_REQUEST
+    NAME: ClassVar = "total"
+    SUMMARY: ClassVar = "One fixed sequencer, the first member, broadcasts everybody's messages in its order."
+    KINDS: ClassVar = TOTAL_KINDS
+    DROPS: ClassVar = TOTAL_DROPS
+    STATISTICS: ClassVar = TOTAL_STATISTICS
+    MESSAGE_KIND: ClassVar = TOTAL_REQUEST
 
     def __init__(self, sending: Sending) -> None:
         config = sending.config
@@ -82,6 +82,8 @@ class Total:
         """Whether this member is the sequencer."""
         self._acknowledged = 0
         """What this member has told the others that it has."""
+        self._heard = 0
+        """Packets that came from the sequencer in this view."""
         self._ack_every = 1
         self._ack_running = False
         self._own: deque[int] = deque()
@@ -96,8 +98,16 @@ class Total:
     # --- views ----------------------------------------------------------------------------------
 
     def begin(self, order: Order, effects: list[Effect]) -> None:
+        """A new view begins, and its sequencer says so."""
+        self._elect(order, effects)
+        if self._unaware:
+            self._announce_view(order, effects)
+            self._view_retry.watch(FIRST, effects)
+            effects.append(SetTimer(IDLE, self.config.silence_us))
+
+    def _elect(self, order: Order, effects: list[Effect]) -> None:
         """The first listed member is the sequencer: all members have chosen alike (003, "Sequencer")."""
-        self.holder = order.view.members[0]
+        self.holder = order.core[0]
         self.sequencing = self.holder == self.me
         self._acknowledged = 0
         self._own.clear()
@@ -112,10 +122,6 @@ class Total:
         ):
             retry.forget(effects)
         effects.append(CancelTimer(IDLE))
-        if self._unaware:
-            self._announce_view(order, effects)
-            self._view_retry.watch(FIRST, effects)
-            effects.append(SetTimer(IDLE, self.config.silence_us))
 
     def _announce_view(self, order: Order, effects: list[Effect]) -> None:
         data = encode_numbers(self._sending.head(order, TOTAL_NEW_VIEW), FIRST)
@@ -134,6 +140,7 @@ class Total:
     def take(self, order: Order, sender: NodeId, packet: AnyPacket, effects: list[Effect]) -> str:
         """A packet arrived. Why it is of no use, if it is of none."""
         self._unaware.discard(sender)
+        self._heard += sender == self.holder
         match packet:
             case Bcast(seq, stable, msg):
                 return self._on_bcast(order, sender, seq, stable, msg)
@@ -201,9 +208,14 @@ class Total:
                 order.learn(member, stable)
 
     def _on_resend(self, order: Order, sender: NodeId, seqs: tuple[int, ...], effects: list[Effect]) -> str:
-        """003, "Retransmission". Its bytes are the same each time, so that parts of them add up."""
+        """003, "Retransmission"."""
         if not self.sequencing:
             return "other sequencer"
+        self._resend(order, sender, seqs, effects)
+        return ""
+
+    def _resend(self, order: Order, to: NodeId, seqs: tuple[int, ...], effects: list[Effect]) -> None:
+        """What is here of that. Its bytes are the same each time, so that parts of them add up."""
         self._loss.noticed()
         room = BURST_BYTES
         for seq in seqs:
@@ -211,8 +223,7 @@ class Total:
             if placed is not None and room > 0:
                 data = self._bcast(order, 0, seq, order.BUF[placed.node, placed.lsn])
                 room -= len(data)
-                self._sending.send_again(data, effects, sender)
-        return ""
+                self._sending.send_again(data, effects, to)
 
     # --- ordering -------------------------------------------------------------------------------
 
@@ -226,8 +237,12 @@ class Total:
             self._sending.originate(order, self, effects)
         order.deliver(effects)
         order.discard(effects)
-        if order.hgsn > self._acknowledged:
+        if self._untold(order) > 0:
             self._acknowledge(order, effects)
+        self._watch(order, effects)
+
+    def _watch(self, order: Order, effects: list[Effect]) -> None:
+        """See to it that what is waited for is asked for again."""
         if not self.sequencing:
             self._request_retry.watch(self._sending.oldest_own(order), effects)
             if order.known > order.hgsn:
@@ -274,13 +289,22 @@ class Total:
         slowest = min(order.core, key=order.R.__getitem__)
         return slowest if slowest != self.me else None
 
+    @property
+    def activity(self) -> int | None:
+        """What was heard from the sequencer: it tells all how far it is when it has nothing to broadcast."""
+        return None if self.sequencing else self._heard
+
     # --- acknowledging --------------------------------------------------------------------------
+
+    def _untold(self, order: Order) -> int:
+        """How many places there are of which this member has to tell the others that it has them."""
+        return order.hgsn - self._acknowledged
 
     def _acknowledge(self, order: Order, effects: list[Effect]) -> None:
         """Tell all members what is here: every few packets, or after a short time."""
         if self.sequencing:
             self._acknowledged = order.hgsn  # its broadcasts have said so
-        elif order.hgsn - self._acknowledged >= self._ack_every:
+        elif self._untold(order) >= self._ack_every:
             self._tell(order, effects)
         elif not self._ack_running:
             self._ack_running = True
@@ -302,16 +326,18 @@ class Total:
         """A timer ran out."""
         if name == ACK_TIMER:
             self._ack_running = False
-            if order.hgsn > self._acknowledged:
+            if self._untold(order) > 0:
                 self._tell(order, effects)
         elif name == IDLE:
             self._tell(order, effects)
             effects.append(SetTimer(IDLE, self.config.silence_us))
         elif name == self._status_retry.name:
             if self._status_retry.due(order.stable if order.unstable else None, effects):
+                self._sending.tried(min(order.core, key=order.R.__getitem__))
                 self._tell(order, effects)
         elif name == self._request_retry.name:
             if self._request_retry.due(self._sending.oldest_own(order), effects):
+                self._sending.tried(self.holder)
                 self._repeat_requests(order, effects)
         elif name == self._resend_retry.name:
             missing = order.hgsn if order.known > order.hgsn else None
@@ -332,4 +358,5 @@ class Total:
         if seqs:
             self._stats["requests"] += 1
             self._loss.noticed()
+            self._sending.tried(self.holder)
             effects.append(Unicast(self.holder, encode_resend(self._sending.head(order, TOTAL_RESEND), seqs)))
