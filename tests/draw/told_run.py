@@ -34,7 +34,7 @@ class Pen:
         step = next(self._steps[node])
         head = (node, self._lives[node], step, time_us, event, seq, rep, kind, members)
         self.rows.append(
-            (*head, *message, seq, rep, None, None, guarantee, None, size, None, *ended, None, None)
+            (*head, *message, seq, rep, None, None, guarantee, None, size, None, *ended, *(None,) * 3)
         )
 
     def install(

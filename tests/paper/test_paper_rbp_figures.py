@@ -19,7 +19,11 @@ from ordercast.sim.world import World
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios"
 MOVING = ("cm", "rbp", "irbp", "pinwheel", "dtp")
-FAMILY = ("total", *MOVING)
+FAMILY = ("total", *MOVING, "primary-backup")
+
+
+RAISING = ("irbp", "primary-backup")
+"""Those with i-views, which raise levels of resilience."""
 
 
 def told(name: str, protocol: str) -> str:
@@ -53,16 +57,17 @@ def test_a_sequencer_that_is_cut_off_delivers_nothing_that_the_others_do_not(pro
     assert report.ok, str(report)
 
 
-@pytest.mark.parametrize("protocol", [name for name in FAMILY if name != "irbp"])
+@pytest.mark.parametrize("protocol", [name for name in FAMILY if name not in RAISING])
 def test_unless_it_is_asked_to_deliver_at_once(protocol: str) -> None:
     """004 §4.2: "Unreliable deliver such provided by RMP" leaves the others without the message."""
     report = run(parse(told("rbp_fig_26_unreliable", protocol)), LAB_PROTOCOLS)
     assert report.ok, str(report)
 
 
-def test_irbp_does_not_deliver_at_once_whatever_is_asked() -> None:
-    """004 §4.2, "there is a lower bound on the RBP resiliency": here it is a majority."""
-    text = told("rbp_fig_26_unreliable", "irbp").replace(
+@pytest.mark.parametrize("protocol", RAISING)
+def test_those_with_i_views_do_not_deliver_at_once_whatever_is_asked(protocol: str) -> None:
+    """004 §4.2, "there is a lower bound on the RBP resiliency": here it is a majority, or all."""
+    text = told("rbp_fig_26_unreliable", protocol).replace(
         "expect p delivers m in pqrs", "expect p never delivers m"
     )
     report = run(parse(text), LAB_PROTOCOLS)
@@ -103,12 +108,13 @@ def paused(protocol: str, pause_us: int, seed: int) -> World:
 
 
 @pytest.mark.parametrize("pause_us", [80_000, 200_000, 350_000])
-def test_a_member_that_is_slow_for_less_than_the_conservative_timeout_is_never_killed_by_irbp(
-    pause_us: int,
+@pytest.mark.parametrize("protocol", RAISING)
+def test_a_member_that_is_slow_for_less_than_the_conservative_timeout_is_never_killed_where_there_are_i_views(
+    protocol: str, pause_us: int
 ) -> None:
     """004 §4.3.5: i-views "do not force the crash of processes"."""
     for seed in range(3):
-        world = paused("irbp", pause_us, seed)
+        world = paused(protocol, pause_us, seed)
         assert world.halts == 0, f"seed {seed}"
         delivered = Counter(row[0] for row in world.rows if row[4] == "deliver")
         assert max(delivered.values()) - min(delivered.values()) < 10, "it has caught up"

@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 
 from ordercast.audit.properties import EXTENDED_VIRTUAL_SYNCHRONY
-from ordercast.catalogue import LAB_TOTEM
+from ordercast.catalogue import LAB_TOTEM, config_by_node
 from ordercast.core.contract import Effect, Event, Multicast, Packet, Start, Unicast
 from ordercast.core.identity import NodeId
-from ordercast.core.protocol import SIM
 from ordercast.sim.network import Lan
 from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.topology import draw_networks
@@ -79,9 +78,9 @@ class Bridged(TotemMachine):
 def _make(settings: Mapping[str, object]) -> MachineFactory:
     plain = dict(settings)
     networks: Any = plain.pop("networks")
-    config = TOTEM.configure(plain, SIM)
+    config_of = config_by_node(TOTEM, plain)
     by_node = {int(node): numbers for node, numbers in networks.items()}
-    return lambda node: Bridged(node, config, by_node[node])
+    return lambda node: Bridged(node, config_of(node), by_node[node])
 
 
 def _draw(stream: random.Random, nodes: int, lan: Lan) -> dict[str, object]:

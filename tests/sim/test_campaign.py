@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from careless import PROTOCOL, find
 
+from fuzz_results import result
 from ordercast.sim.campaign import Campaign, SeedResult, Totals, explore, failure_of, trace_name
-from ordercast.sim.fuzz import Cuts, Result, plan, run
+from ordercast.sim.fuzz import Cuts, plan, run
 from ordercast.sim.process_pool import WorkerDied, each
 from ordercast.trace.reader import read_runs
 
@@ -63,27 +64,16 @@ def test_what_happened_in_all_runs_is_added_up() -> None:
 
 
 def test_a_run_that_stayed_apart_has_a_sentence_too() -> None:
-    result = Result(
-        seed=3, violations={}, sentences=[], converged=False, events=0, receptions=0, rows=0, coverage={}
-    )
-    failure = failure_of(result)
+    failure = failure_of(result(converged=False))
     assert failure is not None
     assert failure.property == "live-membership"
     assert "one configuration" in failure.sentence
 
 
 def test_the_sentence_is_about_the_property_that_is_named() -> None:
-    result = Result(
-        seed=3,
-        violations={"safe": 1, "causal": 1},
-        sentences=["safe: this.", "causal: that."],
-        converged=True,
-        events=0,
-        receptions=0,
-        rows=0,
-        coverage={},
+    failure = failure_of(
+        result(violations={"safe": 1, "causal": 1}, sentences=["safe: this.", "causal: that."])
     )
-    failure = failure_of(result)
     assert failure is not None
     assert (failure.property, failure.sentence) == ("causal", "that.")
 

@@ -163,7 +163,7 @@ def test_each_kind_of_fault_changes_the_world() -> None:
     group.run_until(100)
     assert links.calm
     apply(group, Crash(1, 2))
-    assert host.fuse == 2
+    assert host.effects_left == 2
     apply(group, Crash(1))
     assert not host.up
     apply(group, Restart(1, keep_disk=False))
@@ -376,7 +376,7 @@ def test_everything_has_ended_at_the_end_and_most_nodes_are_up() -> None:
         for host in group.hosts.values():
             assert not host.paused
             assert not host.slow_us
-            assert host.fuse is None
+            assert host.effects_left is None
             down[host.up] += 1
         assert any(host.up for host in group.hosts.values())
         group.run_until(DURATION + 100_000)
@@ -434,6 +434,6 @@ def test_the_same_seed_gives_the_same_rows_in_every_process() -> None:
             text=True,
             check=True,
         ).stdout.strip()
-        for hash_seed in ("0", "1", "4242")
+        for hash_seed in ("0", "4242")
     }
     assert digests == {digest()}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from ordercast.core.contract import Packet
 from ordercast.core.identity import NodeId
 from ordercast.sim.clock import Clock
 from ordercast.sim.links import LOCAL_US, Wiring
-from ordercast.sim.network import EXPONENTIAL, PRESETS, Ethernet, Lan, NetworkConfig, preset
+from ordercast.sim.network import PRESETS, Ethernet, Lan, Measured, NetworkConfig, preset
+from ordercast.sim.running_networks import EXPONENTIAL
 
 NODES = (1, 2, 3)
 
@@ -186,6 +188,19 @@ def test_the_medium_carries_one_packet_at_a_time() -> None:
     assert air.net.busy_us == 3 * 128
 
 
+def test_a_medium_is_in_use_for_what_has_passed_of_what_is_booked() -> None:
+    air = Air(Ethernet(bits_per_s=8_000_000, propagation_us=0))
+    for _ in range(3):
+        air.net.multicast(100, 1, bytes(62))
+    used = []
+    for now in (0, 100, 200, 484, 1000):
+        air.clock.now = now
+        used.append(air.net.busy_us)
+    assert used == [0, 0, 100, 384, 384]
+    air.net.multicast(1000, 1, bytes(62))
+    assert air.net.busy_us == 384
+
+
 def test_all_receivers_of_a_multicast_share_one_heap_entry() -> None:
     air = Air(Ethernet(), nodes=range(1, 41))
     air.net.multicast(0, 1, b"x")
@@ -331,3 +346,46 @@ def test_what_a_network_does_is_a_function_of_its_seed(name: str) -> None:
 
     assert arrivals("x") == arrivals("x")
     assert arrivals("x") != arrivals("y")
+
+
+def test_measured_delays_are_drawn_from_their_tables() -> None:
+    config = Measured(
+        unicast_delays_us=(10, 20), behind_delays_us=(1_000,), multicast_delays_us=((100,), (200, 300))
+    )
+    air = Air(config, nodes=(1, 2, 3))
+    for i in range(200):
+        air.net.unicast(i * 10_000, 1, 2, b"%d" % i)
+    assert {when - int(data) * 10_000 for when, _, data in air.run()} == {10, 20}
+    air = Air(config, nodes=(1, 2, 3))
+    for i in range(200):
+        air.net.multicast(i * 10_000, 2, b"%d a" % i)
+        air.net.multicast(i * 10_000, 2, b"%d b" % i)
+        air.net.unicast(i * 10_000, 2, 3, b"%d c" % i)
+    took: dict[tuple[int, str], list[int]] = {}
+    for when, node, data in air.run():
+        number, name = data.decode().split()
+        took.setdefault((node, name), []).append(when - int(number) * 10_000)
+    assert set(took[3, "a"]) == {100}  # the next in the order of identifiers
+    assert set(took[1, "a"]) == {200, 300}
+    assert took[1, "a"] == took[1, "b"]  # what leaves together travels together
+    assert set(took[3, "c"]) == {1_000}
+
+
+def test_measured_delays_follow_each_other_as_they_were_measured() -> None:
+    table = tuple(range(100, 1_100))
+    air = Air(Measured(unicast_delays_us=table, multicast_delays_us=(table,), run=10), nodes=(1, 2, 3))
+    for i in range(100):
+        air.net.unicast(i * 10_000, 1, 2, b"%d" % i)
+    took = [when - int(data) * 10_000 for when, _, data in air.run()]
+    runs = [took[first : first + 10] for first in range(0, 100, 10)]
+    assert all((after - before) % 1_000 == 1 for run in runs for before, after in pairwise(run))
+    assert len({run[0] for run in runs}) > 5
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"unicast_delays_us": ()}, {"behind_delays_us": (-1,)}, {"multicast_delays_us": ()}, {"run": 0}],
+)
+def test_what_is_no_table_of_delays(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        Measured(**wrong)

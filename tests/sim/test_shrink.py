@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from careless import PROTOCOL
 
-from ordercast.sim.fuzz import Cuts, Result, is_ending, plan, run
+from fuzz_results import result
+from ordercast.sim.fuzz import Cuts, is_ending, plan, run
 from ordercast.sim.shrink import broke, shrink
 
 NODES = (2, 5)
@@ -73,14 +74,4 @@ def test_time_is_bounded_and_what_fails_is_kept() -> None:
 def test_whether_a_property_was_broken(
     violations: dict[str, int], converged: bool, wanted: str, answer: bool
 ) -> None:
-    result = Result(
-        seed=0,
-        violations=violations,
-        sentences=[],
-        converged=converged,
-        events=0,
-        receptions=0,
-        rows=0,
-        coverage={},
-    )
-    assert broke(result, wanted) is answer
+    assert broke(result(violations=violations, converged=converged), wanted) is answer

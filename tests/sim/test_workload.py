@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -31,6 +32,20 @@ def test_poisson_arrivals_have_the_total_rate_and_exponential_gaps() -> None:
     assert mean == pytest.approx(2000, rel=0.08)
     deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
     assert deviation == pytest.approx(mean, rel=0.1)
+
+
+def test_senders_send_by_their_shares() -> None:
+    rows = submitted(Workload(rate=2000, shares=(1.0, 2.0, 4.0, 13.0)), seconds=3)
+    counts = Counter(row[0] for row in rows)
+    assert [counts[node] / len(rows) for node in (1, 2, 3, 4)] == pytest.approx(
+        [0.05, 0.1, 0.2, 0.65], abs=0.02
+    )
+
+
+@pytest.mark.parametrize(("shares", "problem"), [((1.0, 0.0), "above 0"), ((1.0, 1.0), "give each one")])
+def test_wrong_shares_are_refused(shares: tuple[float, ...], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        submitted(Workload(shares=shares))
 
 
 def test_deterministic_arrivals_take_turns_at_equal_distances() -> None:

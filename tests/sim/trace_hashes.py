@@ -16,7 +16,7 @@ import msgspec
 
 from ordercast.catalogue import LAB_PROTOCOLS, LAB_RINGS, lab_protocol
 from ordercast.sim.fuzz import plan, run
-from ordercast.trace.columns import TIMESTAMP
+from ordercast.trace.columns import CHECKSUM, TIMESTAMP
 
 SEEDS = 200
 """Seeds of each protocol in the list."""
@@ -34,7 +34,7 @@ def trace_hash(protocol: str, seed: int) -> str:
     _, world = run(of, plan(of, seed, of.nodes), packets=True)
     digest = hashlib.sha256()
     for row in world.rows:
-        digest.update(msgspec.json.encode(row if row[TIMESTAMP] is not None else row[:TIMESTAMP]))
+        digest.update(msgspec.json.encode(row[: TIMESTAMP if row[TIMESTAMP] is None else CHECKSUM]))
     return digest.hexdigest()[:16]
 
 

@@ -79,7 +79,7 @@ def draw(
     span: tuple[int, int],
     title: str,
 ) -> str:
-    """The whole file: what was sent and what happened between two times."""
+    """What was sent and what happened between two times, as the text of an SVG file."""
     return "\n".join(_Sheet(flights, marks, lanes, span, title).lines()) + "\n"
 
 

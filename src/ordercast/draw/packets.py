@@ -191,4 +191,10 @@ def _orderer_text(
             return f"bcast {packet.seq}={carried(packet.msg)}"
         case orderers.CumSeqAck():
             return f"cum-seq-ack {packet.seq}"
-    return str(kind).removeprefix("total-")
+        case orderers.Update():
+            return f"update {packet.place}={carried(packet.msg)}"
+        case orderers.Acked():
+            return f"ack {packet.place}"
+        case orderers.Answered():
+            return f"answered {packet.stable}"
+    return str(kind).removeprefix("total-").removeprefix("pb-")

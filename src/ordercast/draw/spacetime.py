@@ -36,6 +36,9 @@ from ordercast.trace.schema import Row
 Note: TypeAlias = tuple[int, str]
 """Something from outside the trace that belongs into the drawing: when, and what (a fault, mostly)."""
 
+Where: TypeAlias = tuple[object, ...]
+"""A stay as rows name it: node, incarnation, and the configuration's number, representative and kind."""
+
 NEAR_US = 20_000
 """Nodes that do the same within this time do it together, as far as a reader is concerned."""
 
@@ -127,10 +130,13 @@ class Timeline:
         return order
 
 
-def timeline_of(rows: Iterable[Row], networks: Attached | None = None) -> Timeline:
+def timeline_of(
+    rows: Iterable[Row], networks: Attached | None = None, delivered: Mapping[Where, int] | None = None
+) -> Timeline:
     """Put a run's rows together into its timeline. Rows may come in any order; one pass over them.
 
-    `networks` says which nodes are attached to which, where there are several.
+    `networks` says which nodes are attached to which, where there are several. `delivered` says how many
+    messages were delivered where, if the rows of deliveries are not among those given.
     """
     changes: dict[NodeId, list[Row]] = defaultdict(list)
     counts: Counter[tuple[object, ...]] = Counter()
@@ -154,13 +160,15 @@ def timeline_of(rows: Iterable[Row], networks: Attached | None = None) -> Timeli
             continue
         life = life_of(row)
         last_us[life] = max(last_us.get(life, 0), time_us)
-    delivered: dict[tuple[object, ...], dict[str, int]] = defaultdict(dict)
+    by_guarantee: dict[Where, dict[str, int]] = defaultdict(dict)
+    for where, count in (delivered or {}).items():
+        by_guarantee[where]["messages"] = count
     for (*place, guarantee), count in sorted(counts.items(), key=lambda item: str(item[0][-1])):
-        delivered[tuple(place)][str(guarantee or "agreed")] = count
+        by_guarantee[tuple(place)][str(guarantee or "agreed")] = count
     lanes = []
     row_of_nodes = in_a_row({node: (networks or {}).get(node, (0,)) for node in changes})
     for node in row_of_nodes:
-        lane = _LaneBuilder(node, delivered, last_us)
+        lane = _LaneBuilder(node, by_guarantee, last_us)
         for row in sorted(changes[node], key=lambda row: row[STEP]):
             lane.add(row)
         lanes.append(lane.finish(end_us))
@@ -173,7 +181,7 @@ class _LaneBuilder:
     """Turns one node's changes, in its own order, into lives and segments."""
 
     node: NodeId
-    delivered: Mapping[tuple[object, ...], Mapping[str, int]]
+    delivered: Mapping[Where, Mapping[str, int]]
     last_us: Mapping[tuple[NodeId, int], int]
     lives: list[Life] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)

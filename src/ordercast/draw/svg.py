@@ -55,7 +55,7 @@ text{{font:11px ui-sans-serif,system-ui,"Helvetica Neue",Arial,sans-serif;fill:{
 
 
 def draw(timeline: Timeline, notes: Sequence[Note] = (), *, title: str = "") -> str:
-    """The whole file."""
+    """The drawing of a timeline, as the text of an SVG file."""
     return "\n".join(_Sheet(timeline, sorted(notes), title).lines()) + "\n"
 
 

@@ -108,7 +108,7 @@ text{font:12px ui-sans-serif,system-ui,"Helvetica Neue",Arial,sans-serif;fill:#1
 
 
 def in_svg(networks: Attached, forwarding: Forwarding, names: Mapping[NodeId, str], title: str) -> str:
-    """The whole file."""
+    """Networks and their gateways, as the text of an SVG file."""
     return "\n".join(_Plan(networks, forwarding, names, title).file()) + "\n"
 
 

@@ -46,7 +46,7 @@ class Above(Protocol):
     def offers(self, host: Host, room: int) -> Sequence[Offer]:
         """What a machine is to be given next, if it has room for so many bytes."""
 
-    def hungry(self, host: Host) -> bool:
+    def has_more(self, host: Host) -> bool:
         """Whether something waits to be given to a machine."""
 
     @property
@@ -87,7 +87,7 @@ class Applications:
         self._carry_out = carry_out
         self._ledger = AcceptedPayloads()
         self.closed = False
-        """Nobody has anything more to send."""
+        """Whether the load is over: no application has anything more to send."""
         self.above: Above | None = None
         """The layer between the applications and the machines, if there is one."""
 
@@ -123,7 +123,7 @@ class Applications:
             self._hand_over(host, [offer])
         else:
             host.waiting.append(offer)
-            host.appetite = True
+            host.has_more = True
         return True
 
     def close(self) -> None:
@@ -136,8 +136,8 @@ class Applications:
         """Keep a node's send queue full, over all its lives, with what `refill` answers; None ends it."""
         host = self._hosts[node]
         host.refill = refill
-        host.appetite = refill is not None or bool(host.waiting)
-        if host.appetite and host.up and not host.paused:
+        host.has_more = refill is not None or bool(host.waiting)
+        if host.has_more and host.up and not host.paused:
             self.feed(host)
 
     def _offer(self, host: Host, size: int, guarantee: Guarantee, label: str | None) -> Offer:
@@ -166,9 +166,9 @@ class Applications:
             self._hand_over(host, offers)
             if not waiting and refill is None and self.above is None:
                 break
-        host.appetite = host.refill is not None or bool(waiting)
-        if self.above is not None and host.up and self.above.hungry(host):
-            host.appetite = True
+        host.has_more = host.refill is not None or bool(waiting)
+        if self.above is not None and host.up and self.above.has_more(host):
+            host.has_more = True
 
     def _hand_over(self, host: Host, offers: Sequence[Offer]) -> None:
         host.offered = offers

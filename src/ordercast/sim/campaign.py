@@ -10,11 +10,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
-from ordercast.sim.fuzz import Cuts, Result, plan, run
+from ordercast.sim.fuzz import Cuts, Result, is_ending, plan, run
 from ordercast.sim.process_pool import each
 from ordercast.sim.protocol import LabProtocol
 
@@ -32,11 +31,13 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     traces: str | None = None
     """The directory that keeps every run's trace."""
 
-    def replay(self, seed: int, cuts: Cuts | None = None) -> str:
+    def replay(self, seed: int, cuts: Cuts | None = None, near: int | None = None) -> str:
         """The command that runs one of the seeds again, by itself."""
         fewest, most = self.nodes
         words = ["ordercast sim replay", f"--protocol {self.protocol}", f"--seed {seed}"]
         words.append(f"--nodes {fewest}:{most}")
+        if near is not None:
+            words.append(f"--near {near}")
         if cuts is not None and cuts.options:
             words.append(cuts.options)
         return " ".join(words)
@@ -48,6 +49,9 @@ class SeedResult(msgspec.Struct, frozen=True):
     result: Result
     cpu_s: float
     """Processor time it took, with drawing the case and judging it."""
+    nodes: int
+    faults: tuple[str, ...]
+    """Kinds of faults that it had, each once."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -107,21 +111,24 @@ def failure_of(result: Result) -> Failure | None:
 
 
 def explore(campaign: Campaign, find: Find, jobs: int = 1) -> Generator[SeedResult, None, None]:
-    """SeedResult every seed; results come as they are ready, which over several processes is not in order."""
+    """Run every seed; results come as they are ready, which over several processes is not in order."""
     yield from each(partial(run_seed, campaign, find), campaign.seeds, jobs)
 
 
-def run_seed(campaign: Campaign, find: Find, seed: int) -> SeedResult:
-    """SeedResult one seed of a campaign, and keep its trace if that is wanted."""
+def run_seed(campaign: Campaign, find: Find, seed: int, near: int | None = None) -> SeedResult:
+    """Run one seed of a campaign, and keep its trace if that is wanted. `near` is as for `plan`."""
     began = time.process_time()
     protocol = find(campaign.protocol)
-    result, world = run(protocol, plan(protocol, seed, campaign.nodes))
-    done = SeedResult(result, time.process_time() - began)
+    case = plan(protocol, seed, campaign.nodes, near=near)
+    result, world = run(protocol, case)
+    faults = {type(fault.do).__name__.lower() for fault in case.faults if not is_ending(case, fault)}
+    cpu_s = time.process_time() - began
+    done = SeedResult(result, cpu_s, len(case.nodes), tuple(sorted(faults)))
     if campaign.traces is not None:
         from ordercast.trace.writer import TraceWriter  # loads Arrow, of an extra
 
         name = trace_name(campaign.protocol, seed)
-        with TraceWriter(Path(campaign.traces), name, protocol.heading) as writer:
+        with TraceWriter(campaign.traces, name, protocol.heading) as writer:
             writer.write(world.rows)
     return done
 

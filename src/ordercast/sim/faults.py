@@ -5,6 +5,7 @@ happens: `At` a time, or `When` a machine enters a state or sends a packet. Both
 text form, the one of scenario files: ``str(fault)`` writes it and `ordercast.sim.reading` reads it.
 
     begin s                  clock s ahead 2ms            restart s        restart s without disk
+    drift s 200ppm           drift s -200ppm
     crash s                  crash s after 3 effects      restart s with disk of 2 writes ago
     pause s                  resume s                     slow s 500us     unslow s
     partition p q | r s      heal                         leave s
@@ -79,6 +80,14 @@ class Clock(Action, frozen=True):
 
     node: NodeId
     ahead_us: int
+
+
+class Drift(Action, frozen=True):
+    """From its next life on the node's clock runs faster than the simulation's, or slower where negative."""
+
+    node: NodeId
+    ppm: int
+    """Microseconds a second."""
 
 
 class Restart(Action, frozen=True):
@@ -224,7 +233,7 @@ class Send(Action, frozen=True):
 
 
 def apply(world: World, action: Action) -> None:
-    """Do it now."""
+    """Carry out an action on a world, now."""
     match action:
         case OnNetwork():
             _apply_to_links(world, action)
@@ -234,6 +243,8 @@ def apply(world: World, action: Action) -> None:
             world.begin(node)
         case Clock(node, ahead_us):
             world.set_clock(node, ahead_us)
+        case Drift(node, ppm):
+            world.hosts[node].drift_ppm = ppm
         case Restart(node, keep_disk, writes_ago):
             world.restart(node, keep_disk, writes_ago)
         case Pause(node):
@@ -327,6 +338,8 @@ def _without_network(action: Action, name: Names) -> str:
             return f"restart {name(node)} with disk of {writes_ago} writes ago"
         case Clock(node, ahead_us):
             return f"clock {name(node)} ahead {time_text(ahead_us)}"
+        case Drift(node, ppm):
+            return f"drift {name(node)} {ppm}ppm"
         case Slow(node, cost_us):
             return f"slow {name(node)} {time_text(cost_us)}"
         case Partition(groups):
@@ -400,6 +413,7 @@ class When(msgspec.Struct, frozen=True, tag=True):
 Actions: TypeAlias = (
     Begin
     | Clock
+    | Drift
     | Crash
     | Restart
     | Pause

@@ -25,8 +25,10 @@ from ordercast.audit.properties import audit
 from ordercast.core.identity import Kind, NodeId
 from ordercast.sim.clock import Runaway
 from ordercast.sim.coverage import coverage
-from ordercast.sim.faults import At, Begin, Burst, Clock, Crash, Fault, When, schedule
+from ordercast.sim.faults import At, Begin, Burst, Clock, Crash, Drift, Fault, When, schedule
 from ordercast.sim.founders import draw_meeting, majority_failed, may_go_on
+from ordercast.sim.lives import draw_drifts
+from ordercast.sim.nearby import shifted
 from ordercast.sim.network import Lan
 from ordercast.sim.process_groups import GroupLoad, SimulatedProcesses, draw_group_load
 from ordercast.sim.protocol import LabProtocol
@@ -78,7 +80,7 @@ class Cuts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> str:
-        """As options of ``ordercast sim replay``."""
+        """The cuts as options of ``ordercast sim replay``."""
         words = []
         if self.members is not None:
             words.append(f"--members {','.join(map(str, self.members))}")
@@ -128,8 +130,27 @@ class Result(msgspec.Struct, kw_only=True):
         return None if self.converged else "live-membership"
 
 
-def plan(protocol: LabProtocol, seed: int, nodes: tuple[int, int], cuts: Cuts | None = None) -> Case:
-    """The case of a seed: each part of it drawn from a stream of its own."""
+def plan(
+    protocol: LabProtocol,
+    seed: int,
+    nodes: tuple[int, int],
+    cuts: Cuts | None = None,
+    *,
+    near: int | None = None,
+) -> Case:
+    """The case of a seed, without what `cuts` leave out.
+
+    `near` is another seed: then the case is that one's, with its faults shifted a little and other chance.
+    """
+    case = _drawn(protocol, seed if near is None else near, nodes)
+    if near is not None:
+        faults = shifted(random.Random(f"{seed}/near {near}"), case.faults, case.duration_us)
+        case = msgspec.structs.replace(case, seed=seed, faults=tuple(faults))
+    return cut(case, cuts) if cuts is not None else case
+
+
+def _drawn(protocol: LabProtocol, seed: int, nodes: tuple[int, int]) -> Case:
+    """Each part is drawn from a stream of its own."""
     count = random.Random(f"{seed}/nodes").randint(*nodes)
     members = tuple(range(1, count + 1))
     lock_step = random.Random(f"{seed}/lock-step").random() < LOCK_STEP
@@ -148,17 +169,18 @@ def plan(protocol: LabProtocol, seed: int, nodes: tuple[int, int], cuts: Cuts | 
     if "founders" in settings:
         meeting = random.Random(f"{seed}/fault/meeting")
         drawn = [*draw_meeting(meeting, settings["founders"], members, duration_us), *drawn]
-    case = Case(
+    if protocol.drifting_clocks:
+        drawn = [*draw_drifts(random.Random(f"{seed}/fault/drift"), members), *drawn]
+    return Case(
         seed=seed,
         nodes=members,
         network=network,
         settings=settings,
-        workload=_draw_workload(seed, product.levels, lock_step),
+        workload=_draw_workload(seed, product.levels, lock_step, count if "visits" in settings else 0),
         faults=tuple(drawn),
         duration_us=duration_us,
         process_groups=_draw_processes(protocol, seed),
     )
-    return cut(case, cuts) if cuts is not None else case
 
 
 def _draw_processes(protocol: LabProtocol, seed: int) -> GroupLoad | None:
@@ -181,9 +203,14 @@ def cut(case: Case, cuts: Cuts) -> Case:
         and (without := shorten(without, until_us)) is not None
     ]
     dead = [fault.do.node for fault in case.faults if is_ending(case, fault) and isinstance(fault.do, Crash)]
+    load, shares = case.workload, case.workload.shares
+    if shares is not None:
+        left = tuple(share for node, share in zip(case.nodes, shares, strict=True) if node in members)
+        load = msgspec.structs.replace(load, shares=left)
     return msgspec.structs.replace(
         case,
         nodes=members,
+        workload=load,
         faults=(*begun, *ending(begun, members, until_us, dead)),
         duration_us=until_us,
     )
@@ -237,7 +264,8 @@ def _draw_network(stream: random.Random, lock_step: bool) -> Lan:
     )
 
 
-def _draw_workload(seed: int, levels: bool, lock_step: bool) -> Workload:
+def _draw_workload(seed: int, levels: bool, lock_step: bool, unlike: int) -> Workload:
+    """A load; with `unlike` nodes, one in which some of these send more than others."""
     stream = random.Random(f"{seed}/workload")
     arrivals: tuple[Arrivals, ...] = ("poisson", "poisson", "deterministic")
     arrival = stream.choice(arrivals)
@@ -250,7 +278,12 @@ def _draw_workload(seed: int, levels: bool, lock_step: bool) -> Workload:
         safe=stream.choice((0.0, 0.3, 0.5, 1.0)),
         start_us=stream.choice((0, 100_000)),
         levels=random.Random(f"{seed}/levels").choice((0.0, 0.0, 0.3, 1.0)) if levels else 0.0,
+        shares=_draw_shares(random.Random(f"{seed}/shares"), unlike) if unlike else None,
     )
+
+
+def _draw_shares(stream: random.Random, nodes: int) -> tuple[float, ...]:
+    return tuple(stream.choice((1.0, 1.0, 4.0, 16.0, 100.0)) for _ in range(nodes))
 
 
 def run(protocol: LabProtocol, case: Case, *, packets: bool = False) -> tuple[Result, World]:
@@ -337,6 +370,8 @@ def _first_lives(world: World, faults: Iterable[Fault]) -> list[NodeId]:
             later.add(fault.do.node)
         elif isinstance(fault, At) and isinstance(fault.do, Clock) and fault.at_us == 0:
             world.set_clock(fault.do.node, fault.do.ahead_us)
+        elif isinstance(fault, At) and isinstance(fault.do, Drift) and fault.at_us == 0:
+            world.hosts[fault.do.node].drift_ppm = fault.do.ppm
     return [node for node in world.nodes if node not in later]
 
 
@@ -411,12 +446,15 @@ def _one_configuration(world: World) -> bool:
     Where nobody joins some of the networks any more, the nodes of each part of them have one.
     """
     up = [node for node in world.nodes if world.living(node)]
-    return all(_are_together(world, part) for part in components(world.networks.attached, up))
+    return all(are_together(world, part) for part in components(world.networks.attached, up))
 
 
-def _are_together(world: World, nodes: tuple[NodeId, ...]) -> bool:
+def are_together(world: World, nodes: tuple[NodeId, ...]) -> bool:
+    """Whether these are in one regular configuration of those of them that do not only follow."""
     first, *others = {world.hosts[node].configuration for node in nodes}
-    return not others and first is not None and first.kind is Kind.REGULAR and first.members == nodes
+    if others or first is None or first.kind is not Kind.REGULAR:
+        return False
+    return first.members == tuple(node for node in nodes if not world.hosts[node].follows)
 
 
 def _result(

@@ -9,12 +9,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ordercast.core.contract import Effect, Event, Machine, Packet
+from ordercast.core.contract import Effect, Event, Machine, Packet, SetTimer
 from ordercast.core.identity import Configuration, Guarantee, Kind, NodeId
 from ordercast.trace.recorder import Recorder
 
 MOST_WRITES_AGO = 8
 """How old the state may be that a disk returns, in writes."""
+
+Handle = Callable[[int, Event], Sequence[Effect]]
+"""A machine's `handle`."""
 
 Refill = Callable[[NodeId, int], Iterable[tuple[int, Guarantee]]]
 """A node, and the bytes it has room for, to sizes and guarantees of messages that fill it."""
@@ -62,7 +65,6 @@ class Host:
     __slots__ = (
         "ahead",
         "alarms",
-        "appetite",
         "arrivals",
         "arrivals_bytes",
         "busy",
@@ -71,10 +73,12 @@ class Host:
         "departs_us",
         "direct",
         "disks",
+        "drift_ppm",
+        "effects_left",
         "epoch",
-        "fuse",
         "guard",
         "handle",
+        "has_more",
         "highest",
         "in_hand",
         "incarnation",
@@ -111,14 +115,16 @@ class Host:
         """How far this life's clock is ahead of the simulation's."""
         self.next_clock_us = 0
         """The same for the next life."""
+        self.drift_ppm = 0
+        """How much faster than the simulation's its clocks run, from the next life on."""
         self.incarnation = -1
         self.machine: Machine | None = None
-        self.handle: Callable[[int, Event], Sequence[Effect]] = _asleep
+        self.handle: Handle = _asleep
         self.up = False
         self.leaving = False
         """Its machine was told to go (`Stop`) in this life."""
         self.left = False
-        """It did, and the others go on without it."""
+        """The machine has left the group, which goes on without it."""
         self.reviving = False
         """Its machine halted by itself, and a new life is about to begin."""
         self.paused = False
@@ -126,7 +132,7 @@ class Host:
         """Nothing stands between an arrival and the machine: the fast path."""
         self.epoch = 0
         """Grows when a life ends: heap entries of an earlier one are stale."""
-        self.fuse: int | None = None
+        self.effects_left: int | None = None
         """The next event carries out this many effects, then the node crashes."""
         self.state = ""
         """What the machine last said it shifted to."""
@@ -158,8 +164,8 @@ class Host:
         # application
         self.ahead = 0
         """Messages of this life that the machine has accepted and not delivered to this node yet."""
-        self.appetite = False
-        """Something waits to be submitted, or always will."""
+        self.has_more = False
+        """Whether something waits to be submitted, or always will."""
         self.waiting: deque[Offer] = deque()
         self.refill: Refill | None = None
         """Where there is always more to send: asked whenever the machine has room."""
@@ -167,6 +173,20 @@ class Host:
         """What the `Submit` being handled holds; empty once accepted."""
         self.made = 0
         """Payloads made in this life."""
+
+    def run(self, machine: Machine, now_us: int) -> None:
+        """A life begins with this machine, which goes by the node's clock."""
+        self.machine = machine
+        since_us = now_us + self.clock_us
+        self.handle = (
+            _drifting(machine.handle, since_us, self.drift_ppm) if self.drift_ppm else machine.handle
+        )
+
+    @property
+    def follows(self) -> bool:
+        """Whether it is told the order of configurations of which it is no member."""
+        configuration = self.configuration
+        return configuration is not None and self.node not in configuration.members
 
     @property
     def disk(self) -> bytes | None:
@@ -189,7 +209,7 @@ class Host:
         """
         self.configuration = configuration
         before, number = self.highest, configuration.id.seq
-        if configuration.kind is not Kind.REGULAR:
+        if configuration.kind is not Kind.REGULAR or self.follows:
             return []
         self.highest = number
         if before is None or number > before:
@@ -208,7 +228,7 @@ class Host:
         """Forget all that dies with the process; the disk stays."""
         self.epoch += 1
         self.up = self.paused = self.direct = self.busy = False
-        self.fuse = self.serving = None
+        self.effects_left = self.serving = None
         self.state = ""
         self.handle = _asleep
         self.machine = None
@@ -222,7 +242,28 @@ class Host:
         self.waiting.clear()
         self.arrivals_bytes = self.tokens_bytes = self.guard = self.departs_us = self.made = self.ahead = 0
         self.offered = ()
-        self.appetite = self.refill is not None
+        self.has_more = self.refill is not None
+
+
+def _drifting(handle: Handle, since_us: int, ppm: int) -> Handle:
+    """A machine by whose clock `ppm` microseconds more pass in a second, from a time on.
+
+    What it is told of time, and how long its timers take, is by that clock.
+    """
+    rate = 1_000_000 + ppm
+    if rate <= 0:
+        raise ValueError(f"a clock that runs {-ppm} ppm slower stands still")
+
+    def handle_drifting(now_us: int, event: Event) -> Sequence[Effect]:
+        told_us = now_us + (now_us - since_us) * ppm // 1_000_000
+        return [
+            effect._replace(delay_us=effect.delay_us * 1_000_000 // rate)
+            if type(effect) is SetTimer
+            else effect
+            for effect in handle(told_us, event)
+        ]
+
+    return handle_drifting
 
 
 def _asleep(now_us: int, event: Event) -> Sequence[Effect]:

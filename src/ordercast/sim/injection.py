@@ -47,12 +47,12 @@ from ordercast.core.contract import (
     Timer,
     Unicast,
 )
-from ordercast.core.identity import MAX_NODE_ID, Batch, ConfigurationId, Guarantee, Kind, NodeId
+from ordercast.core.identity import MAX_NODE_ID, Batch, ConfigurationId, Guarantee, NodeId
 from ordercast.core.wire import MAX_PACKET, PREFIX_SIZE, Malformed
 from ordercast.sim.clock import Runaway
 from ordercast.sim.faults import schedule
 from ordercast.sim.founders import may_go_on
-from ordercast.sim.fuzz import SLICE_US, Case, plan, without_garbage_collection
+from ordercast.sim.fuzz import SLICE_US, Case, are_together, plan, without_garbage_collection
 from ordercast.sim.mutation import Mutator
 from ordercast.sim.protocol import LabProtocol
 from ordercast.sim.topology import attached
@@ -363,7 +363,8 @@ class Subject:
                     _check_batch(batch)
                 case Install(configuration, ended):
                     members = configuration.members
-                    if self.node not in members or list(members) != sorted(set(members)):
+                    member = self.node in members or self._injected.protocol.followers
+                    if not member or list(members) != sorted(set(members)):
                         raise ImpossibleEffect(
                             f"the configuration {configuration} was installed at node {self.node}"
                         )
@@ -388,9 +389,7 @@ class Subject:
 def _one_configuration(world: World) -> bool:
     """Whether every node that lives is in one regular configuration of exactly those nodes."""
     living = tuple(node for node in world.nodes if world.living(node))
-    current = {world.hosts[node].configuration for node in living}
-    only = current.pop() if len(current) == 1 else None
-    return not living or (only is not None and only.kind is Kind.REGULAR and only.members == living)
+    return not living or are_together(world, living)
 
 
 def _check_batch(batch: Batch) -> None:

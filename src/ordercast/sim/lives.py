@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from ordercast.core.identity import NodeId
-from ordercast.sim.faults import At, Begin, Clock, Fault, Pause, Restart, Resume
+from ordercast.sim.faults import At, Begin, Clock, Drift, Fault, Pause, Restart, Resume
 from ordercast.sim.host import MOST_WRITES_AGO
 
 STALL_US = (50_000, 350_000)
@@ -20,6 +20,9 @@ LATEST_US = 400_000
 """How late a node begins, at most."""
 AHEAD_US = (0, 1, 1_000, 20_000, 500_000, 3_000_000, 7_200_000_000)
 """How far clocks are ahead: from one life to the next by a little or by hours, forward or back."""
+
+DRIFTS_PPM = (-100_000, -10_000, -200, 200, 10_000, 100_000)
+"""By how much clocks run faster: quartz errs by up to 200 ppm, virtual machines now and then by far more."""
 
 
 def draw_starts(stream: random.Random, nodes: Sequence[NodeId], duration_us: int) -> list[Fault]:
@@ -59,7 +62,8 @@ def _stall(stream: random.Random, node: NodeId, at_us: int) -> Iterator[Fault]:
 
 
 def draw_clocks(stream: random.Random, faults: Sequence[Fault], nodes: Sequence[NodeId]) -> list[Fault]:
-    """The same faults; in half of the seeds some clocks are wrong from the start, or from a restart on."""
+    """These faults, and wrong clocks: in half of the seeds some are wrong from the start, or from a restart
+    on."""
     share = stream.choice((0.0, 0.0, 0.3, 1.0))
     if not share:
         return list(faults)
@@ -73,8 +77,14 @@ def draw_clocks(stream: random.Random, faults: Sequence[Fault], nodes: Sequence[
     return told
 
 
+def draw_drifts(stream: random.Random, nodes: Sequence[NodeId]) -> list[Fault]:
+    """In half of the seeds clocks run faster or slower than they should, by what `DRIFTS_PPM` has."""
+    share = stream.choice((0.0, 0.0, 0.5, 1.0))
+    return [At(0, Drift(node, stream.choice(DRIFTS_PPM))) for node in nodes if stream.random() < share]
+
+
 def draw_disks(stream: random.Random, faults: Sequence[Fault]) -> list[Fault]:
-    """The same faults; some restarts find no disk, or one that holds an old state."""
+    """These faults, where some restarts find no disk, or one that holds an old state."""
     share = stream.choice((0.0, 0.3, 1.0))
     old = stream.choice((0.0, 0.3, 1.0))
     drawn: list[Fault] = []

@@ -1,42 +1,28 @@
 """Networks a simulated group runs on: what a packet goes through between two machines.
 
-Two kinds, each a frozen configuration that `open` turns into a running network:
+Three kinds, each a frozen configuration that `open` turns into a running network:
 
 - `Lan`: every receiver has its own delay, drawn from a distribution; packets between two nodes keep
   their order unless they are lost, duplicated or reordered, each with a probability;
 - `Ethernet`: one shared medium with a bit rate that carries one packet at a time; every receiver
-  hears it at the same instant.
+  hears it at the same instant;
+- `Measured`: delays as they were measured, from tables of quantiles.
 
-Both say what a host is like: how much processor time a packet takes and how much its input buffers
-hold. `preset` names the usual ones. The delays of `Lan` come from a table made with sums and divisions
-alone, since ``math.log`` may differ between machines in its last bit, and a trace may not.
+All say what a host is like: how much processor time a packet takes and how much its input buffers
+hold. `preset` names the usual ones.
 """
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Mapping, Sequence
-from heapq import heappush
-from itertools import accumulate
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import msgspec
 
-from ordercast.core.contract import Packet
-from ordercast.core.identity import NodeId
-from ordercast.sim.links import LOCAL_US, Links, Wiring
-
-_GRAIN = 4096
-EXPONENTIAL = tuple(accumulate(1.0 / (_GRAIN - i) for i in range(_GRAIN)))
-"""Quantiles of the exponential distribution of mean 1 (Rényi: the k-th smallest of n is on average the
-sum of 1/(n - i) for i < k), to be indexed by a uniform draw."""
-
-
-def exponential(uniform: float) -> float:
-    """A draw from the exponential distribution of mean 1, from a uniform one in [0, 1)."""
-    return EXPONENTIAL[int(uniform * _GRAIN)]
-
+from ordercast.core.contract import Multicast, Unicast
+from ordercast.sim.links import Wiring
+from ordercast.sim.running_networks import EthernetNetwork, LanNetwork, MeasuredNetwork, Network
 
 _LIMITS: dict[str, tuple[float, float]] = {
     "loss": (0, 1),
@@ -47,27 +33,6 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "mtu": (68, math.inf),  # what IP asks of every medium
 }
 """The least and the most that a field may be; of the others, that it is not negative."""
-
-
-class Network(Protocol):
-    """A running network, as the world knows it. Arrivals go onto the heap of the world's clock."""
-
-    @property
-    def links(self) -> Links:
-        """The present faults of the links between nodes."""
-
-    @property
-    def busy_us(self) -> float:
-        """How long the shared medium was in use; 0 where there is none."""
-
-    def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
-        """Send to every node that is attached but `source`."""
-
-    def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
-        """Send to one node that is attached."""
-
-    def recover(self) -> None:
-        """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
 
 
 class HostsAndLoss(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,16 +53,34 @@ class HostsAndLoss(msgspec.Struct, frozen=True, kw_only=True):
     """Processor time a host needs for each message that it puts into a packet, and for each that it delivers,
     beside what packets cost."""
 
+    byte_ns: int = 0
+    """Nanoseconds of processor time a host needs for each byte of a packet that it hears, and of each copy
+    that it sends: one for every receiver, as nodes without IP multicast do. Beside what packets cost."""
+
     @property
     def takes_time(self) -> bool:
         """Whether a host needs processor time for anything."""
-        return bool(self.receive_us or self.unicast_us or self.send_us or self.message_us)
+        return bool(self.receive_us or self.unicast_us) or self.delays_sending
+
+    @property
+    def delays_sending(self) -> bool:
+        """Whether packets leave later than machines send them."""
+        return bool(self.send_us or self.message_us or self.byte_ns)
+
+    def sending_us(self, effect: Multicast | Unicast, nodes: int) -> int:
+        """Processor time to send a packet, if there are so many nodes."""
+        copies = nodes - 1 if type(effect) is Multicast else 1
+        return self.send_us + copies * len(effect.data) * self.byte_ns // 1_000
+
+    def hearing_us(self, size: int, unicast: bool) -> int:
+        """Processor time that a packet of `size` bytes takes its receiver."""
+        return (self.unicast_us if unicast else self.receive_us) + size * self.byte_ns // 1_000
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             least, most = _LIMITS.get(name, (0, math.inf))
             value = getattr(self, name)
-            if value is not None and not least <= value <= most:
+            if isinstance(value, int | float) and not least <= value <= most:
                 upto = f"between {least} and {most}" if most < math.inf else f"{least} or more"
                 raise ValueError(f"{name} is {value}: choose {upto}")
 
@@ -140,10 +123,42 @@ class Ethernet(HostsAndLoss, frozen=True, kw_only=True):
         return EthernetNetwork(self, wiring, seed)
 
 
-NetworkConfig: TypeAlias = Lan | Ethernet
+class Measured(HostsAndLoss, frozen=True, kw_only=True):
+    """A network whose delays are drawn from what was measured: from sending to handling, all costs of the
+    hosts included. Each table has delays in microseconds, in the order in which they were measured."""
+
+    unicast_delays_us: tuple[int, ...] = (100,)
+    """Of packets for one node, where their sender sends nothing else at that instant."""
+    behind_delays_us: tuple[int, ...] = (150,)
+    """Of packets for one node that leave behind multicasts: the token of a node that had messages."""
+    multicast_delays_us: tuple[tuple[int, ...], ...] = ((100,),)
+    """Of multicasts: to the node that is next in the order of identifiers, to the one behind it, and so on;
+    the last table is that of all others."""
+    run: int = 1
+    """How often something is sent in a row with delays that follow each other in the tables, before another
+    place of them is drawn: what makes one packet late makes the next ones late."""
+
+    def __post_init__(self) -> None:
+        HostsAndLoss.__post_init__(self)
+        if self.run < 1:
+            raise ValueError(f"run is {self.run}: at least one packet has its delay from each place")
+        for table in (self.unicast_delays_us, self.behind_delays_us, *self.multicast_delays_us):
+            if not table or min(table) < 0:
+                raise ValueError("a table of delays has at least one, and none below 0")
+        if not self.multicast_delays_us:
+            raise ValueError("multicast_delays_us has at least one table")
+
+    def open(self, wiring: Wiring, seed: str) -> Network:
+        """A network of this kind between the hosts of `wiring`, in its first instant."""
+        return MeasuredNetwork(self, wiring, seed)
+
+
+NetworkConfig: TypeAlias = Lan | Ethernet | Measured
 """Says which network to open, and what the hosts on it are like."""
 
 
+MEASURED = "measured"
+"""The preset whose tables come from a trace."""
 PRESETS: dict[str, NetworkConfig] = {
     "lan": Lan(),
     "lossy": Lan(loss=0.02, duplicate=0.01, reorder=0.05),
@@ -151,6 +166,8 @@ PRESETS: dict[str, NetworkConfig] = {
         bits_per_s=10_000_000, receive_us=200, unicast_us=1_300, send_us=100, input_bytes=65_536
     ),
     "ethernet100": Ethernet(bits_per_s=100_000_000, receive_us=10, unicast_us=15, send_us=8),
+    "nodes": Lan(base_us=60, tail_us=20, receive_us=15, unicast_us=20, send_us=10, message_us=1, byte_ns=2),
+    MEASURED: Measured(),
 }
 """Networks by name.
 
@@ -159,6 +176,10 @@ assumptions under which all of its figures come out at once (``tests/paper``): a
 token, with which a node empties its buffers, orders, acknowledges and plans. They were chosen by the
 latencies and their ratio to the rotation, which are therefore no independent evidence. SunOS gave a socket
 some tens of kilobytes. ``ethernet100`` has hosts some fifty times as fast.
+
+``nodes`` are processes of ordercast on a switched network. Its costs come from real nodes on one machine with
+two cores: tokens and packets from the token's rotation, messages and bytes from what three nodes deliver flat
+out (100 bytes and 1 KB). Its capacity in bits is not limited.
 """
 
 
@@ -175,196 +196,3 @@ def preset(name: str, changes: Mapping[str, object] | None = None) -> NetworkCon
         return msgspec.convert(fields, type(PRESETS[name]), strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(f"network {name}: {error}") from error
-
-
-class _Lane:
-    """The way from one node to another on a `Lan`: it keeps packets in order."""
-
-    __slots__ = ("host", "last_us", "to")
-
-    def __init__(self, to: NodeId, host: object) -> None:
-        self.to = to
-        self.host = host
-        self.last_us = 0
-        """When the latest packet so far arrives; the next arrives no earlier."""
-
-
-class LanNetwork:
-    """A running `Lan`."""
-
-    busy_us = 0.0
-    """There is no shared medium that could be in use."""
-
-    def __init__(self, config: Lan, wiring: Wiring, seed: str) -> None:
-        self.links = Links(wiring, random.Random(f"{seed}/burst"))
-        self._wiring = wiring
-        self._number = wiring.number
-        self._heap, self._tick = wiring.clock.heap, wiring.clock.tick
-        self._lossy = random.Random(f"{seed}/loss").random
-        self._lan = config
-        self._faithful = not (config.loss or config.duplicate or config.reorder)
-        self._delays = tuple(config.base_us + int(config.tail_us * q) for q in EXPONENTIAL)
-        self._delay = random.Random(f"{seed}/delay").random
-        self._twice = random.Random(f"{seed}/duplicate").random
-        self._late = random.Random(f"{seed}/reorder").random
-        hosts = wiring.hosts
-        self._lanes = {source: [_Lane(to, hosts[to]) for to in hosts if to != source] for source in hosts}
-        self._lane = {(source, lane.to): lane for source in hosts for lane in self._lanes[source]}
-
-    def recover(self) -> None:
-        """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
-        self._lan = msgspec.structs.replace(self._lan, loss=0.0, duplicate=0.0, reorder=0.0)
-        self._faithful = True
-
-    def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
-        """Send to every node but `source`."""
-        self._send(now_us, source, self._lanes[source], Packet(data, source, 0, self._number), False)
-
-    def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
-        """Send to one node."""
-        if source == to:
-            self._wiring.schedule(now_us + LOCAL_US, to, Packet(data, source, 0, self._number), True)
-        elif self._faithful and self.links.calm:  # the token's usual way, without a loop over one receiver
-            lane = self._lane[source, to]
-            when_us = now_us + self._delays[int(self._delay() * _GRAIN)]
-            if when_us < lane.last_us:
-                when_us = lane.last_us
-            else:
-                lane.last_us = when_us
-            packet = Packet(data, source, 0, self._number)
-            heappush(self._heap, (when_us, self._tick(), self._wiring.hear_unicast, lane.host, packet))
-        else:
-            packet = Packet(data, source, 0, self._number)
-            self._send(now_us, source, (self._lane[source, to],), packet, True)
-
-    def _send(
-        self, now_us: int, source: NodeId, lanes: Sequence[_Lane], packet: Packet, unicast: bool
-    ) -> None:
-        heap, tick, delays, delay = self._heap, self._tick, self._delays, self._delay
-        hear = self._wiring.hear_unicast if unicast else self._wiring.hear
-        lan, calm = self._lan, self.links.calm
-        loss, duplicate, reorder = lan.loss, lan.duplicate, lan.reorder
-        for lane in lanes:
-            when_us = now_us + delays[int(delay() * _GRAIN)]
-            if not calm:
-                extra = self.links.passes(source, lane.to, packet, unicast)
-                if extra is None:
-                    continue
-                when_us += extra
-            if loss and self._lossy() < loss:
-                self._wiring.lose(lane.host, packet, "lost")
-                continue
-            if reorder and self._late() < reorder:
-                when_us += int(self._late() * lan.reorder_us)
-            elif when_us < lane.last_us:
-                when_us = lane.last_us
-            else:
-                lane.last_us = when_us
-            heappush(heap, (when_us, tick(), hear, lane.host, packet))
-            if duplicate and self._twice() < duplicate:
-                again_us = when_us + int(self._twice() * lan.reorder_us)
-                heappush(heap, (again_us, tick(), hear, lane.host, packet))
-
-
-class EthernetNetwork:
-    """A running `Ethernet`. The medium is booked in nanoseconds, so that rounding does not add up."""
-
-    def __init__(self, config: Ethernet, wiring: Wiring, seed: str) -> None:
-        self.links = Links(wiring, random.Random(f"{seed}/burst"))
-        self.busy_us = 0.0
-        """How long the shared medium was in use."""
-        self._wiring = wiring
-        self._number = wiring.number
-        self._clock = wiring.clock
-        self._lossy = random.Random(f"{seed}/loss").random
-        self._ethernet = config
-        self._free_ns = 0
-        self._costs: dict[int, tuple[int, float]] = {}
-        hosts = wiring.hosts
-        self._ids = {source: tuple(to for to in hosts if to != source) for source in hosts}
-        self._others = {source: tuple(hosts[to] for to in ids) for source, ids in self._ids.items()}
-
-    def recover(self) -> None:
-        """From now on nothing is lost, duplicated or overtaken by the network's own doing."""
-        self._ethernet = msgspec.structs.replace(self._ethernet, loss=0.0, unicast_loss=None)
-        self._costs.clear()
-
-    def multicast(self, now_us: int, source: NodeId, data: bytes) -> None:
-        """Send to every node but `source`."""
-        packet = Packet(data, source, 0, self._number)
-        booked = self._book(now_us, len(data))
-        if booked is None:
-            for host in self._others[source]:
-                self._wiring.lose(host, packet, "medium full")
-            return
-        when_us, loss = booked
-        if self.links.calm and not loss:
-            hosts: Sequence[Any] = self._others[source]
-        else:
-            hosts = self._listeners(when_us, source, packet, loss)
-        heappush(self._clock.heap, (when_us, self._clock.tick(), self._wiring.hear_all, hosts, packet))
-
-    def unicast(self, now_us: int, source: NodeId, to: NodeId, data: bytes) -> None:
-        """Send to one node."""
-        packet = Packet(data, source, 0, self._number)
-        if source == to:
-            self._wiring.schedule(now_us + LOCAL_US, to, packet, True)
-            return
-        booked = self._book(now_us, len(data))
-        if booked is None:
-            self._wiring.lose(self._wiring.hosts[to], packet, "medium full")
-            return
-        when_us, loss = booked
-        if self._ethernet.unicast_loss is not None:
-            loss = self._ethernet.unicast_loss
-        if not self.links.calm:
-            extra = self.links.passes(source, to, packet, True)
-            if extra is None:
-                return
-            when_us += extra
-        if loss and self._lossy() < loss:
-            self._wiring.lose(self._wiring.hosts[to], packet, "lost")
-            return
-        self._wiring.schedule(when_us, to, packet, True)
-
-    def _listeners(self, when_us: int, source: NodeId, packet: Packet, loss: float) -> list[Any]:
-        """The hosts that hear a multicast at `when_us`, while not all do."""
-        hear: list[Any] = []
-        for to, host in zip(self._ids[source], self._others[source], strict=True):
-            extra = 0 if self.links.calm else self.links.passes(source, to, packet, False)
-            if extra is None:
-                continue
-            if loss and self._lossy() < loss:
-                self._wiring.lose(host, packet, "lost")
-            elif extra:
-                self._wiring.schedule(when_us + extra, to, packet, False)
-            else:
-                hear.append(host)
-        return hear
-
-    def _book(self, now_us: int, size: int) -> tuple[int, float] | None:
-        """Take the medium for a datagram: when it arrives, and its loss. None if booked too far ahead."""
-        cost = self._costs.get(size)
-        if cost is None:
-            cost = self._costs[size] = self._cost(size)
-        air_ns, loss = cost
-        now_ns = now_us * 1000
-        start_ns = max(self._free_ns, now_ns)
-        if start_ns - now_ns > self._ethernet.backlog_us * 1000:
-            return None
-        self._free_ns = start_ns + air_ns
-        self.busy_us += air_ns / 1000
-        return -(-self._free_ns // 1000) + self._ethernet.propagation_us, loss
-
-    def _cost(self, size: int) -> tuple[int, float]:
-        """Time on the medium in nanoseconds, and loss, of a datagram of `size` bytes.
-
-        A frame has preamble 8, header 14, check sequence 4 and a gap of 12 bytes, and holds at least 46;
-        IP's header is 20 bytes in each, UDP's 8 in the first. One lost frame loses the datagram.
-        """
-        config = self._ethernet
-        carried = (config.mtu - 20) // 8 * 8
-        frames, last = divmod(size + 8 + carried - 1, carried)
-        bytes_on_air = frames * 38 + (frames - 1) * (carried + 20) + max(46, last + 1 + 20)
-        loss = 1.0 - math.prod([1.0 - config.loss] * frames)
-        return bytes_on_air * 8 * 1_000_000_000 // config.bits_per_s, loss

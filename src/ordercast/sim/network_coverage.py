@@ -46,7 +46,8 @@ NETWORK_HITS = (
 
 
 def over_networks(world: World) -> Counter[str]:
-    """How often it did. What is told of a configuration counts once, however many nodes install it."""
+    """How often what happened that a fuzzer has to make happen. What is told of a configuration counts once,
+    however many nodes install it."""
     attached = world.networks.attached
     joints = set(gateways(attached))
     seen: Counter[str] = Counter()

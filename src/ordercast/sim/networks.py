@@ -7,7 +7,8 @@ from itertools import chain
 
 from ordercast.core.identity import NodeId
 from ordercast.sim.links import Links, Wiring
-from ordercast.sim.network import Network, NetworkConfig
+from ordercast.sim.network import NetworkConfig
+from ordercast.sim.running_networks import Network
 
 
 class Networks(dict[int, Network]):

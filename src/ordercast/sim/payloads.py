@@ -1,4 +1,4 @@
-"""Payloads that give themselves away, and the check that what arrives is what was sent.
+"""Payloads that tell who sent them and in which order, and the check that what arrives is what was sent.
 
 The auditor sees identifiers, not contents. So the world keeps what it submitted and compares every
 delivery with it, byte by byte: fragments put together wrongly, a length cut short or a payload under

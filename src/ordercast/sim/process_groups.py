@@ -20,8 +20,8 @@ from ordercast.process_groups.notes import describe
 from ordercast.process_groups.rows import of_output, of_process
 from ordercast.process_groups.views import Installed, Left, Output, Received
 from ordercast.sim.host import Host, Offer
-from ordercast.sim.network import exponential
 from ordercast.sim.payloads import payload
+from ordercast.sim.running_networks import exponential
 from ordercast.sim.world import World
 
 MOST_ADDRESSED = 3
@@ -136,7 +136,7 @@ class SimulatedProcesses:
     def install(self, host: Host, configuration: Configuration) -> None:
         """An ordering machine installs a configuration."""
         self._tell(host, self._machines[host.node].install(configuration))
-        host.appetite = True
+        host.has_more = True
 
     def attends(self, host: Host) -> Attend | None:
         """What the ordering machine of a host is to be told before it is given more."""
@@ -149,9 +149,9 @@ class SimulatedProcesses:
             return []
         return [Offer(data, submit.guarantee, None, self._world.now) for data in submit.payloads]
 
-    def hungry(self, host: Host) -> bool:
+    def has_more(self, host: Host) -> bool:
         """Whether something waits to be submitted."""
-        return self._machines[host.node].hungry
+        return self._machines[host.node].has_more
 
     def submit(self, host: Host, size: int, guarantee: Guarantee) -> bool:
         """A message of the workload: from one of the node's processes, or none, to one group or several."""
@@ -176,8 +176,8 @@ class SimulatedProcesses:
                 self._seen[f"process groups: queue {'again' if output.again else 'message'}"] += 1
             for columns in of_output(output):
                 host.record.group_event(self._world.now, *columns)
-        if self._machines[host.node].hungry:
-            host.appetite = True
+        if self._machines[host.node].has_more:
+            host.has_more = True
 
     # --- what processes do ------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class SimulatedProcesses:
         self._feed(host)
 
     def _feed(self, host: Host) -> None:
-        host.appetite = True
+        host.has_more = True
         if host.state and host.up and not host.paused:
             self._world.applications.feed(host)
 

@@ -46,7 +46,7 @@ class Processors:
     def refresh(self, host: Host) -> None:
         """See anew whether arrivals may go straight to the machine."""
         free = not (host.paused or host.busy or host.arrivals or host.tokens or host.overdue)
-        host.direct = self._plain and host.up and free and host.fuse is None and not host.slow_us
+        host.direct = self._plain and host.up and free and host.effects_left is None and not host.slow_us
 
     def resume(self, host: Host) -> None:
         """Let a paused process go on: first what waits in its buffers, then its overdue timers."""
@@ -67,11 +67,12 @@ class Processors:
         if held + size > host.input_bytes and held:
             self._lose(host, packet, "overflow")
             return
+        arrival = Arrival(packet, self._clock.now + self._costs.hearing_us(size, unicast))
         if unicast:
-            host.tokens.append(Arrival(packet, self._clock.now + self._costs.unicast_us))
+            host.tokens.append(arrival)
             host.tokens_bytes += size
         else:
-            host.arrivals.append(Arrival(packet, self._clock.now + self._costs.receive_us))
+            host.arrivals.append(arrival)
             host.arrivals_bytes += size
         if not host.paused and not host.busy:
             self._work(host)
@@ -85,20 +86,20 @@ class Processors:
             elif host.arrivals:
                 arrival = host.arrivals.popleft()
                 host.arrivals_bytes -= len(arrival.packet.data)
-                if self._takes_time(host, arrival, self._costs.receive_us):
+                if self._takes_time(host, arrival, unicast=False):
                     return
             elif host.tokens:
                 arrival = host.tokens.popleft()
                 host.tokens_bytes -= len(arrival.packet.data)
-                if self._takes_time(host, arrival, self._costs.unicast_us):
+                if self._takes_time(host, arrival, unicast=True):
                     return
             else:
                 self.refresh(host)
                 return
 
-    def _takes_time(self, host: Host, arrival: Arrival, cost_us: int) -> bool:
+    def _takes_time(self, host: Host, arrival: Arrival, unicast: bool) -> bool:
         """Handle a packet now if it costs nothing; otherwise the processor is busy with it."""
-        cost_us += host.slow_us
+        cost_us = self._costs.hearing_us(len(arrival.packet.data), unicast) + host.slow_us
         if cost_us:
             host.serving = arrival
             self._occupy(host, self._clock.now + cost_us)
@@ -129,7 +130,7 @@ class Processors:
             if epoch != host.epoch or self._still_sending(host):
                 return
         self._work(host)
-        if host.appetite and epoch == host.epoch:
+        if host.has_more and epoch == host.epoch:
             self._feed(host)
 
     def _receive(self, host: Host, arrival: Arrival) -> None:

@@ -38,6 +38,12 @@ class LabProtocol(NamedTuple):
     """What a packet's kind is called in the trace, if not as the product says."""
     nodes: tuple[int, int] = (2, 7)
     """The fewest and the most nodes of a fuzzed run, unless something else is asked for."""
+    drifting_clocks: bool = False
+    """Whether a fuzzer has clocks run at wrong rates: for protocols that go by the time."""
+    followers: bool = False
+    """Whether nodes may be told the order of configurations of which they are no members."""
+    draw_with_groups: Callable[[random.Random, int, Lan], dict[str, object]] | None = None
+    """Settings for a run with process groups above its machines, if not the same."""
     process_groups: bool = False
     """Whether there are process groups above its machines, and processes in them."""
 
@@ -55,7 +61,8 @@ class LabProtocol(NamedTuple):
     def with_process_groups(self) -> LabProtocol:
         """The same with process groups above its machines."""
         checks = PROMISES[self.product.promises + GROUPS]
-        return self._replace(process_groups=True, checks=checks)
+        draw = self.draw_with_groups or self.draw_settings
+        return self._replace(process_groups=True, checks=checks, draw_settings=draw)
 
     def world(
         self,

@@ -20,6 +20,7 @@ from ordercast.sim.faults import (
     Crash,
     Cut,
     Distance,
+    Drift,
     Gone,
     Heal,
     Leave,
@@ -124,6 +125,7 @@ _FORMS: dict[str, tuple[str, Callable[..., Actions]]] = {
     ),
     "begin": (_NODE, lambda find, node: Begin(find(node))),
     "clock": (_NODE + r" ahead (\S+)", lambda find, node, ahead: Clock(find(node), parse_time(ahead))),
+    "drift": (_NODE + r" (-?\d+)ppm", lambda find, node, ppm: Drift(find(node), int(ppm))),
     "restart": (
         _NODE + r"(?:( without disk)| with disk of (\d+) writes ago)?",
         lambda find, node, lost, ago: Restart(find(node), lost is None, int(ago or 0)),
@@ -157,6 +159,7 @@ _FORMS: dict[str, tuple[str, Callable[..., Actions]]] = {
 _EXAMPLE = {
     "crash": "crash p, or crash p after 3 effects",
     "restart": "restart p, or restart p without disk",
+    "drift": "drift p 200ppm, or drift p -200ppm",
     "slow": "slow p 500us",
     "partition": "partition p q | r s, or partition p on 2",
     "heal": "heal, or heal on 2",

@@ -64,6 +64,7 @@ import msgspec
 
 from ordercast.audit.properties import audit
 from ordercast.core.identity import NodeId
+from ordercast.core.settings import setting_of
 from ordercast.sim.expect import (
     Clean,
     Delivers,
@@ -114,7 +115,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     network: NetworkConfig = preset("lan")
     networks: dict[NodeId, tuple[int, ...]] = {}
     """The numbers of the networks that each node is attached to; empty is one network for all."""
-    settings: dict[str, str] = {}
+    settings: dict[str, object] = {}
     seed: str = "0"
     start: tuple[NodeId, ...] = ()
     """Who starts at 0; empty is everybody."""
@@ -205,7 +206,7 @@ def _read_attach(scenario: Scenario, rest: str) -> None:
 
 
 def _read_settings(scenario: Scenario, rest: str) -> None:
-    scenario.settings |= _fields(rest)
+    scenario.settings |= {field: setting_of(value) for field, value in _fields(rest).items()}
 
 
 def _read_seed(scenario: Scenario, rest: str) -> None:

@@ -41,12 +41,13 @@ def shrink(
     most_runs: int = MOST_RUNS,
     most_s: float = MOST_S,
     step: Callable[[int], None] = lambda runs: None,
+    near: int | None = None,
 ) -> Shrunk:
     """Cuts with which the case of `seed` still breaks the property `wanted`.
 
-    `step` is told the number of runs so far, for a progress bar.
+    `step` is told the number of runs so far, for a progress bar. `near` is as for `plan`.
     """
-    drawn = plan(protocol, seed, nodes)
+    drawn = plan(protocol, seed, nodes, near=near)
     budget = _Budget(most_runs, time.monotonic() + most_s, step)
     raised = _raised(run(protocol, drawn)[0])
 

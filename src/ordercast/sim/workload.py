@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from ordercast.core.identity import HIGHEST_LEVEL, Guarantee, NodeId
-from ordercast.sim.network import exponential
+from ordercast.sim.running_networks import exponential
 from ordercast.sim.world import World
 
 Arrivals = Literal["poisson", "deterministic", "saturating"]
@@ -43,7 +43,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """Share of messages that ask for a level of resilience instead, drawn at random: for protocols that have
     them."""
     senders: tuple[NodeId, ...] | None = None
-    """Who sends, in equal shares; None is everybody."""
+    """Who sends; None is everybody."""
+    shares: tuple[float, ...] | None = None
+    """How much each of them sends, in proportion to each other; None is all alike. Without meaning when
+    saturating."""
     start_us: int = 0
     """When the first arrivals may come."""
     stop_us: int | None = None
@@ -58,6 +61,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"the share of safe messages is between 0 and 1, not {self.safe}")
         if not 0 <= self.levels <= 1:
             raise ValueError(f"the share of messages with a level is between 0 and 1, not {self.levels}")
+        if self.shares is not None and not all(0 < share < math.inf for share in self.shares):
+            raise ValueError(f"shares are above 0, not {self.shares}")
 
 
 class _Sender:
@@ -111,13 +116,16 @@ class _Sender:
 def drive(world: World, workload: Workload) -> None:
     """Let the applications of `world` follow `workload`, from its start to its stop."""
     senders = workload.senders or world.nodes
-    for index, node in enumerate(senders):
+    shares = workload.shares or (1.0,) * len(senders)
+    if len(shares) != len(senders):
+        raise ValueError(f"{len(senders)} nodes send, and there are {len(shares)} shares: give each one")
+    for index, (node, share) in enumerate(zip(senders, shares, strict=True)):
         sender = _Sender(world, workload, node)
         if workload.arrivals == "saturating":
             world.at(workload.start_us, partial(world.applications.saturate, node, sender.fill))
             if workload.stop_us is not None:
                 world.at(workload.stop_us, partial(world.applications.saturate, node, None))
         else:
-            gap_us = 1_000_000 * len(senders) / workload.rate
+            gap_us = 1_000_000 * sum(shares) / share / workload.rate
             turn = index / len(senders) if workload.arrivals == "deterministic" else 0.0
             sender.begin(workload.start_us + turn * gap_us, gap_us)

@@ -54,9 +54,10 @@ from ordercast.sim.applications import MOST_AHEAD, Above, Applications
 from ordercast.sim.clock import Clock
 from ordercast.sim.host import Host
 from ordercast.sim.links import Wiring
-from ordercast.sim.network import Network, NetworkConfig
+from ordercast.sim.network import NetworkConfig
 from ordercast.sim.networks import Networks
 from ordercast.sim.processors import Processors
+from ordercast.sim.running_networks import Network
 from ordercast.trace.recorder import Describe, Recorder, no_kind
 from ordercast.trace.schema import Row
 
@@ -131,12 +132,11 @@ class World:
         self.timeouts = 0
         """Timers that ran out."""
         self.starts = self.halts = self.sent_packets = 0
-        self._make = make
-        self._revive_us = revive_us
+        self._make, self._revive_us = make, revive_us
         self._watchers: list[Callable[[NodeId, str], None]] = []
         self._watchers_sent: list[Callable[[NodeId, str | None], None]] = []
         self.kind_of = kind_of
-        self._send_us, self._message_us = network.send_us, network.message_us
+        self._costs = network
         plain = not (packets or network.takes_time)
         self.applications = Applications(self.clock, self.hosts, application_queue, self._carry_out)
         self._feed = self.applications.feed
@@ -248,13 +248,13 @@ class World:
         self.hosts[node].next_clock_us = ahead_us
 
     def restart(self, node: NodeId, keep_disk: bool = True, writes_ago: int = 0) -> None:
-        """Begin the next life of a node that is down. One that is up only loses its lit fuse.
+        """Begin the next life of a node that is down. One that is up is only spared the crash that awaits it.
 
         Its disk holds what was persisted last, or `writes_ago` before that; unless it is lost.
         """
         host = self.hosts[node]
         if host.up:
-            host.fuse = None
+            host.effects_left = None
             self._processors.refresh(host)
             return
         host.find_disk(keep_disk, writes_ago)
@@ -272,7 +272,7 @@ class World:
         elif after_effects is None:
             self._die(host)
         else:
-            host.fuse = after_effects
+            host.effects_left = after_effects
             host.direct = False
 
     def leave(self, node: NodeId) -> None:
@@ -330,8 +330,7 @@ class World:
         if host.incarnation:
             host.record.restart(self.clock.now, host.incarnation)
         seed = random.Random(f"{self.clock.seed}/node/{host.node}/{host.incarnation}").getrandbits(64)
-        machine = host.machine = self._make(host.node)
-        host.handle = machine.handle
+        host.run(self._make(host.node), self.clock.now)
         host.up = True
         host.leaving = host.left = host.reviving = False
         self.starts += 1
@@ -368,7 +367,7 @@ class World:
                 carry[type(effect)](host, effect)
         except _LifeOver:
             return
-        if host.appetite and (host.ahead < MOST_AHEAD or host.waiting):
+        if host.has_more and (host.ahead < MOST_AHEAD or host.waiting):
             self._feed(host)
 
     def _hear_all(self, hosts: Sequence[Host], packet: Packet) -> None:
@@ -396,16 +395,16 @@ class World:
     def _step(self, host: Host, event: Event) -> None:
         """Give a machine an event, carry out what it answers, and submit what there is room for."""
         self._carry_out(host, event)
-        if host.appetite and host.up:
+        if host.has_more and host.up:
             self._feed(host)
 
     def _carry_out(self, host: Host, event: Event) -> None:
         effects = host.handle(self.clock.now + host.clock_us, event)
-        fuse = host.fuse
-        cut = fuse is not None and len(effects) > fuse
+        left = host.effects_left
+        cut = left is not None and len(effects) > left
         carry = self._carry
         try:
-            for effect in effects[:fuse] if cut else effects:
+            for effect in effects[:left] if cut else effects:
                 carry[type(effect)](host, effect)
         except _LifeOver:
             return
@@ -431,8 +430,9 @@ class World:
         host.record.packet(self.clock.now, "packet_sent", effect.data)
         for watcher in self._watchers_sent:
             watcher(host.node, self.kind_of(effect.data))
-        if self._send_us or self._message_us:
-            host.departs_us = max(host.departs_us, self.clock.now) + self._send_us
+        if self._costs.delays_sending:
+            host.departs_us = max(host.departs_us, self.clock.now)
+            host.departs_us += self._costs.sending_us(effect, len(self.nodes))
             heappush(self.clock.heap, (host.departs_us, self.clock.tick(), self._depart, host, effect))
         else:
             self._depart(host, effect)
