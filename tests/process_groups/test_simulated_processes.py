@@ -15,7 +15,7 @@ from ordercast.sim.network import Lan
 from ordercast.sim.process_groups import GroupLoad, SimulatedProcesses
 from ordercast.trace.columns import EVENT, GROUP, MEMBERS, NODE, NUMBER, PACKET, TIME_US, message_of
 
-BOTH = pytest.mark.parametrize("name", ["totem", "total"])
+EACH = pytest.mark.parametrize("name", ["totem", "total", "rbp"])
 BOUND_US = 5_000_000
 STEP_US = 500
 
@@ -74,7 +74,7 @@ class Run:
         assert "group-synchrony" in report.properties
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("seed", range(4))
 def test_p_q_and_r_in_two_groups(name: str, seed: int) -> None:
     """p multicasts m1 to G; on receiving it q multicasts m2 to H; r, in both, never has m2 before m1."""
@@ -144,7 +144,7 @@ def test_a_remerge_with_changed_groups() -> None:
     run.check(1, 2, 3, 4)
 
 
-@BOTH
+@EACH
 def test_a_node_that_lives_again_serves_other_processes(name: str) -> None:
     run = Run(name, 3, Lan())
     run.join(1, 2, 3)

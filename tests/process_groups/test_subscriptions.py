@@ -15,7 +15,7 @@ from ordercast.core.subjects import matches, read_subscription, subscription
 from ordercast.process_groups import queues
 from ordercast.process_groups.notes import head
 from ordercast.process_groups.patterns import Patterns
-from ordercast.process_groups.queues import chosen
+from ordercast.process_groups.queues import NO_ECHO, chosen
 from ordercast.process_groups.views import Process, Received, Unheard
 
 QUEUE = subscription("work.*", "q")
@@ -147,6 +147,47 @@ def test_a_member_of_a_queue_that_subscribes_besides_gets_a_message_for_each() -
     order.order(1)
     send(order, 1, 2)
     assert order.messages(1, 1) == [b"0 of 1", b"0 of 1", b"1 of 1", b"1 of 1"]
+
+
+def without_echo(*nodes: int) -> Order:
+    """Nodes in configuration 8, each with a process in the queue that wants nothing that it sends itself."""
+    order = Order(*nodes)
+    order.regular(8, nodes)
+    for node in nodes:
+        order.machines[node].join(order.machines[node].begin(), QUEUE, NO_ECHO)
+        order.order(node)
+    return order
+
+
+def test_who_wants_no_echo_is_passed_over_and_another_member_gets_what_it_sent() -> None:
+    order = without_echo(1, 2, 3)
+    bodies = [b"%d" % number for number in range(60)]
+    for body in bodies:
+        order.machines[1].send(1, ["work.x"], body)
+    order.order(1)
+    assert not got(order, 1)
+    assert got(order, 2, 3) == Counter(bodies)
+    assert got(order, 2)
+    assert got(order, 3)
+
+
+def test_what_a_dead_member_was_to_get_is_not_an_echo_either() -> None:
+    order = without_echo(1, 2, 3)
+    order.machines[2].end(1)
+    bodies = [b"%d" % number for number in range(60)]
+    for body in bodies:
+        order.machines[1].send(1, ["work.x"], body)
+    order.order(1)
+    settle_down(order, 1, 2, 3)
+    assert not got(order, 1, 2)
+    assert got(order, 3) == Counter(bodies)
+
+
+def test_who_asks_its_own_queue_alone_and_wants_no_echo_learns_that_nobody_hears_it() -> None:
+    order = without_echo(1)
+    headed(order, 1, b"reply", b"message", "work.x")
+    assert not got(order, 1)
+    assert isinstance(order.told[1][-1], Unheard)
 
 
 def test_every_kind_of_number_leaves_no_member_out() -> None:

@@ -249,7 +249,7 @@ class ProcessGroups:
         return self._asked[process]
 
     @property
-    def hungry(self) -> bool:
+    def has_more(self) -> bool:
         """Whether there is something that the ordering machine is to be told or given."""
         return self._needs.changed or len(self.queue) > 0
 

@@ -1,6 +1,7 @@
 """Queues: of the members that subscribe with one queue's name, one gets a message, the same at every node.
 
-Who it is follows from the message and the ordered membership. If that process has ended when its node is to
+Who it is follows from the message and the ordered membership; who wants no echo of its own messages is
+passed over for these. If that process has ended when its node is to
 give it the message, the node sends the message again, to the queue alone (`Again`), behind the note that the
 process has ended. If its node is lost, the others do: each keeps what processes of others were to get, until
 their node says in the order that they got it (`Served`, every so many messages) or is in the next
@@ -14,7 +15,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from ordercast.core.identity import MessageId
-from ordercast.process_groups.views import Life, Process
+from ordercast.process_groups.views import Life, Process, Properties
 
 SERVED_EVERY = 64
 """Messages after which a node tells that its processes got them,"""
@@ -23,6 +24,8 @@ SERVED_BYTES = 64 * 1024
 MOST_KEPT = 8 * 1024 * 1024
 """Bytes of messages for one other node's processes that are kept; beyond it the oldest are forgotten."""
 _OVERHEAD = 128
+NO_ECHO = {"$ORDERCAST.echo": "off"}
+"""What a member of a queue says of itself that is to get nothing over it that it has sent itself."""
 
 
 class Share(NamedTuple):
@@ -33,6 +36,11 @@ class Share(NamedTuple):
     """The group of the queue's members (`ordercast.core.subjects.subscription`)."""
     payload: bytes
     """As it was sent, its address in front."""
+
+
+def wants_no_echo(properties: Properties) -> bool:
+    """Whether a member of a queue is to get nothing over it that it has sent itself."""
+    return properties.items() >= NO_ECHO.items()
 
 
 def chosen(members: Sequence[Process], message: MessageId) -> Process:

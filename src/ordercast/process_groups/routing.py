@@ -6,11 +6,22 @@ While members of a configuration have not told of their processes yet, messages 
 
 from __future__ import annotations
 
-from collections.abc import Container, MutableMapping, Sequence
+from collections.abc import Container, Iterable, MutableMapping, Sequence
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
-from ordercast.core.addresses import HEADED, WITHHELD, address, address_of, is_address, read_address
+from ordercast.core.addresses import (
+    HEADED,
+    STAMP_SIZE,
+    WITHHELD,
+    address,
+    address_of,
+    is_address,
+    read_address,
+    runs_of,
+    sent_us,
+    stamp,
+)
 from ordercast.core.fronted import Fronted, bytes_of
 from ordercast.core.identity import Batch, ConfigurationId, Guarantee, MessageId, NodeId
 from ordercast.core.subjects import read_subscription
@@ -27,7 +38,7 @@ from ordercast.process_groups.notes import (
     read_head,
     written,
 )
-from ordercast.process_groups.queues import Share, Shares, chosen
+from ordercast.process_groups.queues import Share, Shares, chosen, wants_no_echo
 from ordercast.process_groups.send_queue import ENTRY_OVERHEAD, SendQueue
 from ordercast.process_groups.table import Table
 from ordercast.process_groups.views import Life, Numbered, Output, Process, Received, Unheard
@@ -62,8 +73,10 @@ class Route(NamedTuple):
     """Processes of this node, by number."""
     queues: tuple[tuple[str, tuple[Process, ...]], ...]
     """Queues, and their members at all nodes, of which one gets it."""
-    heard: bool
-    """Whether anybody gets it, at any node."""
+    plain: bool
+    """Whether anybody gets it but for queues, at any node."""
+    without_echo: frozenset[Process]
+    """Members of these queues that are to get nothing over them that they have sent themselves."""
 
 
 class Routing:
@@ -94,8 +107,9 @@ class Routing:
         self._stats = stats
         self._notes = notes
         self._routes: dict[bytes, Route] = {}
+        """Routes that were found, by address without its stamp."""
         self._recent: dict[NodeId, bytes] = {}
-        """How the nodes last addressed a message: mostly they do so again."""
+        """How the nodes last addressed a message, the stamp apart: mostly they do so again."""
         self._held: list[tuple[Told, Batch]] | None = None
         """What was delivered while states are awaited; None while none are."""
         self._held_messages = 0
@@ -115,21 +129,23 @@ class Routing:
             else:
                 self._take(common, batch, out)
             return out
-        for found, run in batch.runs(address_of):
+        for places in runs_of(batch.payloads):
+            run = batch.part(places.start, batch.payloads[places.start : places.stop])
+            payload = run.payloads[0]
+            found = address_of(payload)
             if found is not None:
                 if len(self._recent) >= ROUTES:
                     self._recent.clear()
-                self._recent[batch.origin] = found
+                self._recent[batch.origin] = found[:-STAMP_SIZE]
                 self._take(found, run, out)
                 continue
-            for at, payload in enumerate(run.payloads):
-                note = read(payload)
-                if note is None:
-                    self._stats["malformed"] += 1
-                elif isinstance(note, State):
-                    self._notes.on_state(Life(batch.origin, batch.incarnation), note, len(payload), out)
-                else:
-                    self._take(note, run.part(at, [payload]), out)
+            note = read(payload)
+            if note is None:
+                self._stats["malformed"] += 1
+            elif isinstance(note, State):
+                self._notes.on_state(Life(batch.origin, batch.incarnation), note, len(payload), out)
+            else:
+                self._take(note, run, out)
         return out
 
     def _common(self, batch: Batch) -> bytes | None:
@@ -137,9 +153,14 @@ class Routing:
         payloads = batch.payloads
         if type(payloads) is Fronted:
             front = payloads.front
-            return front if front in self._routes or is_address(front) else None
+            return front if front[:-STAMP_SIZE] in self._routes or is_address(front) else None
         recent = self._recent.get(batch.origin)
-        return recent if recent is not None and all(map(bytes.startswith, payloads, repeat(recent))) else None
+        if recent is None or not payloads or not payloads[0].startswith(recent):
+            return None
+        size = len(recent) + STAMP_SIZE
+        found = payloads[0][:size]
+        same = len(found) == size and all(map(bytes.startswith, payloads, repeat(found)))
+        return found if same else None
 
     def _take(self, what: Told, batch: Batch, out: list[Output]) -> None:
         """A message, by its address, or a note: handle it, now or after what it has to wait for."""
@@ -190,15 +211,16 @@ class Routing:
 
     def on_message(self, found: bytes, batch: Batch, out: list[Output]) -> None:
         """Messages of one address."""
-        route = self._routes.get(found)
+        known = found[:-STAMP_SIZE]
+        route = self._routes.get(known)
         if route is None:
             if len(self._routes) >= ROUTES:
                 self._routes.clear()
-            route = self._routes[found] = self._route(found)
-        sender, groups, to, queues, heard = route
+            route = self._routes[known] = self._route(found)
+        sender, groups, to, queues, plain, _ = route
         first = self.counted + 1
         self.counted += len(batch.payloads)
-        mine = not heard and batch.origin == self._me.node and batch.incarnation == self._me.incarnation
+        mine = not plain and batch.origin == self._me.node and batch.incarnation == self._me.incarnation
         if not (to or queues or mine or self.numbers):
             return
         if found[0] == WITHHELD:
@@ -209,9 +231,9 @@ class Routing:
         if self.numbers:
             out.append(Numbered(first, inner, sender, groups, heads))
         if queues:
-            self._share(route, batch.payloads, inner, heads, out)
+            self._share(route, batch.payloads, inner, heads if mine else None, heads, sent_us(found), out)
         elif to:
-            out.append(Received(inner, sender, groups, to, heads))
+            out.append(Received(inner, sender, groups, to, heads, sent_us=sent_us(found)))
         elif heads is not None and mine:
             out.append(Unheard(inner, sender, groups, heads))
 
@@ -228,21 +250,39 @@ class Routing:
                     queues[each] = tuple(sorted(self.table.processes(each)))
                 elif each not in plain:
                     plain.append(each)
-        heard = bool(queues) or any(group in self.table for group in plain)
-        return Route(where.sender, where.groups, self.local(plain), tuple(queues.items()), heard)
+        without_echo = frozenset(
+            process
+            for queue in queues
+            for process, properties in self.table.members(queue)
+            if wants_no_echo(properties)
+        )
+        heard = any(group in self.table for group in plain)
+        to = self.local(plain)
+        return Route(where.sender, where.groups, to, tuple(queues.items()), heard, without_echo)
 
     def _share(
         self,
         route: Route,
         payloads: Sequence[bytes],
         batch: Batch,
+        asked: Sequence[bytes] | None,
         heads: Sequence[bytes] | None,
+        sent_us: int,
         out: list[Output],
     ) -> None:
-        """Messages that queues get, too: one after the other, since each may go to another member."""
-        sender, groups, to, queues, _ = route
+        """Messages that queues get, too: one after the other, since each may go to another member.
+
+        `asked`: the heads, if whoever sent them is to be told where nobody gets a message."""
+        sender, groups, to, queues, _, without_echo = route
+        if without_echo:
+            queues = _without(Process(batch.origin, batch.incarnation, sender), queues, without_echo)
+            if not queues and not to:
+                if asked is not None:
+                    out.append(Unheard(batch, sender, groups, asked))
+                return
         for at, body in enumerate(batch.payloads):
-            one = Received(batch.part(at, [body]), sender, groups, to, None if heads is None else [heads[at]])
+            words = None if heads is None else [heads[at]]
+            one = Received(batch.part(at, [body]), sender, groups, to, words, sent_us=sent_us)
             if to:
                 out.append(one)
             message = MessageId(batch.origin, batch.incarnation, batch.number + at)
@@ -271,8 +311,15 @@ class Routing:
         self.shares.sent_again(again.message, again.queue)
         found = address_of(again.payload)
         where = None if found is None else read_address(found)
-        members = sorted(self.table.processes(again.queue))
-        if found is None or where is None or not members:
+        if found is None or where is None:
+            return
+        sender = Process(again.message.origin, again.message.incarnation, where.sender)
+        members = [
+            process
+            for process, properties in self.table.members(again.queue)
+            if process != sender or not wants_no_echo(properties)
+        ]
+        if not members:
             return
         body, heads = again.payload[len(found) :], None
         if found[0] == HEADED:
@@ -285,6 +332,7 @@ class Routing:
             heads=heads,
             queue=again.queue,
             again=again.message,
+            sent_us=sent_us(found),
         )
         number = MessageId(batch.origin, batch.incarnation, batch.number)
         self._give(chosen(members, number), Share(again.message, again.queue, again.payload), one, out)
@@ -306,7 +354,8 @@ class Routing:
         """
         assert received.queue is not None
         batch, heads = received.batch, received.heads
-        front = address(received.sender, received.groups, headed=heads is not None)
+        stamped = stamp(received.sent_us)
+        front = address(received.sender, received.groups, headed=heads is not None, stamped=stamped)
         for at, body in enumerate(batch.payloads):
             whole = front + (body if heads is None else head(heads[at]) + body)
             message = received.again or MessageId(batch.origin, batch.incarnation, batch.number + at)
@@ -316,3 +365,13 @@ class Routing:
         """Only these lives are left: send what processes of others were to get, if this node is to do it."""
         for share in self.shares.owed_by(self._me, lives):
             self._send_again(share)
+
+
+def _without(
+    sender: Process, queues: Iterable[tuple[str, tuple[Process, ...]]], without_echo: Container[Process]
+) -> tuple[tuple[str, tuple[Process, ...]], ...]:
+    """Queues and the members that may get a message of this sender; no queue without any."""
+    if sender not in without_echo:
+        return tuple(queues)
+    others = ((queue, tuple(each for each in members if each != sender)) for queue, members in queues)
+    return tuple((queue, members) for queue, members in others if members)

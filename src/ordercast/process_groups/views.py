@@ -131,6 +131,8 @@ class Received(NamedTuple):
     """The queue of which one member gets it, as the group of its members is called; None: all do."""
     again: MessageId | None = None
     """The message that it repeats, for another member of the queue than the one that was to get it."""
+    sent_us: int = 0
+    """When they were sent, in microseconds since the epoch by the clock of their node; 0: not known."""
 
 
 class Unheard(NamedTuple):
@@ -168,7 +170,7 @@ class Declared(NamedTuple):
     """The voters for the primary partition that members of a configuration were given, as digests."""
 
     voters: Mapping[NodeId, int]
-    """By node; 0: none."""
+    """By node, the digest of its voters; 0: it was given none."""
 
 
 Output: TypeAlias = Installed | Left | Received | Unheard | Numbered | Recounted | Declared
