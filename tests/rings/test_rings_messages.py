@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ordercast.core.fronted import Fronted
 from ordercast.core.identity import ConfigurationId, Guarantee
-from ordercast.rings.bundles import BUNDLE_SIZE, is_safe, read_bundle, write_bundles
+from ordercast.rings.bundles import BUNDLE_SIZE, MOST_MESSAGES, is_safe, read_bundle, write_bundles
 from ordercast.rings.messages import (
     SHARED_SIZE,
     Done,
@@ -83,6 +85,23 @@ def test_messages_come_out_of_their_bundles_in_order_and_with_their_numbers(
         assert is_safe(raw) == (guarantee is Guarantee.SAFE)
         found += bundle.payloads
     assert found == payloads
+
+
+@pytest.mark.parametrize("fronted", [True, False])
+def test_a_bundle_has_no_more_messages_than_places_behind_its_own(fronted: bool) -> None:
+    """So that the messages of a packet's bundles never share one, and many bundles fit a packet."""
+    count = 2 * MOST_MESSAGES + 1
+    payloads: Sequence[bytes] = Fronted(b"", [b""] * count) if fronted else [b""] * count
+    bundles = [read_bundle(raw) for raw in write_bundles(payloads, 5, Guarantee.AGREED)]
+    assert [(bundle.number, len(bundle.payloads)) for bundle in bundles if bundle is not None] == [
+        (5, MOST_MESSAGES),
+        (5 + MOST_MESSAGES, MOST_MESSAGES),
+        (5 + 2 * MOST_MESSAGES, 1),
+    ]
+    (raw,) = write_bundles([b""] * MOST_MESSAGES, 5, Guarantee.AGREED)
+    more = raw[:10] + (MOST_MESSAGES + 1).to_bytes(2, "little") + raw[12:] + b"\0\0"
+    assert read_bundle(raw) is not None
+    assert read_bundle(more) is None
 
 
 @given(st.lists(st.integers(0, SHARED_SIZE + 9), max_size=9))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ordercast.core.identity import NodeId
 from ordercast.rings.messages import Report, Ring
-from ordercast.rings.topology import Topology, closure
+from ordercast.rings.topology import Topology, closure, toward
 
 
 def reports_of(networks: Mapping[NodeId, Sequence[int]], number: int = 0) -> dict[NodeId, Report]:
@@ -74,3 +74,16 @@ def test_configurations_are_numbered_above_all_that_their_nodes_know() -> None:
     assert plain.id.seq % 4 == 0
     other = topology_of({1: [1], 2: [1, 2], 3: [2]}, number=10**9)
     assert plain.id != other.id
+
+
+def first_on_the_way(networks: Mapping[NodeId, Sequence[int]], me: NodeId, node: NodeId) -> NodeId | None:
+    return toward(me, node, topology_of(networks).rings)
+
+
+def test_the_first_node_on_the_way_to_another_is_a_gateway_of_the_shortest_one() -> None:
+    line = {1: [1], 2: [1, 2], 3: [2], 4: [2, 3], 5: [3, 4], 6: [4]}
+    assert [first_on_the_way(line, 1, node) for node in (2, 3, 4, 6)] == [2, 2, 2, 2]
+    assert [first_on_the_way(line, 2, node) for node in (1, 3, 6)] == [1, 3, 4]
+    circle = {**line, 7: [1, 4]}
+    assert [first_on_the_way(circle, 1, node) for node in (3, 5, 6)] == [2, 7, 7]
+    assert first_on_the_way(circle, 1, 9) is None

@@ -59,11 +59,11 @@ class Agreement:
         self._random = RandomStream(0)
         self.state = State.FORMING
         self.order = Order(ConfigurationId(0, me), (me,), ())
-        """Of the configuration that is installed."""
+        """The order of the configuration that is installed."""
         self.digest = NO_DIGEST
-        """Of the topology that led to it."""
+        """The digest of the topology that led to that configuration."""
         self._spent: Mapping[NodeId, int] = {}
-        """The versions of the reports that led to it."""
+        """By node, the versions of the reports that led to that configuration."""
         self.number = 0
         """The highest number of a component configuration that this node knows of; on stable storage."""
         self._count = 0

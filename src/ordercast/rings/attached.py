@@ -33,16 +33,6 @@ class Mark(NamedTuple):
     complete: int
 
 
-class Route(NamedTuple):
-    """A gateway forwards bundles to another of its rings."""
-
-    target: AttachedRing
-    sources: frozenset[int]
-    """Of which source rings."""
-    nodes: frozenset[NodeId]
-    """Whom it reaches that way."""
-
-
 class AttachedRing:
     """A ring that the node is on: its machine, what is to be broadcast on it, and what was heard there."""
 
@@ -82,9 +72,9 @@ class AttachedRing:
         self.leave()
 
     def leave(self) -> None:
-        """The ring is not one of a configuration's that this node has installed."""
+        """Note that the ring belongs to no configuration that this node has installed."""
         self.index = -1
-        """Its index among the rings of the configuration."""
+        """The ring's index among those of the configuration; -1 outside any."""
         self.horizon: list[int] = []
         """By ring of the configuration: what it originated up to this timestamp was received on this ring."""
         self.acknowledged: list[int] = []
@@ -177,3 +167,13 @@ class AttachedRing:
             if index < len(self.horizon):
                 self.horizon[index] = max(self.horizon[index], horizon)
                 self.acknowledged[index] = max(self.acknowledged[index], acknowledged)
+
+
+class Route(NamedTuple):
+    """A gateway forwards bundles to another of its rings."""
+
+    target: AttachedRing
+    sources: frozenset[int]
+    """The rings on which the forwarded bundles were sent first."""
+    nodes: frozenset[NodeId]
+    """The nodes that the bundles reach that way."""

@@ -11,7 +11,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, repeat
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -25,7 +25,9 @@ from ordercast.core.wire import MAX_COUNT, UNREADABLE, Malformed
 
 BUNDLE_SIZE = 32 * 1024
 """Bytes of messages that are put into one bundle; a larger message has one of its own."""
-LARGEST_CHUNK = 65_535
+SLOT_BITS = 12
+MOST_MESSAGES = 2**SLOT_BITS
+"""Messages of one bundle, at most: each has a place of its own behind that of the bundle in its packet."""
 
 BUNDLE = 1
 _BUNDLE = struct.Struct("<BBqH")
@@ -38,14 +40,14 @@ _SAFE = 1
 class Form:
     """The forms of bundles."""
 
-    PLAIN = 0
-    ADDRESSED = 2
+    PLAIN: ClassVar = 0
+    ADDRESSED: ClassVar = 2
     """All messages are for the same groups."""
-    WITHHELD = 6
+    WITHHELD: ClassVar = 6
     """So they were, but the contents are withheld: there is the address of the first."""
-    INTEREST = 8
+    INTEREST: ClassVar = 8
     """There are no messages: it tells what its sender needs."""
-    FRONTED = 18
+    FRONTED: ClassVar = 18
     """All messages have the same address, which stands once in front of them."""
 
 
@@ -92,14 +94,14 @@ def write_bundles(
     """Messages with consecutive numbers, as few payloads of about `size` bytes; if they are `addressed`, all
     to the same groups."""
     code = _GUARANTEES.index(guarantee) | (Form.ADDRESSED if addressed else Form.PLAIN)
-    if type(payloads) is Fronted and payloads.size <= size:
+    if type(payloads) is Fronted and payloads.size <= size and len(payloads) <= MOST_MESSAGES:
         return [_write(payloads, number, code)]
     totals = list(accumulate(map(len, payloads), initial=0))
     bundles: list[bytes] = []
     first = 0
     while first < len(payloads):
         end = bisect_right(totals, totals[first] + size) - 1
-        end = min(end, first + LARGEST_CHUNK)
+        end = min(end, first + MOST_MESSAGES)
         if end == first:
             bundles.append(_BUNDLE.pack(BUNDLE, code, number + first, 0) + payloads[first])
             first += 1
@@ -140,7 +142,7 @@ def read_bundle(raw: bytes) -> Bundle | None:
     if len(raw) < _BUNDLE.size:
         return None
     kind, code, number, count = _BUNDLE.unpack_from(raw)
-    if kind != BUNDLE or not 0 < number < MAX_COUNT:
+    if kind != BUNDLE or not 0 < number < MAX_COUNT or count > MOST_MESSAGES:
         return None
     guarantee = _GUARANTEES[code & _SAFE]
     try:

@@ -23,9 +23,9 @@ class Attempt:
         self.digest = topology.digest
         self._order = order
         self.compared = False
-        """All states are here."""
+        """Whether the states of all members were received."""
         self.done = False
-        """This node has said that it has everything."""
+        """Whether this node has told the others that it has everything."""
         self.together: tuple[NodeId, ...] = ()
         """Who comes from the same configuration as this node, in ascending order."""
         self.complete = 0

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
+from ordercast.core.identity import MOST_NETWORKS
 from ordercast.rings.bundles import BUNDLE_SIZE
 from ordercast.totem.config import TotemConfig
 
-MOST_NETWORKS = 1_023
-"""Networks are numbered from 1 to this."""
 HEAD_ROOM = 1_280
 """Bytes that a ring's own payload may be larger than a message of the application."""
 
 
 class RingsConfig(TotemConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Those of each ring, as in `TotemConfig`, and what joins the rings."""
+    """Settings of each ring, as in `TotemConfig`, and of what joins the rings."""
 
     networks: tuple[int, ...] = (1,)
     """The numbers of the networks that this node is attached to, a ring each. A node with two or more is a

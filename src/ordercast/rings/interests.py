@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
 
-from ordercast.core.addresses import MESSAGE, read_address
+from ordercast.core.addresses import MESSAGE, NO_STAMP, read_address
 from ordercast.core.contract import MOST_ATTENDED, Attend
 from ordercast.core.identity import NodeId
 from ordercast.rings.bundles import HASH_SIZE, Interest
@@ -94,7 +94,7 @@ class Interests:
     def _look_up(self, nodes: frozenset[NodeId], audience: bytes) -> bool:
         if not self._everything.isdisjoint(nodes):
             return True
-        where = read_address(bytes((MESSAGE, 0, 0, 0, 0)) + audience)
+        where = read_address(bytes((MESSAGE, 0, 0, 0, 0)) + audience + NO_STAMP)
         assert where is not None, "it was cut out of an address"
         hashes = frozenset(map(hash_of, where.groups))
         return any(not hashes.isdisjoint(self._hashes.get(node, ())) for node in nodes)

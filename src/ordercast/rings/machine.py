@@ -50,7 +50,7 @@ from ordercast.core.lamport import LamportClock
 from ordercast.core.randomness import RandomStream
 from ordercast.rings.agreement import AGREE, NO_DIGEST, Agreement
 from ordercast.rings.attached import AttachedRing, Traffic
-from ordercast.rings.bundles import Bundle, is_interest, is_safe, read_bundle
+from ordercast.rings.bundles import SLOT_BITS, Bundle, is_interest, is_safe, read_bundle
 from ordercast.rings.config import RingsConfig
 from ordercast.rings.declared import STATISTICS
 from ordercast.rings.forwarding import Forwarding
@@ -82,8 +82,6 @@ from ordercast.totem.packets import Data, decode_data
 
 CONTROL = (Report, StateNote, Done, Recovered)
 """What agrees on the next configuration."""
-SLOT_BITS = 16
-"""A bundle's messages have places of their own behind that of the bundle in its packet."""
 
 
 class RingsMachine:

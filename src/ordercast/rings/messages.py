@@ -28,11 +28,11 @@ from typing import Annotated, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from ordercast.core.identity import MAX_INCARNATION, MAX_NODE_ID, ConfigurationId, NodeId
+from ordercast.core.identity import MAX_INCARNATION, MAX_NODE_ID, MOST_NETWORKS, ConfigurationId, NodeId
 from ordercast.core.packing import LENGTH_SIZE, join_chunks, split_chunks
 from ordercast.core.wire import MAX_COUNT, UNREADABLE, Malformed
 from ordercast.rings.bundles import BUNDLE, Bundle, read_bundle
-from ordercast.rings.config import HEAD_ROOM, MOST_NETWORKS
+from ordercast.rings.config import HEAD_ROOM
 
 MOST_RINGS = 1_023
 """Rings of one component, at most: the index of a ring has ten bits in a message's place."""
@@ -86,7 +86,7 @@ class Forwarded(NamedTuple):
 
     entry: Entry
     last: bool
-    """It is the last one of its timestamp from its ring."""
+    """Whether no further bundle with the same timestamp comes from that ring."""
 
 
 class Several(NamedTuple):

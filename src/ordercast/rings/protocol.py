@@ -10,6 +10,7 @@ from ordercast.rings.declared import DROPS, STATISTICS
 from ordercast.rings.machine import RingsMachine
 from ordercast.rings.report import report
 from ordercast.rings.states import State
+from ordercast.rings.topology import toward
 from ordercast.totem.packets import KINDS
 from ordercast.totem.protocol import PROFILES, TOTEM
 
@@ -42,4 +43,5 @@ RINGS = Protocol(
     survives_amnesia=True,
     follows_distance=True,
     report=report,
+    toward=lambda machine, node: toward(machine.me, node, machine.order.rings),
 )

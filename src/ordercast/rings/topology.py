@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import permutations
 from typing import NamedTuple
@@ -104,6 +104,20 @@ def closure(own: Report, reports: Mapping[NodeId, Report], spent: Mapping[NodeId
                 found[node] = report
                 todo += report.rings
     return Topology(rings, found)
+
+
+def toward(me: NodeId, node: NodeId, rings: Iterable[Ring]) -> NodeId | None:
+    """The first node on the shortest way to another one: itself, or a gateway; None if there is no way."""
+    left = list(rings)
+    todo: deque[tuple[NodeId, NodeId | None]] = deque([(me, None)])
+    while todo:
+        here, first = todo.popleft()
+        for ring in [ring for ring in left if here in ring.members]:
+            left.remove(ring)
+            if node in ring.members:
+                return node if first is None else first
+            todo += [(other, other if first is None else first) for other in ring.members if other != here]
+    return None
 
 
 def _digest(rings: tuple[Ring, ...], versions: Mapping[NodeId, int]) -> bytes:
