@@ -40,6 +40,30 @@ key = "one.key"
 """
 
 
+TWO = """
+[[ring]]
+network = 2
+listen = "10.0.1.1:4801"
+key = "two.key"
+[[ring]]
+network = 3
+listen = "{}"
+key = "two.key"
+"""
+SAME_GROUP = """
+[[ring]]
+network = 2
+listen = "10.0.1.1:4801"
+key = "two.key"
+multicast = "239.1.2.3:4803"
+[[ring]]
+network = 3
+listen = "10.0.1.1:4811"
+key = "two.key"
+multicast = "239.1.2.3:4803"
+"""
+
+
 def test_rings_are_read_and_each_is_a_network_with_a_key_of_its_own(tmp_path: Path) -> None:
     config = parse(
         GATEWAY + '[[ring]]\nnetwork = 7\nlisten = "127.0.0.1:4811"\n[rings]\nforwarding = 9', tmp_path
@@ -143,6 +167,23 @@ def test_a_changed_configuration_is_checked_again() -> None:
         (GATEWAY + "[[ring]]\nseeds = []", "[[ring]] 2: network is missing: number the rings"),
         (GATEWAY + '[[ring]]\nnetwork = "2"', "[[ring]] 2: network is '2': write a whole number, as in net"),
         (GATEWAY + "[[ring]]\nnetwork = 1", "[[ring]] 2: network is 1, as in another table: each ring has"),
+        (GATEWAY + "[[ring]]\nnetwork = 0", "[[ring]] 2: network is 0: number the rings from 1 to 1023"),
+        (
+            GATEWAY + TWO.format("10.0.1.1:4801"),
+            "[[ring]] 3: listen is 10.0.1.1:4801, and [[ring]] 2 has",
+        ),
+        (
+            GATEWAY + TWO.format("10.0.1.1:4802"),
+            "each ring takes its port and the next one, so leave",
+        ),
+        (
+            GATEWAY + TWO.format("0.0.0.0:4800"),
+            "[[ring]] 3: listen is 0.0.0.0:4800, and [[ring]] 2 has",
+        ),
+        (
+            GATEWAY + SAME_GROUP,
+            "[[ring]] 3: multicast is 239.1.2.3:4803, as in [[ring]] 2: each ring has",
+        ),
         (GATEWAY + '[[ring]]\nnetwork = 2\nlisten = "x"', "[[ring]] of network 2: listen: 'x' is no address"),
         (GATEWAY + "[rings]\nnetworks = [2]", "networks is [2] in [rings], and the [[ring]] tables have [1]"),
         ('listen = "127.0.0.1:1"\n' + GATEWAY, "listen stands outside of the [[ring]] tables: write it into"),

@@ -7,6 +7,7 @@ import os
 import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -225,16 +226,18 @@ def test_without_a_descriptor_a_listener_waits_and_goes_on(monkeypatch: pytest.M
 
     async def body(listener: Listener, connections: Connections) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with socket.socket() as line:
+        with socket.socket() as line, ExitStack() as taken:
             line.setblocking(False)
             used = max(map(int, os.listdir("/proc/self/fd")))
             resource.setrlimit(resource.RLIMIT_NOFILE, (used, hard))
-            try:
-                line.connect_ex(listener.address)
-                while not connections.drops["no descriptor"]:
-                    await asyncio.sleep(0.001)
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            taken.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+            with suppress(OSError):  # numbers below the highest may be free
+                while True:
+                    taken.callback(os.close, os.dup(line.fileno()))
+            line.connect_ex(listener.address)
+            while not connections.drops["no descriptor"]:
+                await asyncio.sleep(0.001)
+            taken.close()
             (await echoed(listener.address)).close()
 
     listening(8, body)

@@ -625,6 +625,7 @@ def test_a_timer_that_what_was_read_set_back_has_not_run_out() -> None:
     run(main)
 
 
+@pytest.mark.pure
 def test_sockets_that_never_run_dry_do_not_starve_timers(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with pair() as (one, two):

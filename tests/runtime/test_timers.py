@@ -219,3 +219,22 @@ def test_on_a_real_loop() -> None:
         return out
 
     assert asyncio.run(main()) == ["a", "b"]
+
+
+def test_the_alarm_of_timers_that_are_set_seldom_does_not_come_up_for_nothing(watch: Watch) -> None:
+    """As the token of an idle ring sets them: in between the process sleeps."""
+    rung: list[int] = []
+
+    def on_alarm() -> None:
+        rung.append(watch.loop.us)
+        watch.on_alarm()
+
+    watch.timers._on_alarm = on_alarm
+    for _ in range(10):
+        watch.set("token lost", 150_000)
+        watch.set("token not passed on", 75_000)
+        watch.loop.run_until(watch.loop.us + 71_000)
+    assert rung == []
+    watch.loop.run_until(watch.loop.us + 100_000)
+    assert [name for _, name in watch.out] == ["token not passed on", "token lost"]
+    assert rung == [at for at, _ in watch.out]

@@ -506,8 +506,8 @@ def test_a_node_that_says_nothing_of_a_protocol_runs_totem() -> None:
     net = Net()
     one = Host(net, 1, 100)
     whole = msgspec.msgpack.decode(greeting_of(2)[HEADER.size :])
-    *whole, protocol, leaving, outlived = whole
-    assert (protocol, leaving, outlived) == ("totem", False, -1)
+    *whole, protocol, leaving, outlived, relay = whole
+    assert (protocol, leaving, outlived, relay) == ("totem", False, -1, 0)
     one.links.on_greeting(header(challenge(one, at(200))) + msgspec.msgpack.encode(whole), at(200))
     assert one.targets == [2]
 

@@ -10,18 +10,18 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from absence import turns
+from free_ports import free_port
 from ordercast.errors import AddressProblem
 from ordercast.transport.probes import LivenessPort, LivenessProbes
-from ordercast.transport.udp_socket import Address, UdpSocket
+from ordercast.transport.udp_socket import Address
 
 FAMILIES = pytest.mark.parametrize("any_port", [("127.0.0.1", 0), ("::1", 0, 0, 0)], ids=["IPv4", "IPv6"])
 
 
 def free(any_port: Address) -> Address:
-    """An address that was somebody's a moment ago."""
-    channel = UdpSocket(any_port, buffer=65_536)
-    channel.close()
-    return channel.address
+    """An address at which nobody is."""
+    host, port = any_port[0], free_port()
+    return (host, port, 0, 0) if len(any_port) == 4 else (host, port)
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:

@@ -12,15 +12,15 @@ import pytest
 from ordercast.transport.wake_policy import (
     AWAKE_US,
     BRISK_US,
-    BUSY_US,
     CROWDED_REST_US,
     CROWDED_TIMES,
     CROWDED_US,
+    SETTLING_TURNS,
     STAYED_AWAY_US,
     WakePolicy,
 )
 
-TURNS = 5
+TURNS = SETTLING_TURNS + 2
 
 
 class Scene:
@@ -59,8 +59,8 @@ class Scene:
             end.close()
 
 
-async def turns() -> None:
-    for _ in range(TURNS):
+async def turns(many: int = TURNS) -> None:
+    for _ in range(many):
         await asyncio.sleep(0)
 
 
@@ -71,7 +71,7 @@ def test_data_waits_for_brisk_tokens_only_where_it_may(data_waits: bool, woken: 
         scene.came(BRISK_US)
         scene.came(BRISK_US - 1)
         scene.data.send(b"x")
-        await turns()
+        await turns(SETTLING_TURNS if data_waits else TURNS)
         assert scene.woken == woken
         scene.token.send(b"x")
         await turns()
@@ -120,9 +120,8 @@ def test_who_is_awake_reads_data_as_it_comes_and_who_sleeps_does_not() -> None:
         scene.came(BRISK_US)
         scene.came(1)
         scene.data.send(b"x")
-        await turns()
+        await turns(SETTLING_TURNS)
         assert not scene.woken, "just after a token there is other work"
-        scene.now += BUSY_US + 1
         await turns()
         assert scene.woken[:1] == ["data"]
         scene.now += AWAKE_US
@@ -158,7 +157,6 @@ def test_who_yields_to_others_for_long_again_and_again_sleeps_for_a_while(
             monkeypatch.setattr(os, "sched_yield", yields)
             scene.came(BRISK_US)
             scene.came(1)
-            scene.now += BUSY_US + 1
             await turns()
             assert not scene.policy._awake  # the token is late by now, whoever took the processor
         scene.came(1)

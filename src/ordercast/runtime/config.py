@@ -10,6 +10,7 @@ import difflib
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +40,7 @@ from ordercast.runtime.ring_settings import (
     OF_ONE_NETWORK,
     RINGS,
     RingSettings,
+    check_apart,
     check_rings,
     number_of_one,
     ring_settings,
@@ -48,11 +50,10 @@ from ordercast.transport.address import Place, is_loopback, parse_address
 
 IP_AND_UDP_HEADERS = 48
 """Bytes of a frame that are not payload: 40 of IPv6 and 8 of UDP. IPv4 needs 20 less."""
-
-
 LONGEST_FILE = 64 * 1024
 """Bytes of a configuration."""
 LEVELS = ("debug", "info", "warning", "error")
+_fields = cache(msgspec.structs.fields)
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -204,7 +205,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     `log`. Not set: no JetStream."""
 
     client_stream_bytes: int = 64 * 1024 * 1024
-    """Bytes of the stream that clients can read, in memory: when there are more, the oldest messages go."""
+    """Bytes of the stream in memory: what is older is read from the log."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least important messages that `ordercast node` writes about what it does."""
@@ -299,7 +300,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return host, port
 
     def __post_init__(self) -> None:
-        for field in msgspec.structs.fields(type(self)):
+        for field in _fields(type(self)):
             value = getattr(self, field.name)
             value = ring_settings(value) if field.name == "ring" else _converted(field, value)
             msgspec.structs.force_setattr(self, field.name, value)
@@ -347,6 +348,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 "interface is for multicast, which is not used: say where to receive with listen instead"
             )
         self.by_network()  # raises what is wrong with one of the rings
+        check_apart(self.ring)
 
 
 _RANGES: tuple[tuple[str, float, float], ...] = (
@@ -439,7 +441,7 @@ def parse(text: str, directory: Path = Path()) -> NodeConfig:
 
 
 def check_names(told: Iterable[str]) -> None:
-    """Every name is one of a field; of a wrong one the nearest is told."""
+    """Raise unless every name is that of a field; of a wrong one the nearest is told."""
     known = [name for name in NodeConfig.__struct_fields__ if name != "protocol_settings"]
     for name in told:
         if name in known or name == "protocol_settings":
@@ -466,8 +468,7 @@ def _settings_table(told: dict[str, Any]) -> dict[str, object] | None:
         if isinstance(value, dict) and name not in NodeConfig.__struct_fields__:
             raise ConfigProblem(
                 f"there is no table [{name}]: the only table is that of the protocol, [{protocol}], beside "
-                "[[ring]]; "
-                "all other fields stand before it"
+                "[[ring]]; all other fields stand before it"
             )
         # TOML counts what is written below a table's head as part of it.
     for name in settings or ():

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol, TypeAlias, cast
 
 from ordercast.runtime.connections import WRITE_BUFFER, Connection, Connections, Listener
-
-DirectServe: TypeAlias = Callable[[socket.socket, Connection], Awaitable[None]]
-"""Serves an accepted socket with a `Served`, and returns when it is done with it."""
 
 
 class Handler(Protocol):
@@ -26,19 +23,22 @@ class Handler(Protocol):
     def held_up(self, on: bool) -> None:
         """Much is on its way to the other side, or most of that has gone."""
 
+    async def serve(self) -> None:
+        """Serve the connection, which is there now; returns when it is over."""
+
 
 class Served(asyncio.Protocol):
-    """One client of a `DirectListener`."""
+    """One client of a listener."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, begin: Begin) -> None:
         self.connection = connection
-        self.handler: Handler | None = None
         self.transport: asyncio.Transport | None = None
         """None before the connection is there."""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolved when it is closed."""
         self._early: list[bytes] | None = None
         """What comes while TLS begins, and cannot be answered before it is known where to write."""
+        self.handler = begin(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there."""
@@ -67,43 +67,47 @@ class Served(asyncio.Protocol):
         """Bytes of the client."""
         if self._early is not None:
             self._early.append(data)
-        elif self.handler is not None:
+        else:
             self.handler.come(data)
 
     def pause_writing(self) -> None:
         """Much is on its way to the client."""
-        if self.handler is not None:
-            self.handler.held_up(True)
+        self.handler.held_up(True)
 
     def resume_writing(self) -> None:
         """Most of what was on its way to the client has gone."""
-        if self.handler is not None:
-            self.handler.held_up(False)
+        self.handler.held_up(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
-        if self.handler is not None:
-            self.handler.lost()
+        self.handler.lost()
         if not self.over.done():
             self.over.set_result(None)
 
 
+Begin: TypeAlias = Callable[[Served], Handler]
+"""Makes the handler of a client, before the first byte comes."""
+
+
 class DirectListener(Listener):
-    """Accepts connections, counts them, and hands each over as a socket."""
+    """Accepts connections, counts them, and has each served by a handler of its own."""
 
     def __init__(
-        self, listening: socket.socket, connections: Connections, serve: DirectServe, refusal: bytes = b""
+        self, listening: socket.socket, connections: Connections, begin: Begin, refusal: bytes = b""
     ) -> None:
         """`listening` is bound; it is this listener's from now on. Who is refused gets the `refusal`."""
-        self._serve_directly = serve
+        self._begin_serving = begin
         super().__init__(listening, connections, None, refusal)
 
     async def _run(self, line: socket.socket, connection: Connection) -> None:
+        served = Served(connection, self._begin_serving)
         try:
-            await self._serve_directly(line, connection)
+            await self._loop.connect_accepted_socket(lambda: served, line)
+            await served.handler.serve()
         except (asyncio.CancelledError, ConnectionError, TimeoutError):
             pass  # ended by this node, by the other side, or by neither for too long
         finally:
+            served.handler.lost()
             if connection.transport is not None:
                 connection.transport.abort()
                 self._loop.call_soon(self._connections.closed, connection)  # behind the socket being closed

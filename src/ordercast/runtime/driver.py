@@ -139,7 +139,7 @@ class Driver:
         """The machine lives: it was started, and has not halted."""
         self.ended = False
         self.halted = False
-        """The machine itself ended the last life, with a word to the others."""
+        """The machine itself ended the last life, and told the others that it leaves."""
         self.lag = Lag(now_us)
         self._new_seed = new_seed
         self._round_trip = round_trip
@@ -161,7 +161,8 @@ class Driver:
         self._outgoing = Outgoing()
         self._attend: Attend | None = None
         """What the machine is to be told before it is given more."""
-        self._submitting = False
+        self.submitting = False
+        """Something was submitted in this turn of the event loop."""
         self._timers = Timers(self.lag, now_us, self._on_alarm)
         self._guarded = 0
 
@@ -228,12 +229,12 @@ class Driver:
         self._submit_soon()
 
     def _submit_soon(self) -> None:
-        if not self._submitting:
-            self._submitting = True
+        if not self.submitting:
+            self.submitting = True
             asyncio.get_running_loop().call_soon(self._on_submitting)
 
     def _on_submitting(self) -> None:
-        self._submitting = False
+        self.submitting = False
         if not self.ended:
             with self.guard:
                 self._submit()

@@ -23,6 +23,9 @@ from ordercast.transport.streams import Streams
 if TYPE_CHECKING:
     from ordercast.directory import Directory
     from ordercast.keys import Keyring
+    from ordercast.runtime.client_listener import ClientListener, Listen
+    from ordercast.runtime.connections import Connections
+    from ordercast.runtime.direct_connections import Begin
 
 
 class Trace(Protocol):
@@ -56,6 +59,8 @@ class Environment(NamedTuple):
     """For a life of the node, whose packets that transport carries; with the keys that it has at any time."""
     open_directory: Callable[[Path], Directory]
     """Where a replicated object is kept on disk; called in a thread."""
+    listen_for_clients: Listen
+    """How processes that are no members connect to a life of the node."""
     at_moment: Callable[[str], None] = lambda moment: None
     """Told, where a test may want something to happen, what begins or ends now; names are plain words."""
 
@@ -71,6 +76,7 @@ def system() -> Environment:
         open_trace=_open_journal,
         open_streams=_open_tcp,
         open_directory=_open_directory,
+        listen_for_clients=_listen_for_clients,
     )
 
 
@@ -108,6 +114,14 @@ def _open_directory(path: Path) -> Directory:
     from ordercast.directory import DiskDirectory
 
     return DiskDirectory(path)
+
+
+async def _listen_for_clients(
+    config: NodeConfig, connections: Connections, begin: Begin, refusal: bytes
+) -> ClientListener:
+    from ordercast.runtime.client_listener import listen_for_clients
+
+    return await listen_for_clients(config, connections, begin, refusal)
 
 
 def _open_journal(config: NodeConfig, node: NodeId, incarnation: int, about: About) -> Trace | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-import inspect
+import sys
 import textwrap
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -49,14 +50,21 @@ def _docstrings(cls: type) -> dict[str, str]:
     """By field, also of the settings that these are an extension of."""
     base = cls.__base__
     inherited = {} if base is None or base is msgspec.Struct else _docstrings(base)
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    assert isinstance(definition, ast.ClassDef)
+    definition = _definition(cls)
     found = dict(inherited)
     for field, below in zip(definition.body, definition.body[1:], strict=False):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 found[name] = " ".join(text.split())
     return found
+
+
+def _definition(cls: type) -> ast.ClassDef:
+    """A class of a module as it is in the source, which is beside the module where that is compiled."""
+    name = cls.__module__.rpartition(".")[2]
+    source = Path(sys.modules[cls.__module__].__file__ or "").with_name(f"{name}.py")
+    classes = (node for node in ast.parse(source.read_text("utf-8")).body if isinstance(node, ast.ClassDef))
+    return next(found for found in classes if found.name == cls.__name__)
 
 
 def annotated(config: NodeConfig, settings: msgspec.Struct) -> str:
@@ -113,7 +121,7 @@ def _table(protocol: str, settings: msgspec.Struct) -> list[str]:
 
 
 def _setting(field: Explained) -> list[str]:
-    unset = field.default is None or field.default == ()
+    unset = field.default is None or (field.default == () and field.example is not None)
     value = toml_value(field.example if unset else field.default)
     return [
         *_comment(field.meaning),

@@ -12,7 +12,7 @@ _CLOCK_BEGINS = 1_577_836_800
 
 
 def checked_life(incarnation: int) -> int:
-    """The number of a life, if there is such a one."""
+    """The number of a life that begins. Raises `StorageProblem` if no life can have it."""
     if incarnation > MAX_INCARNATION:
         raise StorageProblem(
             f"the node would begin its life {incarnation}, and lives are numbered up to {MAX_INCARNATION}: "

@@ -9,13 +9,17 @@ from typing import Any
 
 import msgspec
 
+from ordercast.core.identity import MOST_NETWORKS
 from ordercast.errors import ConfigProblem
 from ordercast.runtime.config_values import toml_value, words_for
+from ordercast.transport.address import parse_address
 
 RINGS = "rings"
 """The protocol with such tables."""
 FIRST_NETWORK = 1
 """The number of a node's network where there is no table."""
+EVERYWHERE = frozenset(("0.0.0.0", "::"))
+"""Hosts that stand for all addresses of a machine."""
 DOUBLE = "write [[ring]], with two brackets on each side, above the fields of each ring"
 
 
@@ -75,6 +79,10 @@ def ring_settings(told: object) -> tuple[RingSettings, ...]:
     )
     numbers = [ring.network for ring in rings]
     for place, number in enumerate(numbers, 1):
+        if not 0 < number <= MOST_NETWORKS:
+            raise ConfigProblem(
+                f"[[ring]] {place}: network is {number}: number the rings from 1 to {MOST_NETWORKS}"
+            )
         if numbers.index(number) < place - 1:
             raise ConfigProblem(
                 f"[[ring]] {place}: network is {number}, as in another table: each ring has its own number"
@@ -132,6 +140,30 @@ def check_rings(
             f"networks is {settings['networks']} in [{RINGS}], and the [[ring]] tables have {numbers}: leave "
             "networks out, since it follows from them"
         )
+
+
+def check_apart(rings: Sequence[RingSettings]) -> None:
+    """Raise why two of these rings, each of which is right by itself, cannot be told apart."""
+    for place, ring in enumerate(rings, 1):
+        for earlier, other in enumerate(rings[: place - 1], 1):
+            if ring.multicast is not None and ring.multicast == other.multicast:
+                raise ConfigProblem(
+                    f"[[ring]] {place}: multicast is {ring.multicast}, as in [[ring]] {earlier}: each ring "
+                    "has its own group or port"
+                )
+            if ring.listen is not None and other.listen is not None and _overlap(ring.listen, other.listen):
+                raise ConfigProblem(
+                    f"[[ring]] {place}: listen is {ring.listen}, and [[ring]] {earlier} has {other.listen}: "
+                    "each ring takes its port and the next one, so leave one between, or use another host"
+                )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two rings would receive at one port."""
+    (host, port), (other_host, other_port) = parse_address(one), parse_address(other)
+    if not (port and other_port) or abs(port - other_port) > 1:
+        return False
+    return host == other_host or not EVERYWHERE.isdisjoint((host, other_host))
 
 
 def number_of_one(settings: dict[str, Any]) -> int:

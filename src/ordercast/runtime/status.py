@@ -98,7 +98,7 @@ class Rates:
 
 
 def status(node: StatusSource) -> dict[str, Any]:
-    """Everything in it can be written as JSON."""
+    """The status of a node; everything in it can be written as JSON."""
     driver, rates = node.driver, node.rates
     machine = driver.machine
     stats = machine.stats

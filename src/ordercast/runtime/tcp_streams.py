@@ -46,13 +46,12 @@ class TcpStreams:
         self._listeners: list[Listener] = []
         self._connections = Connections(PLACES)
         self._opened: dict[asyncio.StreamWriter, int | None] = {}
-        """With the key that is used."""
+        """Connections that this node opened, each with the identifier of its key."""
         self.drops: Counter[str] = Counter()
         """Connections that ended because of what came by them, by reason."""
 
     async def serve(self, handle: Serve) -> int:
-        """Listen at any free port, the same on all hosts."""
-        assert not self._listeners, "it is served once"
+        """Listen at any free port, the same on all hosts; another one for each `handle`."""
         port = 0
         for host in self._hosts:
             listening = await bound(host, port, "state of replicated objects", "choose another address")

@@ -1,7 +1,8 @@
 """A machine's timers on an event loop: one alarm for the earliest of them.
 
 A timer is set anew far more often than it runs out. So setting it to a later time only moves its deadline,
-and the alarm, when it comes up too early, is put back.
+and the alarm, when it comes up too early, is put back. Where timers are set seldom, in a group with nothing
+to do, it is put back when they are set: that is cheap there, and the process is not woken for nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import asyncio
 from collections.abc import Callable
 
 from ordercast.runtime.health import Lag
+
+SELDOM_US = 20_000
+"""An alarm that was put somewhere less than this ago stays there, where only later deadlines are set."""
 
 
 class Timers:
@@ -22,6 +26,7 @@ class Timers:
         self._deadlines: dict[str, int] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_us = 0
+        self._armed_us = 0
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -32,6 +37,10 @@ class Timers:
         self._deadlines[name] = deadline
         if self._alarm is None or deadline < self._alarm_us:
             self.arm(now_us, deadline)
+        elif now_us - self._armed_us >= SELDOM_US and now_us < self._alarm_us:
+            first = min(self._deadlines.values())
+            if first > self._alarm_us:
+                self.arm(now_us, first)
 
     def cancel(self, name: str) -> None:
         """Stop a timer, if it runs."""
@@ -42,6 +51,7 @@ class Timers:
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_us = deadline_us
+        self._armed_us = now_us
         delay_s = max(0, deadline_us - now_us) / 1_000_000
         self._alarm = asyncio.get_running_loop().call_later(delay_s, self._ring)
 

@@ -15,10 +15,12 @@ ACTIVE_US = 50_000
 """A ring whose token came round in less time has something to do."""
 LOOK_S, IDLE_LOOK_S = 0.02, 0.2
 """How often a node looks where the token is, on a ring that has something to do and on one that has not."""
-MISSED_US, IDLE_MISSED_US = 40_000, 150_000
+MISSED_US, IDLE_MISSED_US = 40_000, 230_000
 """A token that has been away for this long makes a node look whether the others are still there."""
 UNHEARD_S = 0.15
 """Without a token, a peer that nothing came from for so long is looked after: it missed a heartbeat."""
+GOLDEN = 0.618
+"""Multiples of it differ as much as can be in what is behind the point."""
 LATELY_US = 1_000_000
 """Without a token, a group that delivered something within this time has something to do."""
 
@@ -103,7 +105,7 @@ class PeerMonitor:
         with self._guard:
             self._links.greet()
         if not self._closed:
-            self._greeting = self._loop.call_later(GREET_S, self._greet)
+            self._greeting = self._loop.call_at(self._next(GREET_S), self._greet)
 
     def _look(self) -> None:
         """Look at the peers' processes while no token comes."""
@@ -117,7 +119,13 @@ class PeerMonitor:
             self._paths.look(self._links.targets)
         if not self._closed:
             soon = self._activity.active or bool(self._probes)
-            self._looking = self._loop.call_later(LOOK_S if soon else IDLE_LOOK_S, self._look)
+            self._looking = self._loop.call_at(self._next(LOOK_S if soon else IDLE_LOOK_S), self._look)
+
+    def _next(self, every_s: float) -> float:
+        """When to do that again: for all networks of a node at the same time, so that it wakes once for them,
+        and at nodes of one host at different ones."""
+        phase_s = self._links.node * GOLDEN % 1 * every_s
+        return ((self._loop.time() - phase_s) // every_s + 1) * every_s + phase_s
 
     def close(self) -> None:
         """Greet and look no more."""

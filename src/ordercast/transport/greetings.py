@@ -69,6 +69,8 @@ class Greeting(msgspec.Struct, array_like=True, frozen=True):
     outlived: int = -1
     """The latest life of the receiver that the sender knows of, where the receiver is in another one that is
     not later; else -1."""
+    relay: int = 0
+    """The port at which the sender carries streams between its networks; 0: nowhere."""
 
 
 def sound(greeting: Greeting) -> bool:
@@ -85,6 +87,7 @@ def sound(greeting: Greeting) -> bool:
         and len(greeting.protocol) < 100
         and greeting.incarnation <= MAX_INCARNATION
         and -1 <= greeting.outlived < MAX_INCARNATION
+        and 0 <= greeting.relay < 65_536
     )
 
 

@@ -27,7 +27,7 @@ class Drops(Counter[str]):
     """Packets that were not used, by reason; beyond `MOST_REASONS` reasons all others are one."""
 
     def drop(self, reason: str, count: int = 1) -> None:
-        """So many packets were not used."""
+        """Count packets that were not used."""
         if not count:
             return
         if reason not in self and len(self) >= MOST_REASONS:
@@ -123,7 +123,7 @@ class Transport(Protocol):
 
     @property
     def own(self) -> Address:
-        """The same, as it is found in `listed`."""
+        """Where others reach this node, as it is found in `listed`."""
 
     @property
     def listed(self) -> Mapping[str, Sequence[Address]]:
@@ -135,7 +135,7 @@ class Transport(Protocol):
 
     @property
     def capacity(self) -> Capacity:
-        """What it carries well."""
+        """What the transport carries well."""
 
     @property
     def reachable(self) -> Sequence[NodeId]:
@@ -168,6 +168,12 @@ class Transport(Protocol):
 
     def host_of(self, node: NodeId) -> str | None:
         """The host that a node's packets come from; None if that is not known."""
+
+    def relay_of(self, node: NodeId) -> int:
+        """The port at which a reachable node carries streams between its networks; 0: nowhere."""
+
+    def relays_at(self, port: int) -> None:
+        """Tell others that this node carries streams between its networks at that port."""
 
     def status(self) -> dict[str, Any]:
         """What `ordercast status` tells of it, by name; everything can be written as JSON."""

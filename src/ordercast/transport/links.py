@@ -1,4 +1,4 @@
-"""Who is out there: nodes greet each other, and a link is what comes of it.
+"""Links to other nodes: nodes greet each other, and who answers a greeting is linked.
 
 A node knows some addresses (`seeds`, or the full list of peers). It greets them; who answers tells which
 others it knows, and they are greeted too. A greeting counts only if it echoes a fresh challenge of mine
@@ -85,6 +85,8 @@ class Links:
     ) -> None:
         """With ``closed``, only addresses given to `know` are greeted or answered: a full list of peers."""
         self.node = node
+        self.relay = 0
+        """The port at which this node carries streams between its networks; 0: nowhere."""
         self.incarnation = incarnation
         self.session = session
         self.answered = False
@@ -143,6 +145,11 @@ class Links:
         """The host of a node that there is a link to."""
         peer = self.peers.get(node)
         return None if peer is None or not peer.linked else str(peer.token[0])
+
+    def relay_of(self, node: NodeId) -> int:
+        """The port at which a node that there is a link to carries streams between networks; 0: nowhere."""
+        peer = self.peers.get(node)
+        return peer.relay if peer is not None and peer.linked else 0
 
     def heard(self, peer: Peer) -> None:
         """Something came from it that nobody else could have sent, or so it seems."""
@@ -221,6 +228,7 @@ class Links:
             protocol=self._protocol,
             leaving=self._leaving,
             outlived=outlived,
+            relay=self.relay,
         )
         body = msgspec.msgpack.encode(greeting)
         header = HEADER.pack(GREETING_MAGIC, GREETING, tag, echo)
@@ -343,6 +351,7 @@ class Links:
         peer.challenge, peer.key_id = greeting.challenge, key_id
         peer.heard = peer.proved = self._clock()
         peer.leaving, peer.incarnation = greeting.leaving, greeting.incarnation
+        peer.relay = greeting.relay
         fresh = not peer.linked
         if fresh:
             self._link(peer)

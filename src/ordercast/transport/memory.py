@@ -11,8 +11,7 @@ import contextvars
 import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from enum import IntEnum
-from heapq import heappop, heappush
+from enum import Enum
 from typing import Any
 
 from ordercast.core.contract import Lane
@@ -29,8 +28,8 @@ ANSWER_S = 0.5
 CAPACITY = Capacity(buffer=8 * 1024 * 1024, datagram=1400, packet=60_000, largest=MAX_PACKET)
 
 
-class _What(IntEnum):
-    """What arrives; of what arrives at the same instant, the order."""
+class _What(Enum):
+    """What arrives."""
 
     DATA = 0
     CONTROL = 1
@@ -63,14 +62,10 @@ class MemoryNetwork:
         self._open: dict[NodeId, MemoryTransport] = {}
         """The open transports, in the order of their nodes' identifiers."""
         self._sides: dict[NodeId, int] = {}
-        self._on_the_way: list[tuple[int, _What, int, NodeId, NodeId, int, Sequence[bytes]]] = []
-        """When, what, a number that keeps equal ones in order, sender, receiver, bytes, packets."""
-        self._count = 0
         self._last_us: dict[tuple[NodeId, NodeId], int] = {}
         """When the last data or token arrives from one node at another: later ones do not overtake it."""
         self._bytes: Counter[NodeId] = Counter()
         """On the way to each node."""
-        self._alarm: asyncio.TimerHandle | None = None
         self._paused: dict[NodeId, list[tuple[_What, NodeId, int, Sequence[bytes]]]] = {}
         """What has arrived at each process that is stopped, and waits for it."""
         self._slow_us: Counter[NodeId] = Counter()
@@ -84,6 +79,11 @@ class MemoryNetwork:
         """The ends of all streams, in the order in which they began."""
         self.served: dict[NodeId, MemoryStreams] = {}
         """Who serves streams."""
+        self.relays: dict[NodeId, int] = {}
+        """Where nodes carry streams to their other networks."""
+        self.beside: dict[NodeId, NodeId | None] = {}
+        """Clients, which have negative identifiers, by the node whose side of every partition they are on;
+        None: they are on all sides."""
 
     # --- what tests do to it --------------------------------------------------------------------
 
@@ -125,12 +125,18 @@ class MemoryNetwork:
         for _, _, size, _ in self._paused.pop(node, ()):
             self._bytes[node] -= size
         self.served.pop(node, None)
+        self.relays.pop(node, None)
         for end in [end for end in self.ends if end.node == node]:
-            end.crash()
+            end.crash(silently=silently)
+
+    def is_up(self, node: NodeId) -> bool:
+        """Whether a process of the node runs."""
+        return node in self._open
 
     def connected(self, one: NodeId, other: NodeId) -> bool:
-        """Whether packets get from one node to another."""
-        return self._sides.get(one, 0) == self._sides.get(other, 0)
+        """Whether packets get from one node or client to another."""
+        here, there = self.beside.get(one, one), self.beside.get(other, other)
+        return here is None or there is None or self._sides.get(here, 0) == self._sides.get(there, 0)
 
     # --- what streams do ------------------------------------------------------------------------
 
@@ -224,31 +230,15 @@ class MemoryNetwork:
                 at_us += slow[sender] + slow[to]
             if ordered:
                 at_us = self._last_us[sender, to] = max(at_us, self._last_us.get((sender, to), 0))
-            self._count += 1
-            heappush(self._on_the_way, (at_us, what, self._count, sender, to, size, arriving))
-        first = self._on_the_way
-        if first and (self._alarm is None or first[0][0] / 1_000_000 < self._alarm.when()):
-            self._arm(loop)
+            loop.call_at(
+                at_us / 1_000_000, self._arrive, what, sender, to, size, arriving, context=self._context
+            )
 
-    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        at_s = self._on_the_way[0][0] / 1_000_000
-        self._alarm = loop.call_at(at_s, self._arrive, context=self._context)
-
-    def _arrive(self) -> None:
-        """Hand over what arrives now."""
-        self._alarm = None
-        loop = asyncio.get_running_loop()
-        now_us, on_the_way = round(loop.time() * 1_000_000), self._on_the_way
-        while on_the_way and on_the_way[0][0] <= now_us:
-            _, what, _, sender, to, size, packets = heappop(on_the_way)
-            if to in self._paused and to in self._open and self.connected(sender, to):
-                self._paused[to].append((what, sender, size, packets))
-            else:
-                self._hand_over(what, sender, to, size, packets)
-        if on_the_way and self._alarm is None:
-            self._arm(loop)
+    def _arrive(self, what: _What, sender: NodeId, to: NodeId, size: int, packets: Sequence[bytes]) -> None:
+        if to in self._paused and to in self._open and self.connected(sender, to):
+            self._paused[to].append((what, sender, size, packets))
+        else:
+            self._hand_over(what, sender, to, size, packets)
 
     def _hand_over(
         self, what: _What, sender: NodeId, to: NodeId, size: int, packets: Sequence[bytes]
@@ -356,7 +346,7 @@ class MemoryTransport:
 
     @property
     def networks(self) -> Mapping[int, Network]:
-        """It is on one network."""
+        """The one network that this transport is on."""
         return {0: self}
 
     @property
@@ -366,7 +356,7 @@ class MemoryTransport:
 
     @property
     def own(self) -> Address:
-        """As it is found in `listed`."""
+        """Where others reach this node, as it is found in `listed`."""
         return ("memory", self._node)
 
     @property
@@ -376,7 +366,7 @@ class MemoryTransport:
 
     @property
     def capacity(self) -> Capacity:
-        """What it carries well."""
+        """What the transport carries well."""
         return CAPACITY
 
     @property
@@ -396,6 +386,14 @@ class MemoryTransport:
     def host_of(self, node: NodeId) -> str | None:
         """None: no node has a host."""
         return None
+
+    def relay_of(self, node: NodeId) -> int:
+        """The port at which a node carries streams between its networks; 0: nowhere."""
+        return self._network.relays.get(node, 0)
+
+    def relays_at(self, port: int) -> None:
+        """All know where this node carries streams between its networks."""
+        self._network.relays[self._node] = port
 
     def take_refusal(self) -> OrdercastError | None:
         """None: no node refuses another one."""

@@ -23,8 +23,6 @@ LOG = logging.getLogger("ordercast")
 
 AGAIN_US = 200_000
 """How much later what was lost arrives: as long as TCP waits at least before it sends again."""
-PORT = 1
-"""The only port of a node: what it serves comes over one."""
 
 What = bytes | ConnectionResetError | None
 """Bytes; or how a stream ends: an error, or None where it was closed."""
@@ -52,6 +50,8 @@ class End(asyncio.Transport):
         self._over = False
         self._held_up = False
         """Whether this end's writer was asked to wait."""
+        self._off = False
+        """Whether the machine at this end was switched off."""
 
     def connect(self, other: End) -> None:
         """What is written here comes out there."""
@@ -65,7 +65,7 @@ class End(asyncio.Transport):
         """Something was sent here."""
         assert self._other is not None, "it is connected"
         if self._over:
-            if isinstance(what, bytes):
+            if isinstance(what, bytes) and not (self._off and not self._network.is_up(self.node)):
                 self._other.come(ConnectionResetError("the connection was closed by the other end"))
             return
         now_us = round(asyncio.get_running_loop().time() * 1_000_000)
@@ -127,11 +127,16 @@ class End(asyncio.Transport):
         loop = asyncio.get_running_loop()
         loop.call_soon(self._protocol.connection_lost, error, context=self.context)
 
-    def crash(self) -> None:
-        """The process at this end is no more: it hears nothing, the other end of its death."""
+    def crash(self, *, silently: bool = False) -> None:
+        """The process at this end is no more: it hears nothing, the other end of its death. Silently: its
+        machine is off. Nodes hear of that from the group; a client, once the machine is up again and it says
+        something."""
         assert self._other is not None, "it is connected"
         self._over = self._closing = True
         del self._network.ends[self]
+        if silently and self._other.node < 0:
+            self._off = True
+            return
         self._other.come(ConnectionResetError("the connection was reset: the process at the other end ended"))
 
     # --- what asyncio's protocols ask of a transport --------------------------------------------
@@ -203,17 +208,17 @@ class MemoryStreams:
         """`networks`: those that the node is on."""
         self.node = node
         self._networks = tuple(networks)
-        self._handle: Serve | None = None
+        self._handles: list[Serve] = []
+        """What serves each port, from port 1 on."""
         self._context = contextvars.copy_context()
         self._serving: set[asyncio.Task[None]] = set()
 
     async def serve(self, handle: Serve) -> int:
         """Serve from now on."""
-        assert self._handle is None, "it is served once"
-        self._handle = handle
+        self._handles.append(handle)
         for network in self._networks:
             network.served[self.node] = self
-        return PORT
+        return len(self._handles)
 
     async def open(self, node: NodeId, port: int) -> Channel:
         """Connect to a node that is on one of the same networks."""
@@ -222,26 +227,25 @@ class MemoryStreams:
             raise ConnectionRefusedError(f"node {node} is on no network of node {self.node}")
         await network.travel(self.node, node)
         served = network.served.get(node)
-        if served is None or port != PORT or len(served._serving) >= MOST:
+        if served is None or not 0 < port <= len(served._handles) or len(served._serving) >= MOST:
             await network.travel(node, self.node)
             raise ConnectionRefusedError(f"node {node} serves nothing there")
-        mine, reader, writer = _end(network, self.node)
-        theirs, their_reader, their_writer = served._context.run(_end, network, node)
+        mine, reader, writer = stream_end(network, self.node)
+        theirs, their_reader, their_writer = served._context.run(stream_end, network, node)
         mine.connect(theirs)
         theirs.connect(mine)
-        served._context.run(served._accept, their_reader, their_writer)
+        served._context.run(served._accept, served._handles[port - 1], their_reader, their_writer)
         await network.travel(node, self.node)
         return Channel(reader, writer)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(reader, writer))
+    def _accept(self, handle: Serve, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(handle, reader, writer))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
 
-    async def _run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert self._handle is not None, "it serves"
+    async def _run(self, handle: Serve, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await self._handle(Channel(reader, writer, heard=_nothing))
+            await handle(Channel(reader, writer, heard=_nothing))
             await writer.drain()
             writer.close()
         except (OSError, EOFError) as error:
@@ -258,6 +262,7 @@ class MemoryStreams:
         for network in self._networks:
             if network.served.get(self.node) is self:
                 del network.served[self.node]
+                network.relays.pop(self.node, None)
 
     async def close(self) -> None:
         """End everything."""
@@ -270,7 +275,10 @@ class MemoryStreams:
         await asyncio.gather(*self._serving, return_exceptions=True)
 
 
-def _end(network: MemoryNetwork, node: NodeId) -> tuple[End, asyncio.StreamReader, asyncio.StreamWriter]:
+def stream_end(
+    network: MemoryNetwork, node: NodeId
+) -> tuple[End, asyncio.StreamReader, asyncio.StreamWriter]:
+    """One end of a stream, which is not connected yet, and how it is read and written."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=BUFFER, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)

@@ -101,7 +101,7 @@ class Networks:
 
     @property
     def own(self) -> Address:
-        """The same, as it is found in `listed`."""
+        """Where others reach this node, as it is found in `listed`."""
         return self._all[0].own
 
     @property
@@ -142,6 +142,15 @@ class Networks:
         """The host that a node's packets come from, on the first network where there is one."""
         hosts = (transport.host_of(node) for transport in self._all)
         return next((host for host in hosts if host is not None), None)
+
+    def relay_of(self, node: NodeId) -> int:
+        """The port at which a node carries streams between its networks; 0: nowhere."""
+        return next(filter(None, (transport.relay_of(node) for transport in self._all)), 0)
+
+    def relays_at(self, port: int) -> None:
+        """Tell others on all networks at which port this node carries streams between them."""
+        for transport in self._all:
+            transport.relays_at(port)
 
     def lost(self) -> Mapping[str, int]:
         """Packets that were lost below, on all networks together."""

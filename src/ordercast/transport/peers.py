@@ -27,6 +27,7 @@ class Peer:
         "node",
         "opener",
         "proved",
+        "relay",
         "session",
         "token",
         "token_joiner",
@@ -43,7 +44,7 @@ class Peer:
         self.incarnation = 0
         self.session = b""
         self.challenge = b""
-        """Its latest for this node."""
+        """The latest challenge that the peer made for this node's address."""
         self.opener: Opener | None = None
         """Opens what this life of the peer seals; None where nothing is sealed."""
         self.key_id = 0
@@ -56,6 +57,8 @@ class Peer:
         self.leaving = False
         """Whether the peer has said that it leaves."""
         self.heard = 0.0
+        self.relay = 0
+        """The port at which it carries streams between its networks; 0: nowhere."""
 
 
 class LinkListener(Protocol):

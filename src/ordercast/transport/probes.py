@@ -1,4 +1,4 @@
-"""Is a process still there? The kernel of its machine knows, and tells.
+"""Liveness probes: whether the process of a peer still runs, which the kernel of its machine answers.
 
 Every node has a *liveness port*: a TCP port, with the number of the UDP port for tokens, at which nobody is
 ever served. While a process lives, its kernel completes connections to it; when it has ended, however it
@@ -134,7 +134,7 @@ class LivenessProbes:
         return bool(self._probes)
 
     def clear(self) -> None:
-        """All is well again."""
+        """Nothing is amiss any more: probe nobody."""
         for probe in self._probes.values():
             probe.close()
         self._probes.clear()

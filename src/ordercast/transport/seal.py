@@ -24,13 +24,14 @@ import struct
 import time
 from collections.abc import Callable
 from enum import IntEnum, StrEnum
-from typing import TypeAlias
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+from typing import TYPE_CHECKING, TypeAlias
 
 from ordercast.core.identity import NodeId
 from ordercast.keys import Keyring, derived
+from ordercast.transport.not_authentic import not_authentic
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 SESSION_SIZE = 16
 WINDOW = 4096
@@ -51,7 +52,7 @@ GREETING_OVERHEAD = _KEY_ID.size + _NONCE_SIZE + _TAG_SIZE
 
 _ALL_SEEN = (1 << WINDOW) - 1
 
-Aead: TypeAlias = AESGCM | ChaCha20Poly1305
+Aead: TypeAlias = "AESGCM | ChaCha20Poly1305"
 Code: TypeAlias = Callable[[bytes, bytes, bytes | None], bytes]
 """Encrypts or decrypts: nonce, data, and what is authenticated but not sent."""
 
@@ -104,6 +105,8 @@ def sealed_to(node: NodeId) -> bytes:
 
 def _aead(cipher: Cipher, group_key: bytes, salt: bytes, purpose: str) -> Aead:
     key = derived(group_key, salt, f"{cipher} {purpose}")
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+
     return AESGCM(key) if cipher is Cipher.AES_GCM else ChaCha20Poly1305(key)
 
 
@@ -175,7 +178,7 @@ class Seal:
             raise Refused(UNKNOWN_KEY)
         try:
             return decrypt(nonce, text, head + about)
-        except InvalidTag:
+        except not_authentic():
             raise Refused(NOT_AUTHENTIC) from None
 
     def opener(self, session: bytes, since: tuple[int, int] = (0, 0)) -> Opener:
@@ -237,7 +240,7 @@ class Opener:
             raise Refused(REPLAYED)
         try:
             body = decrypt(header, data[_HEADER_SIZE:], to)
-        except InvalidTag:
+        except not_authentic():
             raise Refused(NOT_AUTHENTIC) from None
         if ahead <= 0:
             window.seen |= 1 << -ahead

@@ -13,11 +13,13 @@ import asyncio
 import os
 import struct
 from collections.abc import Callable, Sequence
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING
 
 from ordercast.keys import KEY_SIZE, Keyring, derived
+from ordercast.transport.not_authentic import not_authentic
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 NONCE_SIZE = 16
 OPEN, SEALED, REFUSED, BUSY = 0, 1, 2, 3
@@ -44,6 +46,8 @@ class Seal:
     def of(cls, key: bytes, client: bytes, service: bytes, purpose: str, *, serving: bool) -> Seal:
         """From a group key and the random bytes of both sides."""
         both = derived(key, client + service, purpose, 2 * KEY_SIZE)
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         asking, answering = AESGCM(both[:KEY_SIZE]), AESGCM(both[KEY_SIZE:])
         return cls(answering, asking) if serving else cls(asking, answering)
 
@@ -53,7 +57,7 @@ class Seal:
         return self._mine is None
 
     def sealed(self, data: bytes) -> bytes:
-        """What is said next."""
+        """Seal bytes as the next that this end says."""
         if self._mine is None:
             return data
         number = self._sent.to_bytes(12, "big")
@@ -67,7 +71,7 @@ class Seal:
         number = self._received.to_bytes(12, "big")
         try:
             found = self._theirs.decrypt(number, data, None)
-        except (InvalidTag, ValueError):
+        except (not_authentic(), ValueError):
             raise Malformed("not authentic") from None
         self._received += 1
         return found

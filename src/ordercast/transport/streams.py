@@ -103,7 +103,10 @@ class Streams(Protocol):
     """The connections of a node in one of its lives."""
 
     async def serve(self, handle: Serve) -> int:
-        """Serve connections from now on; the port, which others have to be told beside the node."""
+        """Serve connections from now on; the port, which others have to be told beside the node.
+
+        What is served besides has a port of its own.
+        """
 
     async def open(self, node: NodeId, port: int) -> Channel:
         """Connect to what a node serves. Raises `OSError` or `EOFError` if nothing is served there.

@@ -283,7 +283,7 @@ class UdpTransport:
 
     @property
     def networks(self) -> Mapping[int, Network]:
-        """It is on one network."""
+        """The one network that this transport is on."""
         return {0: self}
 
     @property
@@ -323,6 +323,14 @@ class UdpTransport:
     def host_of(self, node: NodeId) -> str | None:
         """Where the peer is, while there is a link to it."""
         return self.links.host_of(node)
+
+    def relay_of(self, node: NodeId) -> int:
+        """Where a peer carries streams between its networks."""
+        return self.links.relay_of(node)
+
+    def relays_at(self, port: int) -> None:
+        """Tell others where this node carries streams between its networks."""
+        self.links.relay = port
 
     def take_refusal(self) -> OrdercastError | None:
         """The last one, if there is no link."""

@@ -62,7 +62,7 @@ class SocketReader:
         self._poll.register(socket, select.POLLIN)
 
     def fileno(self) -> int:
-        """For the event loop."""
+        """The socket's descriptor, for the event loop."""
         return self.socket.fileno()
 
     def waiting(self) -> bool:

@@ -75,7 +75,7 @@ class UdpSocket:
         self.granted = _size_buffers(self.socket, buffer)
 
     def fileno(self) -> int:
-        """For the event loop."""
+        """The socket's descriptor, for the event loop."""
         return self.socket.fileno()
 
     def send(self, train: Train, to: Address) -> None:

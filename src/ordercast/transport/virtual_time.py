@@ -8,72 +8,83 @@ draws its random numbers from seeds and waits for nothing outside its process.
 from __future__ import annotations
 
 import asyncio
-import selectors
 import weakref
 from collections.abc import Callable, Coroutine
+from contextvars import Context
+from heapq import heappop, heappush
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-
+RESOLUTION_S = 1e-9
+"""Timers that are as near to each other are due at one moment."""
 MOST_TURNS = 200_000
 """Turns of the event loop at one moment of virtual time, after which something goes round in circles."""
 
 
-class _JumpingSelector(selectors.SelectSelector):
-    """Instead of waiting for files, lets the time pass."""
-
-    def __init__(self, jump: Callable[[float], None], stuck: Callable[[str], None]) -> None:
-        super().__init__()
-        self._jump = jump
-        self._stuck = stuck
-        self._turns = 0
-        """Since time has passed."""
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        self._turns += 1
-        if self._turns > MOST_TURNS:
-            self._turns = 0
-            self._stuck(
-                f"no time passes: {MOST_TURNS:,} turns of the event loop at one moment, so something repeats "
-                "itself without waiting"
-            )
-        if not ready:
-            if timeout:
-                self._turns = 0
-            if timeout is None:
-                self._stuck(
-                    "nothing is left that could happen: every task waits for another one, or for something "
-                    "outside this process, which has no place in virtual time"
-                )
-            else:
-                self._jump(timeout)
-        return ready
-
-
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time begins at 0 and passes only while all tasks wait."""
+    """An event loop whose time begins at 0 and passes only while all tasks wait. It looks at no files."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._time_s = 0.0
+        self._turns = 0
+        """Since time has passed."""
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        """When each is due, in the order in which equal ones were made."""
+        self._made = 0
         self.thread_s: Callable[[], float] = lambda: 0.0
         """How many seconds the next call in an executor's thread takes; in asyncio's own, none."""
         self._busy_until_s: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
         """When the thread of each executor has done what it was given."""
-        super().__init__(_JumpingSelector(self._pass_time, self._on_stuck))
-
-    def _pass_time(self, seconds: float) -> None:
-        if seconds > 0:
-            self._time_s += seconds
 
     def _on_stuck(self, why: str) -> None:
-        """There will be no end."""
+        """Handle a standstill: nothing is due any more, and the task has not ended."""
         raise RuntimeError(why)
 
     def time(self) -> float:
         """Seconds of virtual time since the loop was made."""
         return self._time_s
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call it at that time."""
+        return self._due_at(when, asyncio.TimerHandle(when, callback, args, self, context))
+
+    def _due_at(self, when: float, handle: asyncio.TimerHandle) -> asyncio.TimerHandle:
+        self._made += 1
+        heappush(self._timers, (when, self._made, handle))
+        return handle
+
+    def _run_once(self) -> None:
+        """Take the place of asyncio's own turn, which asks the kernel for files each time: let the time pass
+        if nothing is ready, and call what is."""
+        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
+        while timers and timers[0][2].cancelled():
+            heappop(timers)
+        if ready or self._stopping:  # type: ignore[attr-defined]
+            self._turns += 1
+            if self._turns > MOST_TURNS:
+                self._turns = 0
+                self._on_stuck(
+                    f"no time passes: {MOST_TURNS:,} turns of the event loop at one moment, so something "
+                    "repeats itself without waiting"
+                )
+        elif not timers:
+            self._on_stuck(
+                "nothing is left that could happen: every task waits for another one, or for something "
+                "outside this process, which has no place in virtual time"
+            )
+        elif timers[0][0] > self._time_s:
+            self._time_s, self._turns = timers[0][0], 0
+        until_s = self._time_s + RESOLUTION_S
+        while timers and timers[0][0] < until_s:
+            ready.append(heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any

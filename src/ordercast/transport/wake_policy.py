@@ -26,8 +26,9 @@ BRISK_US = 1_500
 """A token that comes round in less time is brisk."""
 AWAKE_US = 1_000
 """How long a node stays awake for the next token of a brisk ring."""
-BUSY_US = 100
-"""For so long after a token there is still something to do: what it brought to be delivered."""
+SETTLING_TURNS = 1
+"""For so many turns of the event loop after a token there is still something to do: what it brought is
+delivered, and the application does something about it."""
 STAYED_AWAY_US = 4_000
 """After so long without a token, data is looked after by the event loop again."""
 CROWDED_US = 1_000
@@ -94,10 +95,12 @@ class WakePolicy:
         self._now_us = now_us
         self._data_waits = False
         self._came_us = 0
+        self._turns = 0
+        """Turns of the event loop since `_came_us`."""
         self._brisk = False
         self._awake = False
         self._long_yields = 0
-        """So many times in a row to yield took long."""
+        """How many times in a row it took long to yield."""
         self._crowded_until_us = 0
         self._closed = False
         self._alarm: asyncio.TimerHandle | None = None
@@ -117,6 +120,7 @@ class WakePolicy:
         """A token is here; or, where none are expected, any packet."""
         brisk = now_us - self._came_us < BRISK_US
         self._came_us = now_us
+        self._turns = 0
         if not brisk:
             return
         if self._data_waits and not self._brisk:
@@ -134,7 +138,8 @@ class WakePolicy:
         away_us = self._now_us() - self._came_us
         self._awake = not self._closed and away_us < AWAKE_US
         if self._awake:
-            if away_us > BUSY_US:
+            self._turns += 1
+            if self._turns > SETTLING_TURNS:
                 if self._brisk:
                     self._on_data()
                 self._yield()
