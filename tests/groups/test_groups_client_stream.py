@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from ordercast.clients.stream import Stream
-from ordercast.clients.wire import write_head
 from ordercast.core.addresses import address
+from ordercast.core.headers import write_head
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.groups import client_stream
-from ordercast.groups.client_stream import KeptStream, reopened
+from ordercast.groups.client_stream import KeptStream, OlderInLog, reopened
+from ordercast.groups.logged_stream import LoggedStream
 from ordercast.log.store import Delivered, Installed, Store
 from ordercast.process_groups.notes import head
 from ordercast.process_groups.views import Recounted
+
+SUBJECTS = ("a.>",)
 
 
 class Life:
@@ -61,10 +66,14 @@ class Life:
         self.store.close()
 
 
+def logged(path: Path, life: Life) -> LoggedStream:
+    return LoggedStream(path, lambda: life.kept.recounts, SUBJECTS)
+
+
 def after(path: Path) -> Stream:
     """The stream as the next life has it."""
     life = Life(path)
-    found = reopened(path, life.kept, ("a.>",), 1 << 20)
+    found = reopened(logged(path, life), life.kept, SUBJECTS, 1 << 20, time.time_ns)
     life.die()
     return found
 
@@ -98,7 +107,8 @@ def test_a_life_goes_on_with_the_numbers_of_the_one_before(tmp_path: Path) -> No
     assert numbers(after(tmp_path)) == [(1, b"0"), (2, b"1"), (3, b"2")]
 
 
-def test_where_others_had_counted_further_numbers_jump(tmp_path: Path) -> None:
+def test_where_others_had_counted_further_the_stream_begins_anew(tmp_path: Path) -> None:
+    """They had messages that are not in this log: who reads must not be given a gap."""
     life = Life(tmp_path)
     life.install(4, 1)
     life.deliver("a.x", b"alone", b"too")
@@ -106,28 +116,76 @@ def test_where_others_had_counted_further_numbers_jump(tmp_path: Path) -> None:
     life.deliver("a.x", b"together")
     life.install(12, 1, 2, 3)
     life.deliver("a.x", b"with a third")
+    life.die()
+    assert numbers(after(tmp_path)) == [(101, b"together"), (102, b"with a third")]
+    life = Life(tmp_path)
     life.install(16, 1, 2, 3, base=200)
     life.deliver("a.x", b"at last")
     life.die()
     stream = after(tmp_path)
-    assert numbers(stream) == [
-        (1, b"alone"),
-        (2, b"too"),
-        (101, b"together"),
-        (102, b"with a third"),
-        (201, b"at last"),
-    ]
-    assert stream.last == 201
+    assert (numbers(stream), stream.first, stream.last) == ([(201, b"at last")], 201, 201)
 
 
-@pytest.mark.parametrize(("rows", "first"), [(2, 201), (3, 102), (4, 102), (5, 101)])
-def test_only_the_end_of_the_log_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, first: int
-) -> None:
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
+def test_only_the_end_of_the_log_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     """Wherever it begins, the first message has its number."""
-    test_where_others_had_counted_further_numbers_jump(tmp_path)
+    life = Life(tmp_path)
+    life.install(4, 1)
+    life.deliver("a.x", b"1", b"2", b"3")
+    life.install(8, 1, 2)
+    life.deliver("a.x", b"4")
+    life.deliver("a.x", b"5")
+    life.die()
     monkeypatch.setattr(client_stream, "MOST_ROWS", rows)
-    assert numbers(after(tmp_path))[0][0] == first
+    assert numbers(after(tmp_path)) == [(number, b"%d" % number) for number in range(6 - rows, 6)]
+
+
+def test_messages_that_are_not_in_memory_are_read_from_the_log(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.install(4, 1)
+    for number in range(1, 30):
+        life.deliver("a.x" if number % 3 else "other", b"%d" % number)
+    life.kept.repeated(11)
+    life.install(8, 1, 2)
+    life.deliver("a.y", b"30", b"31")
+    older = OlderInLog(logged(tmp_path, life), life.kept)
+    wanted = [
+        (number, b"%d" % number) for number in range(1, 32) if (number % 3 or number > 29) and number != 11
+    ]
+
+    async def case() -> None:
+        assert await older.first() == 1
+        for begin in (1, 7, 12, 30, 31):
+            found, first, end = await older.read(begin, None)
+            assert [(each.number, each.body) for each in found] == [
+                each for each in wanted if each[0] >= begin
+            ]
+            assert (first, end) == (begin, 32)
+        assert [each.number for each in (await older.read(1, "a.y")).entries] == [30, 31]
+        assert await older.read(32, None) == ([], 32, 32)
+        assert older.pending(1, 40, "a.y") == 2
+        assert await older.at_time(7_000) == 1
+        assert await older.at_time(8_000) == 32
+
+    asyncio.run(case())
+    life.die()
+
+
+def test_repetitions_are_remembered_as_long_as_they_are_in_the_log() -> None:
+    notes: dict[bytes, bytes | None] = {}
+    kept = KeptStream({}, notes.update)
+    for number in (3, 4095, 4096, 100_000):
+        kept.repeated(number)
+    again = KeptStream({name: note for name, note in notes.items() if note is not None}, notes.update)
+    assert [number for number in (2, 3, 4, 4095, 4096, 100_000) if again.is_repeated(number)] == [
+        3,
+        4095,
+        4096,
+        100_000,
+    ]
+    again.forget_before(4096)
+    left = KeptStream({name: note for name, note in notes.items() if note is not None}, notes.update)
+    assert [number for number in (3, 4096, 100_000) if left.is_repeated(number)] == [4096, 100_000]
 
 
 def test_what_was_counted_and_is_not_in_the_log_makes_numbers_before_it_unknown(tmp_path: Path) -> None:
@@ -167,7 +225,7 @@ def test_a_damaged_log_leaves_an_empty_stream_and_the_count(
     (tail,) = tmp_path.glob("*.tail")
     data = tail.read_bytes()
     tail.write_bytes(data.replace(b"x" * 5000, b"y" * 5000))
-    stream = reopened(tmp_path, life.kept, ("a.>",), 1 << 20)
+    stream = reopened(logged(tmp_path, life), life.kept, SUBJECTS, 1 << 20, time.time_ns)
     life.die()
     assert (numbers(stream), stream.first, stream.last) == ([], 2, 1)
     assert "what clients can read begins with the next message" in caplog.text

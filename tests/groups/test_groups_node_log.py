@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +29,11 @@ class Opened:
     def __init__(self, directory: Path, **given: Any) -> None:
         self.final: Final = None
         self.path = directory / "log"
-        self.log = NodeLog(NodeConfig(log=self.path, log_sync=False, **given), sealed=False)
+        self.log = NodeLog(
+            NodeConfig(log=self.path, log_sync=False, **given),
+            sealed=False,
+            now_us=lambda: time.time_ns() // 1000,
+        )
 
     async def open(self) -> None:
         await self.log.open(1)

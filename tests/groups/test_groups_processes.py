@@ -9,11 +9,15 @@ import pytest
 from lone_readers import ALONE, RING
 
 from ordercast import ConfigProblem, MessageTooLarge
+from ordercast.core.addresses import stamp
 from ordercast.core.identity import Batch, Guarantee
 from ordercast.core.subjects import subscription
 from ordercast.groups import local_process as module
 from ordercast.groups.processes import Processes
 from ordercast.process_groups.views import Cause, Received, Unheard, View
+
+SENT_US = 1_760_000_000_123_000
+"""What the node's clock says whenever something is sent, in microseconds since the epoch."""
 
 
 class Heard:
@@ -58,6 +62,7 @@ class Scene:
             must_wait=lambda groups: self.full,
             check_majority=lambda: None,
             attend=lambda attend: None,
+            stamp=lambda: stamp(SENT_US),
         )
         self.numbers = 0
         self.held: list[tuple[int, list[bytes], Guarantee]] | None = None

@@ -221,7 +221,7 @@ def test_a_row_that_no_message_can_carry_is_refused_with_a_reason() -> None:
         async with make_node(settings={"max_message_size": 10_000}) as node, talk(node) as task:
             await task.hear_taken()
             task.say(0, [b"x" * 10_000], fence=1)
-            with pytest.raises(MessageTooLarge, match="at most 9,983 fit here"):
+            with pytest.raises(MessageTooLarge, match="at most 9,977 fit here"):
                 await task.serving
 
     run(test)

@@ -18,6 +18,7 @@ from ordercast.keys import Keyring, generate
 from ordercast.replicated.command import encode
 from ordercast.replicated.transfer import Wish
 from ordercast.runtime.tcp_streams import HANDSHAKE, PLACES, TcpStreams
+from ordercast.transport.relays import RelayedStreams
 from ordercast.transport.stream_seal import NONCE_SIZE
 
 KEY = generate()
@@ -40,7 +41,9 @@ async def started(stack: AsyncExitStack, **given: Any) -> tuple[list[Node], Acco
 
 def port_of(node: Node) -> tuple[str, int]:
     """Where a node gives states to others."""
-    streams = node._running.streams
+    relayed = node._running.streams
+    assert isinstance(relayed, RelayedStreams)
+    streams = relayed._streams
     assert isinstance(streams, TcpStreams)
     host, port = streams._listeners[0].address
     return host, port

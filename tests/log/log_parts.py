@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ordercast.core.addresses import address
+from ordercast.core.addresses import address, stamp
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.log import Position, Replica
 from ordercast.log.store import Delivered, Installed, Store
@@ -46,9 +46,11 @@ def delivered(
     guarantee: Guarantee = Guarantee.AGREED,
     at_us: int = 1,
     head: bytes | None = None,
+    sent_us: int = 0,
 ) -> Delivered:
     """A packet with messages for one group, each with this said beside it."""
-    front = address(0, [group]) if head is None else address(0, [group], headed=True) + beside(head)
+    front = address(0, [group], headed=head is not None, stamped=stamp(sent_us))
+    front += b"" if head is None else beside(head)
     payloads = [front + text.encode() for text in texts]
     return Delivered(at_us, Batch(ConfigurationId(0, 0), seq, slot, sender, 0, seq, guarantee, payloads))
 

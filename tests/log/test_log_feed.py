@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ class Fed:
         """How often it was asked what is final: once a tick."""
         self.brakes: list[bool] = []
         self.failures: list[StorageProblem] = []
-        self.feed = Feed(log, self._tell_final, self._brake, self.failures.append)
+        self.feed = Feed(
+            log, self._tell_final, self._brake, self.failures.append, lambda: time.time_ns() // 1000
+        )
 
     def _tell_final(self) -> Final:
         self.asked += 1

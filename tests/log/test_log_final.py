@@ -150,7 +150,7 @@ def positions_rise(told: Told) -> int:
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("name", ["totem", "total", "cm", "rbp", "irbp", "pinwheel", "dtp"])
+@pytest.mark.parametrize("name", ["totem", "total", "cm", "rbp", "irbp", "pinwheel", "dtp", "primary-backup"])
 def test_what_is_final_is_with_every_member_that_does_not_fail(name: str) -> None:
     seeds = range(rounds(4, 40) if name == "totem" else rounds(2, 20))
     runs = [lived(name, seed) for seed in seeds]

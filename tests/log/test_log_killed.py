@@ -161,6 +161,7 @@ def test_a_node_that_keeps_and_serves_a_log_does_not_load_pandas(tmp_path: Path)
 import sys
 from pathlib import Path
 from log_parts import at, delivered, installed, store
+from ordercast.log.selection import Selection
 from ordercast.log.view import View
 log = store(Path(sys.argv[1]))
 log.append([installed("4.1", 1, 2, first=True)])
@@ -169,7 +170,10 @@ for seq in range(1, 40):
 view = View(log.path)
 assert view.bounds().entries == 118
 assert view.after(at("4.1/3/1"), 5) == at("4.1/5/0")
-assert sum(piece.end - piece.begin for piece in view.pieces(at("4.1/3/1"), at("4.1/20/0"), "other"))
+assert sum(
+    piece.end - piece.begin
+    for piece in view.pieces(at("4.1/3/1"), at("4.1/20/0"), Selection(("other",)))
+)
 print("pandas" in sys.modules)
 """
     said = ran(script, tmp_path / "log")

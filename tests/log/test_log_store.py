@@ -58,7 +58,16 @@ def test_messages_keep_what_their_sender_asked_for(written: Store) -> None:
     written.append(
         [
             installed("4.1", 1, first=True),
-            delivered(2, "x", group="orders", sender=7, slot=3, guarantee=Guarantee.SAFE, at_us=99),
+            delivered(
+                2,
+                "x",
+                group="orders",
+                sender=7,
+                slot=3,
+                guarantee=Guarantee.SAFE,
+                at_us=99,
+                sent_us=1_700_000_000_123_456,
+            ),
         ]
     )
     with look(written.path) as replica:
@@ -75,6 +84,7 @@ def test_messages_keep_what_their_sender_asked_for(written: Store) -> None:
         "time_us": 99,
         "payload": b"x",
         "members": None,
+        "sent_us": 1_700_000_000_123_000,
         "head": b"",
     }
 

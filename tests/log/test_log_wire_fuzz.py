@@ -39,9 +39,9 @@ def test_a_block_whose_offsets_lead_beyond_it_is_refused_and_read_by_nobody(tmp_
     log = store(tmp_path)
     log.append([installed("4.1", 1, first=True), delivered(1, "a", "bc", "def")])
     view = View(tmp_path)
-    *_, piece = view.pieces(None, Position(4, 1, 1, 2), None)
+    *_, piece = view.pieces(None, Position(4, 1, 1, 2))
     whole = bytes(piece.block)
-    assert checked_batch_of(memoryview(whole), 0, 3, None) == batch_of(whole, 0, 3, None)
+    assert checked_batch_of(memoryview(whole), 0, 3) == batch_of(whole, 0, 3)
     sizes = head_of(whole).sizes
     offsets = Messages.decoded(whole).payloads.buffers()[1].to_pybytes()
     at = whole.index(offsets)
@@ -49,10 +49,10 @@ def test_a_block_whose_offsets_lead_beyond_it_is_refused_and_read_by_nobody(tmp_
     for wrong in (2**31 - 1, -1, 1_000):
         block = whole[: at + 8] + wrong.to_bytes(4, "little", signed=True) + whole[at + 12 :]
         with pytest.raises((ValueError, ArithmeticError)):
-            checked_batch_of(memoryview(block), 0, 3, None)
+            checked_batch_of(memoryview(block), 0, 3)
     for begin, end in ((0, 4), (-1, 2), (2, 1)):
         with pytest.raises(ValueError, match="rows that the block does not have"):
-            checked_batch_of(memoryview(whole), begin, end, None)
+            checked_batch_of(memoryview(whole), begin, end)
     view.close()
     log.close()
 

@@ -13,19 +13,24 @@ import argparse
 import asyncio
 import random
 import socket
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 import msgspec
 from log_parts import delivered, installed, store
 
+from changed_bytes import Changes, changed_bytes
 from ordercast.errors import OrdercastError
 from ordercast.keys import Keyring, generate
 from ordercast.log import wire
 from ordercast.log.client import Connection, Remote
 from ordercast.log.position import Position
+from ordercast.log.selection import ALL, Selection
 from ordercast.log.service import Service
 from ordercast.log.view import View
 from ordercast.log.wire import Frames
@@ -45,12 +50,26 @@ WISHES: list[dict[str, Any]] = [
     {"op": "after", "start": START, "rows": 7},
     {"op": "after", "start": None, "rows": 3},
     {"op": "before", "end": END, "rows": 5},
-    {"op": "read", "start": START, "end": END, "group": None},
-    {"op": "read", "start": None, "end": END, "group": "even"},
+    {"op": "after", "start": START, "rows": 7, "selected": Selection(("odd",)), "most_bytes": 20},
+    {"op": "count", "start": START, "end": END, "selected": Selection((), ("ev*",))},
+    {"op": "groups"},
+    {"op": "sent_at", "time_us": 1},
+    {"op": "read", "start": START, "end": END, "selected": ALL},
+    {"op": "read", "start": None, "end": END, "selected": Selection(("even",))},
 ]
 ODD: list[Any] = [None, -1, 0, 1, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 1.5, "", b"\xff", [], {}, True]
 ODD += [nested(100), nested(800), {"a": nested(300)}]
 ODD += [[1, 2, 3, 4], [2**64 - 1] * 4, [-1, 1, 1, 1], ["a"] * 4, [1, 2], [3, 1], [10**9, 2 * 10**9]]
+
+
+CHANGES = Changes(
+    at_once=(1, 1, 2, 5), lengths=(1, 4, 50), openings=(b"\x91", b"\x81\xa1a"), depths=(50, 1_000)
+)
+
+
+def _arguments(wish: dict[str, Any]) -> list[Any]:
+    """What is asked for, without the name of the question."""
+    return list(wish.values())[1:]
 
 
 class Sink:
@@ -86,33 +105,14 @@ class Fuzz:
         for seq in range(1, 60):
             self.log.append([delivered(seq, f"a {seq}", "b", group="even" if seq % 2 == 0 else "odd")])
         self.service = Service(path, lambda: self.keyring)
-        self.rows = [row for batch in View(path).read(None, END, None) for row in batch.to_pylist()]
+        self.rows = [row for batch in View(path).read(None, END) for row in batch.to_pylist()]
         self.said: Counter[str] = Counter()
 
     # --- changing things --------------------------------------------------------------------------
 
     def mutated(self, data: bytes) -> bytes:
         """Bytes with something changed."""
-        chance, changed = self.chance, bytearray(data)
-        for _ in range(chance.choice((1, 1, 2, 5))):
-            at = chance.randrange(len(changed) + 1)
-            match chance.randrange(7):
-                case 0 if changed:
-                    changed[at % len(changed)] ^= 1 << chance.randrange(8)
-                case 1 if changed:
-                    changed[at % len(changed)] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
-                case 2:
-                    del changed[at : at + chance.choice((1, 4, 50))]
-                case 3:
-                    changed[at:at] = chance.randbytes(chance.choice((1, 4, 50)))
-                case 4:
-                    number: int = chance.choice((2**31 - 1, 2**32 - 1, 0, len(data)))
-                    changed[at : at + 4] = number.to_bytes(4, "big")
-                case 5:
-                    changed[at:at] = chance.choice((b"\x91", b"\x81\xa1a")) * chance.choice((50, 1_000))
-                case _:
-                    changed[at:at] = changed[chance.randrange(len(changed) + 1) :][:64]
-        return bytes(changed)
+        return changed_bytes(self.chance, data, CHANGES)
 
     def odd_header(self, header: dict[str, Any]) -> dict[str, Any]:
         """A header with a field that says something else, or another one, or one less."""
@@ -233,10 +233,16 @@ class Fuzz:
                 case "bounds":
                     return [({"bounds": msgspec.to_builtins(view.bounds())}, b"")]
                 case "after":
-                    return [({"end": view.after(wish["start"], wish["rows"])}, b"")]
+                    return [({"end": view.after(*_arguments(wish))}, b"")]
+                case "count":
+                    return [({"count": view.count(*_arguments(wish))}, b"")]
+                case "groups":
+                    return [({"groups": view.groups()}, b"")]
+                case "sent_at":
+                    return [({"at": view.sent_at(*_arguments(wish))}, b"")]
                 case "before":
                     return [({"start": view.before(wish["end"], wish["rows"])}, b"")]
-            pieces = view.pieces(wish["start"], wish["end"], wish["group"])
+            pieces = view.pieces(*_arguments(wish))
             told = [({"rows": (piece.begin, piece.end)}, bytes(piece.block)) for piece in pieces]
             return [*told, ({"done": True}, b"")]
         finally:
@@ -248,10 +254,16 @@ class Fuzz:
             case "bounds":
                 return remote.bounds()
             case "after":
-                return remote.after(wish["start"], wish["rows"])
+                return remote.after(*_arguments(wish))
+            case "count":
+                return remote.count(*_arguments(wish))
+            case "groups":
+                return remote.groups()
+            case "sent_at":
+                return remote.sent_at(*_arguments(wish))
             case "before":
                 return remote.before(wish["end"], wish["rows"])
-        batches = remote.read(wish["start"], wish["end"], wish["group"])
+        batches = remote.read(*_arguments(wish))
         return [row for batch in batches for row in batch.to_pylist()]
 
 

@@ -12,14 +12,16 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
+from ordercast.core.headers import head_of
 from ordercast.core.identity import Configuration, Guarantee, NodeId
-from ordercast.errors import ConfigProblem, NodeClosed, SendTimeout
+from ordercast.errors import NodeClosed, SendTimeout
 from ordercast.groups.assembly import assemble
 from ordercast.groups.events import Change, Event, Message
 from ordercast.groups.local_process import check_group, check_groups, too_large
 from ordercast.groups.member import Member
 from ordercast.groups.reader import Batches, Inbox, Messages, Reader
 from ordercast.groups.receipts import Receipt
+from ordercast.groups.send_arguments import level, not_bytes, with_head
 from ordercast.groups.settings import MoreSettings
 from ordercast.keys import PREFIX, Keyring
 from ordercast.objects.election import Election
@@ -80,6 +82,8 @@ class Group:
         self,
         payload: bytes,
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         safe: bool = False,
         resilience: int | None = None,
         timeout: float | None = None,
@@ -91,6 +95,8 @@ class Group:
         self,
         payload: bytes,
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         safe: bool = False,
         resilience: int | None = None,
         timeout: float | None = None,
@@ -101,6 +107,8 @@ class Group:
         self,
         payload: bytes,
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         safe: bool = False,
         resilience: int | None = None,
         timeout: float | None = None,
@@ -112,22 +120,25 @@ class Group:
         ``safe``: it is delivered only once every member is known to have it. ``resilience``: once so many
         members are, where the protocol has such levels. ``timeout``: seconds to wait at most, then
         `SendTimeout` names who holds the group up. ``receipt``: answer with a `Receipt`.
+        ``key`` and ``headers``: texts that go with it, for who receives it (`Message.key`).
         """
         member = self._member
         guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
         if resilience is not None:
-            guarantee = _level(member, safe, resilience)
-        gate, groups = member.gate, self._groups
-        front = self._process.front(groups)
+            guarantee = level(member.protocol, safe, resilience)
+        gate, groups, headed = member.gate, self._groups, False
+        if key is not None or headers:
+            payload, headed = with_head(payload, key, headers)
+        front = self._process.front(groups, headed=headed)
         try:
             whole = front + payload
         except TypeError:
-            raise _not_bytes(payload) from None
+            raise not_bytes(payload) from None
         if len(whole) > gate.largest:
             raise too_large(len(payload), gate.largest - len(front))
         if self.name in gate.slow or not gate.has_room:
             await gate.wait(groups, len(whole), timeout)
-            whole = self._process.front(groups) + payload  # there may be another life since
+            whole = self._process.front(groups, headed=headed) + payload  # there may be another life since
         number = gate.submit((whole,), len(whole), guarantee)
         return Receipt(member.receipts.expect(number)) if receipt else None
 
@@ -142,7 +153,7 @@ class Group:
         """Send messages, in order: the fast path. They are not one unit: others' may come between them."""
         guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
         if resilience is not None:
-            guarantee = _level(self._member, safe, resilience)
+            guarantee = level(self._member.protocol, safe, resilience)
         if isinstance(payloads, bytes | bytearray | memoryview | str) or not isinstance(payloads, Sequence):
             raise TypeError(
                 f"send_many takes a list of messages, each of them bytes, not {type(payloads).__name__}: "
@@ -152,7 +163,7 @@ class Group:
             try:
                 await self._process.send(self._groups, payloads, guarantee, timeout)
             except TypeError:
-                raise _not_bytes(next(p for p in payloads if not isinstance(p, bytes))) from None
+                raise not_bytes(next(p for p in payloads if not isinstance(p, bytes))) from None
 
     # --- receiving ------------------------------------------------------------------------------
 
@@ -338,6 +349,8 @@ class Node:
         groups: Sequence[str],
         payload: bytes,
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         safe: bool = False,
         resilience: int | None = None,
         timeout: float | None = None,
@@ -350,6 +363,8 @@ class Node:
         groups: Sequence[str],
         payload: bytes,
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         safe: bool = False,
         resilience: int | None = None,
         timeout: float | None = None,
@@ -361,6 +376,8 @@ class Node:
         groups: Sequence[str],
         payload: bytes,
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         safe: bool = False,
         resilience: int | None = None,
         timeout: float | None = None,
@@ -373,10 +390,13 @@ class Node:
         member = self._running
         guarantee = Guarantee.SAFE if safe else Guarantee.AGREED
         if resilience is not None:
-            guarantee = _level(member, safe, resilience)
+            guarantee = level(member.protocol, safe, resilience)
         if not isinstance(payload, bytes):
-            raise _not_bytes(payload)
-        number = await member.processes.outside.send(check_groups(groups), (payload,), guarantee, timeout)
+            raise not_bytes(payload)
+        words = head_of(key, headers)
+        heads = None if words is None else (words,)
+        send = member.processes.outside.send
+        number = await send(check_groups(groups), (payload,), guarantee, timeout, heads=heads)
         return Receipt(member.receipts.expect(number)) if receipt else None
 
     # --- replicated objects ---------------------------------------------------------------------
@@ -389,6 +409,8 @@ class Node:
         durable: str | os.PathLike[str] | None = None,
         level: Literal["memory", "disk", "majority-disk"] | None = None,
         partition: Literal["primary", "merge"] = "primary",
+        run: Literal["everywhere", "primary"] = "everywhere",
+        history: str | None = None,
         timeout: float | None = None,
     ) -> Object:
         """Replicate an object under a name: its commands are carried out at every node that does, in one
@@ -397,15 +419,16 @@ class Node:
         ``durable``: a directory in which this node keeps the object, beside others; needs `voters`.
         ``level``: where a command is before it is answered: in the ``"memory"`` of all nodes, on this node's
         ``"disk"``, or on those of a majority of the voters (``"majority-disk"``, as if left out, if durable).
-        ``partition``: it lives in the ``"primary"`` one alone, or in every one, until partitions meet and
-        the class's method ``merge`` makes one state of theirs (``"merge"``); the same at all nodes.
-        ``timeout``: seconds to wait at most, here and for the answer of each command and each `sync`.
+        All nodes give the next three alike. ``partition``: it lives in the ``"primary"`` one alone, or in
+        every one, until partitions meet and the class's ``merge`` makes one state of theirs (``"merge"``).
+        ``run``: commands run ``"everywhere"``, or at the ``"primary"`` alone. ``history``: a group in which
+        all is told (`ordercast.streaming.replica`). ``timeout``: seconds to wait, also for answers.
         """
         member = self._running
         member.check_open()
         check_group(GROUP + name)
         member.gate.check_majority()
-        return await member.replicas.replicate(target, name, timeout, durable, level, partition)
+        return await member.replicas.replicate(target, name, timeout, durable, level, partition, run, history)
 
     async def bucket(self, name: str, *, history: int = 1) -> Bucket:
         """The key-value bucket that NATS clients know by this name, at a node that serves `clients`. If there
@@ -475,19 +498,3 @@ class Node:
     def status(self) -> dict[str, Any]:
         """How the node is doing, for people and programs; everything in it can be written as JSON."""
         return self._running.status()
-
-
-def _level(member: Member, safe: bool, resilience: int) -> Guarantee:
-    if not member.protocol.levels:
-        raise ConfigProblem(
-            f"resilience is {resilience}, but {member.protocol.name} has no levels of resilience: ask for "
-            "safe delivery, or run a protocol that has them; `ordercast protocols` tells which do"
-        )
-    if safe:
-        raise ValueError(f"safe and resilience={resilience} are both given: safe waits for all, choose one")
-    return Guarantee.of(resilience)
-
-
-def _not_bytes(payload: object) -> TypeError:
-    advice = "encode it, as in text.encode()" if isinstance(payload, str) else "encode it first"
-    return TypeError(f"a message is bytes, not {type(payload).__name__}: {advice}")

@@ -38,7 +38,8 @@ async def assemble(config: NodeConfig, keyring: Keyring | None, environment: Env
     keys = {network: NetworkKey.of(each, keyring) for network, each in networks.items()}
     for network, each in networks.items():
         each.place(sealed=keys[network].keyring is not None)  # raises, before anything is opened
-    log = NodeLog(config, sealed=next(iter(keys.values())).keyring is not None)
+    sealed = any(key.keyring is not None for key in keys.values())
+    log = NodeLog(config, sealed, environment.now_us)
     async with AsyncExitStack() as opened:
         storage = await _storage(config, environment.open_storage)
         opened.callback(storage.close, halted=False)

@@ -7,36 +7,33 @@ the number of the log's last message. So the log says the number of each.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import suppress
 
 import msgspec
 
-from ordercast.clients.stream import Stream
-from ordercast.clients.wire import read_head
-from ordercast.core.identity import GROUPS_BETWEEN, ConfigurationId, Kind
+from ordercast.clients.stream import Entry, Range, Stream
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import LogError
+from ordercast.groups.logged_stream import UNKNOWN, LoggedStream
 from ordercast.process_groups.views import Recounted
-
-if TYPE_CHECKING:
-    from ordercast.log.position import Position
-    from ordercast.log.view import View
 
 LOG = logging.getLogger("ordercast")
 
 COUNTED = b"clients/counted"
-"""Under this the log remembers the number of its last message,"""
+"""The name under which the log remembers the number of its last message,"""
 RECOUNTED = b"clients/recounted"
-"""and under this from which configurations on messages were counted anew."""
+"""and the one under which it remembers from which configurations on messages were counted anew."""
 MOST_RECOUNTED = 256
-"""So many of those, the last ones."""
-UNKNOWN = -1
-"""In the place of a number: the log may lack messages that were counted."""
-MESSAGE = "message"
-"""The kind of those entries of a log that are messages."""
+"""How many of the latest recounts the log remembers."""
+REPEATED = b"clients/repeated/"
+"""Begins the names under which the log remembers which messages were dropped as repetitions."""
+TOGETHER = 4096
+"""How many messages one of these names is for."""
+AT_ONCE_BYTES = 1024 * 1024
+"""Bytes of messages that are read from the log together."""
 MOST_ROWS = 400_000
 """Entries of the log that are read again when a node starts."""
 
@@ -53,6 +50,8 @@ class KeptStream:
         """The number of the last message."""
         self.recounts = _read(notes.get(RECOUNTED))
         """Where messages were counted anew, in order."""
+        self._repeated = _read_repeated(notes)
+        """Messages that were dropped as repetitions, by `TOGETHER`."""
         self._note = note
         self._complete = True
         """The log has all messages that were counted."""
@@ -71,6 +70,24 @@ class KeptStream:
         self.recounts = [*self.recounts, recounted][-MOST_RECOUNTED:]
         self._note({RECOUNTED: msgspec.msgpack.encode(self.recounts)})
 
+    def is_repeated(self, number: int) -> bool:
+        """Whether that message was dropped as a repetition."""
+        return number in self._repeated.get(number // TOGETHER, ())
+
+    def repeated(self, number: int) -> None:
+        """That message is dropped as a repetition."""
+        some = number // TOGETHER
+        self._repeated.setdefault(some, set()).add(number)
+        self._note({REPEATED + b"%d" % some: msgspec.msgpack.encode(sorted(self._repeated[some]))})
+
+    def forget_before(self, number: int) -> None:
+        """Messages before that number are not in the log any more."""
+        gone = [some for some in self._repeated if (some + 1) * TOGETHER <= number]
+        for some in gone:
+            del self._repeated[some]
+        if gone:
+            self._note({REPEATED + b"%d" % some: None for some in gone})
+
     def life_over(self) -> None:
         """What was delivered in this life and is not final yet is never written."""
         self._complete = False
@@ -83,66 +100,79 @@ def _read(note: bytes | None) -> list[Recounted]:
         return []
 
 
-def reopened(path: Path, kept: KeptStream, subjects: Sequence[str], most_bytes: int) -> Stream:
-    """The stream with the last messages of the log, and their identifiers. Reads files."""
-    from ordercast.log.view import View
+def _read_repeated(notes: Mapping[bytes, bytes]) -> dict[int, set[int]]:
+    found: dict[int, set[int]] = {}
+    for name, note in notes.items():
+        some = name.removeprefix(REPEATED)
+        if name.startswith(REPEATED) and some.isdigit() and len(some) < 19:
+            with suppress(*UNREADABLE):
+                found[int(some)] = msgspec.msgpack.decode(note, type=set[int])
+    return found
 
-    stream = Stream(subjects, most_bytes)
+
+def reopened(
+    logged: LoggedStream,
+    kept: KeptStream,
+    subjects: Sequence[str],
+    most_bytes: int,
+    now_ns: Callable[[], int],
+) -> Stream:
+    """The stream with the last messages of the log, and their identifiers. Reads files."""
+    stream = Stream(subjects, most_bytes, now_ns)
+    stream.on_repeated = kept.repeated
+    stream.restart(kept.counted)
     if not kept.counted:
         return stream
-    view = View(path)
     try:
-        _read_again(view, kept, stream)
+        places = logged.look(kept.counted)
+        if places:
+            kept.forget_before(places[0].number)
+            first = max(places[0].number, kept.counted - MOST_ROWS + 1)
+            found = [each for each in logged.entries(first) if not kept.is_repeated(each.number)]
+            stream.restart(first - 1)
+            for entry in found:
+                stream.restore(entry)
+            stream.skip(kept.counted)
     except LogError as error:  # damaged: it is repaired in time
         LOG.warning("what clients can read begins with the next message: %s", error)
-        stream = Stream(subjects, most_bytes)
-    finally:
-        view.close()
-    stream.reach(kept.counted)
     return stream
 
 
-def _read_again(view: View, kept: KeptStream, stream: Stream) -> None:
-    """Put what the log has at its end into the stream."""
-    bounds = view.bounds()
-    if bounds.head is None:
-        return
-    start = view.before(bounds.head, MOST_ROWS)
-    if bounds.since is not None and bounds.since != bounds.oldest and (start is None or start < bounds.since):
-        start = bounds.since  # the node was away before
-    bases = {each.configuration: each.base for each in kept.recounts}
-    number = _first_number(view, start, bounds.head, kept)
-    subjects: dict[str, str | None] = {}
-    for batch in view.read(start, bounds.head, heads=True):
-        if batch["kind"][0].as_py() != MESSAGE:  # each is a batch by itself
-            here = ConfigurationId(batch["config_seq"][0].as_py(), batch["config_rep"][0].as_py())
-            number = bases.get(here, number - 1) + 1
-            continue
-        columns = (batch[name].to_pylist() for name in ("group", "time_us", "payload", "head"))
-        for at, (names, time_us, payload, head) in enumerate(zip(*columns, strict=True), number):
-            if names not in subjects:
-                covered = (each for each in names.split(GROUPS_BETWEEN) if stream.covers(each))
-                subjects[names] = next(covered, None)
-            subject = subjects[names]
-            if subject is not None and at > 0:
-                headers = read_head(head).headers if head else b""
-                stream.restore(at, subject, headers, payload, time_us * 1000)
-        number += batch.num_rows
+class OlderInLog:
+    """Messages of the stream that are in the log, and no longer in memory."""
 
+    def __init__(self, logged: LoggedStream, kept: KeptStream) -> None:
+        self._logged = logged
+        self._kept = kept
+        self.pending = logged.pending
 
-def _first_number(view: View, start: Position | None, end: Position, kept: KeptStream) -> int:
-    """The number of the first message after `start`, 0 or less if it is not known."""
-    from ordercast.log.blocks import head_of
+    async def first(self) -> int:
+        """The number from which on nothing is missing."""
+        places = await asyncio.to_thread(self._logged.look)
+        return places[0].number if places else 0
 
-    recounts = {each.configuration: each for each in kept.recounts}
-    if start is not None and start.seq == 0 and start.configuration in recounts:
-        return recounts[start.configuration].base + 1
-    messages = 0
-    for piece in view.pieces(start, end):
-        head = head_of(piece.block)
-        if head.kind == MESSAGE:
-            messages += piece.end - piece.begin
-        elif head.kind == Kind.REGULAR and head.first.configuration in recounts:
-            before = recounts[head.first.configuration].before
-            return before - messages + 1 if before != UNKNOWN else -messages
-    return kept.counted - messages + 1
+    async def read(self, number: int, pattern: str | None) -> Range:
+        """Some messages from a number on."""
+        return await asyncio.to_thread(self._read, number, pattern)
+
+    def _read(self, number: int, pattern: str | None) -> Range:
+        places = self._logged.look()
+        if not places:
+            return Range([], number, number)
+        number = max(number, places[0].number)
+        found: list[Entry] = []
+        size = 0
+        for entry in self._logged.entries(number, pattern):
+            if self._kept.is_repeated(entry.number):
+                continue
+            found.append(entry)
+            size += entry.size
+            if size >= AT_ONCE_BYTES:
+                return Range(found, number, entry.number + 1)
+        last = places[-1]
+        return Range(found, number, max(number, last.number + last.head.rows))
+
+    async def at_time(self, time_ns: int) -> int:
+        """The number of the first message that was delivered then or later."""
+        await asyncio.to_thread(self._logged.look)
+        return await asyncio.to_thread(self._logged.at_time, time_ns)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Self, TypeAlias
 
+from ordercast.core.headers import KEY, headers_of
 from ordercast.core.identity import Configuration, ConfigurationId, Ended, Kind, MessageId, NodeId
 from ordercast.process_groups.views import Cause, Member, Process
 
@@ -76,7 +77,7 @@ class PrimaryLost(NamedTuple):
     configuration: Configuration
     """The one in which a majority is missing; or the last one, where there is no other without it."""
     missing: tuple[NodeId, ...]
-    """Who would have to be there, and is not."""
+    """Voters that are missing."""
 
 
 class PrimaryRegained(NamedTuple):
@@ -103,11 +104,27 @@ class Message(NamedTuple):
     """All groups that it is addressed to; `group` is the one that it was read from."""
     number: int = 0
     """Which process of the sender sent it; 0 if none did that is in a group."""
+    sent_us: int = 0
+    """When it was sent, in microseconds since the epoch (UTC) by the clock of the sender's node, to the
+    millisecond: the same at all who get it. 0 if the sender did not say."""
+    head: bytes = b""
+    """What was said beside it, as it travelled: `key` and `headers` read it."""
 
     @property
     def process(self) -> Process:
         """Who sent it, as in `Member.process`."""
         return Process(self.sender, self.id.incarnation, self.number)
+
+    @property
+    def key(self) -> str | None:
+        """What it is about, as its sender says (the header ``Key``); None if it does not."""
+        return self.headers.get(KEY)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What its sender said beside it, by name. The values of a name that comes twice are joined by a
+        comma."""
+        return headers_of(self.head)
 
 
 class Delivery(NamedTuple):
@@ -131,6 +148,10 @@ class Delivery(NamedTuple):
     """All groups that they are addressed to."""
     number: int = 0
     """Which process of the sender sent them; 0 if none did that is in a group."""
+    sent_us: int = 0
+    """When they were sent, as in `Message`."""
+    heads: Sequence[bytes] | None = None
+    """What was said beside each; None if nothing was beside any."""
 
     @property
     def process(self) -> Process:
@@ -154,15 +175,32 @@ class Delivery(NamedTuple):
             range(first.slot, first.slot + count),
             first.groups,
             first.number,
+            first.sent_us,
+            [message.head for message in messages] if first.head else None,
         )
 
     def messages(self) -> Iterator[Message]:
         """The messages one by one."""
         sender, group, safe, incarnation = self.sender, self.group, self.safe, self.incarnation
         configuration, seq, groups, process = self.configuration, self.seq, self.groups, self.number
+        sent_us, heads = self.sent_us, self.heads
         for payload, number, slot in zip(self.payloads, self.numbers, self.slots, strict=True):
             message_id = MessageId(sender, incarnation, number)
-            yield Message(payload, sender, group, safe, message_id, configuration, seq, slot, groups, process)
+            head = b"" if heads is None else heads[number - self.numbers.start]
+            yield Message(
+                payload,
+                sender,
+                group,
+                safe,
+                message_id,
+                configuration,
+                seq,
+                slot,
+                groups,
+                process,
+                sent_us,
+                head,
+            )
 
 
 Change: TypeAlias = ConfigurationChange | Joined | Left | PrimaryLost | PrimaryRegained

@@ -82,7 +82,10 @@ def who_begins(config: NodeConfig) -> str:
     founders = config.protocol_settings["founders"]
     listed = ", ".join(config.peers or config.seeds)
     if founders > 1:
-        return f"{founders} nodes have to be up to begin a group ({listed})"
+        return (
+            f"{founders} nodes have to be up to begin a group ({listed}); a node that was in one waits for a "
+            "majority of those who were in it last"
+        )
     if founders or not listed:
         return "others of its last group have to be up"
     return (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ordercast.errors import KeyProblem
+from ordercast.extras import need
 from ordercast.keys import MOST_KEYS, Keyring
 from ordercast.runtime.config import NodeConfig
 
@@ -24,6 +25,9 @@ class NetworkKey(NamedTuple):
     @staticmethod
     def of(config: NodeConfig, given: Keyring | None) -> NetworkKey:
         """The key that is given, or that in the file which the configuration names."""
+        if given is None and config.key is None:
+            return NetworkKey(None, None)
+        need("seal", "a group with a key")
         if given is not None or config.key is None:
             return NetworkKey(given, None)
         return NetworkKey(Keyring.load(config.key), config.key)

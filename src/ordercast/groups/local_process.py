@@ -94,15 +94,16 @@ class LocalProcess:
     # --- sending --------------------------------------------------------------------------------
 
     def front(self, groups: tuple[str, ...], *, headed: bool = False) -> bytes:
-        """What stands in front of a message from this process to these groups; or of one with a head."""
+        """What stands in front of a message from this process to these groups, sent now; or of one with a
+        head."""
         fronts = self._headed_fronts if headed else self._fronts
         front = fronts.get(groups)
         if front is None:
             check_groups(groups)
             if len(fronts) >= ADDRESSES:
                 fronts.clear()
-            front = fronts[groups] = address(self.number, groups, headed=headed)
-        return front
+            front = fronts[groups] = address(self.number, groups, headed=headed, stamped=b"")
+        return front + self._gate().stamp()
 
     def try_send(
         self,
@@ -155,9 +156,8 @@ class LocalProcess:
             messages = put_in_front(front, some)
             if gate.must_wait(groups):
                 await gate.wait(groups, bytes_of(messages), timeout)
-                before, front = front, self.front(groups, headed=headed)
-                if front != before:  # there is another life since
-                    messages = put_in_front(front, some)
+                front = self.front(groups, headed=headed)  # later, and there may be another life since
+                messages = put_in_front(front, some)
             number = gate.submit(messages, bytes_of(messages), guarantee)
             first = first or number
         return first

@@ -18,10 +18,9 @@ import msgspec
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import OrdercastError
 from ordercast.keys import Keyring
-from ordercast.log.disk import read_head
+from ordercast.log.disk import read_head, spelled
 from ordercast.log.repair import SegmentRepair, mend
 from ordercast.log.store import Store
-from ordercast.log.view import spelled
 
 LOG = logging.getLogger("ordercast")
 
@@ -157,5 +156,4 @@ class LogScrubber:
 
     def _mend(self, segment: int) -> SegmentRepair | None:
         keyring = self._keyring()
-        key = None if keyring is None else keyring.keys[0]
-        return mend(self._store, segment, [(where, key) for where in self._others()])
+        return mend(self._store, segment, [(where, keyring) for where in self._others()])

@@ -51,6 +51,7 @@ from ordercast.transport.drops import DROPS as TRANSPORT_DROPS
 from ordercast.transport.drops import MALFORMED_MESSAGE, MALFORMED_NOTE
 from ordercast.transport.interface import Drops, Transport
 from ordercast.transport.known_lives import KnownLives
+from ordercast.transport.relays import RelayedStreams
 
 LOG = logging.getLogger("ordercast")
 
@@ -72,9 +73,9 @@ class Parts(NamedTuple):
     trace: Trace | None
     drops: Drops
     known_lives: Sequence[KnownLives]
-    """On each network."""
+    """Lives of other nodes that were heard of, for each network."""
     keys: Mapping[int, NetworkKey]
-    """By the networks' numbers."""
+    """Keys of the networks, by the networks' numbers."""
 
 
 class Member:
@@ -89,15 +90,17 @@ class Member:
         self.storage = storage
         self.transport = parts.transport
         self.log = parts.log
-        self.streams = parts.environment.open_streams(
-            config, parts.transport, lambda: every_key(each.keyring for each in self._keys)
+        self.streams = RelayedStreams(
+            parts.environment.open_streams(config, parts.transport, self._every_key),
+            parts.transport,
+            lambda node: protocol.toward(self.driver.machine, node),
         )
         """Bytes to and from other nodes, beside the packets of the group."""
         self.at_moment = parts.environment.at_moment
         """Told what begins or ends, for tests."""
         self.started_us = parts.environment.now_us()
         self.rates = Rates(self.started_us)
-        self.services = Services(config, protocol.statistics, parts.log)
+        self.services = Services(config, protocol.statistics, parts.log, parts.environment.listen_for_clients)
         self._known_lives = parts.known_lives
         quorum = quorum_of(config.voters, protocol.primary_partition)
         self._one_partition = quorum is not None
@@ -217,9 +220,11 @@ class Member:
             self.driver.start(self.incarnation, self.storage.stored)
             self.gate.largest = self.driver.machine.room
             self._upkeep.start()
+            if len(self.transport.networks) > 1:
+                await self.streams.relay()
             await self.services.start(
                 self.status,
-                lambda: self._keys[0].keyring,
+                self._every_key,
                 self.producing,
                 self.transport.hosts,
                 self.id,
@@ -399,6 +404,10 @@ class Member:
             if known.changed and self.config.data is not None:
                 await asyncio.to_thread(known.save, self.config.data)
 
+    def _every_key(self) -> Keyring | None:
+        """The keys of all networks: who has one of them is a node's equal, whatever it asks for."""
+        return every_key(each.keyring for each in self._keys)
+
     def _look_at_keys(self) -> None:
         for key in self._keys:
             key.look()
@@ -470,7 +479,8 @@ class Member:
         return self.gate.queued
 
     def status(self) -> dict[str, Any]:
-        """Everything a person might want to know."""
+        """How the node is doing, as `ordercast status` and Prometheus show it: everything can be written as
+        JSON."""
         holder = self.driver.machine.laggard
         told = {
             **status(self),

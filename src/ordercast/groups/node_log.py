@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,17 +21,22 @@ if TYPE_CHECKING:
     from ordercast.clients.stream import Stream
     from ordercast.groups.client_stream import KeptStream
     from ordercast.groups.log_scrubber import LogScrubber
+    from ordercast.groups.logged_stream import LoggedStream
     from ordercast.groups.producing import Producing
     from ordercast.log.feed import Feed, Final
+    from ordercast.log.position import Position
     from ordercast.log.service import Service
     from ordercast.log.store import Store
+LOG = logging.getLogger("ordercast")
 
 
 class NodeLog:
     """The log of a node, if it is to have one."""
 
-    def __init__(self, config: NodeConfig, sealed: bool) -> None:
+    def __init__(self, config: NodeConfig, sealed: bool, now_us: Callable[[], int]) -> None:
+        """`now_us` is the node's clock: microseconds since the epoch."""
         self._config = config
+        self._now_us = now_us
         self._place = config.log_place(sealed)
         if config.log is None and config.log_listen is not None:
             raise ConfigProblem(
@@ -43,6 +49,9 @@ class NodeLog:
         self._scrubbing: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
         self._kept_stream: KeptStream | None = None
+        self._logged: LoggedStream | None = None
+        self._keyring: Callable[[], Keyring | None] = lambda: None
+        self._hosts: Callable[[], Sequence[str]] | None = None
         self.counted = 0
         """Messages of the order that there were in earlier lives, as far as the log remembers."""
         self.feed: Feed | None = None
@@ -79,17 +88,27 @@ class NodeLog:
                 opening.add_done_callback(_close_opened)
                 raise
             if config.client_stream:
-                from ordercast.groups.client_stream import KeptStream, reopened
+                await self._open_stream(self._store)
 
-                self._kept_stream = KeptStream(self._store.notes(), self._note)
-                self.counted = self._kept_stream.counted
-                self._stream = await asyncio.to_thread(
-                    reopened,
-                    self._store.path,
-                    self._kept_stream,
-                    config.client_stream,
-                    config.client_stream_bytes,
-                )
+    async def _open_stream(self, store: Store) -> None:
+        from ordercast.groups.client_stream import KeptStream, OlderInLog, reopened
+        from ordercast.groups.logged_stream import LoggedStream
+
+        config = self._config
+        kept = self._kept_stream = KeptStream(store.notes(), self._note)
+        self.counted = kept.counted
+        logged = self._logged = await asyncio.to_thread(
+            LoggedStream, store.path, lambda: kept.recounts, config.client_stream
+        )
+        self._stream = await asyncio.to_thread(
+            reopened,
+            logged,
+            kept,
+            config.client_stream,
+            config.client_stream_bytes,
+            lambda: self._now_us() * 1000,
+        )
+        self._stream.older = OlderInLog(logged, kept)
 
     @property
     def stream(self) -> Stream | None:
@@ -118,12 +137,41 @@ class NodeLog:
     def begin(
         self, final: Callable[[], Final], brake: Callable[[], None], failed: Callable[[StorageProblem], None]
     ) -> None:
-        """From now on deliveries are told."""
+        """Begin to take deliveries."""
         if self._store is not None:
             from ordercast.log.feed import Feed
 
-            self.feed = Feed(self._store, final, brake, failed)
+            config = self._config
+            known = config.log_repair or config.log_listen is not None
+            # the numbers of a stream of clients follow from what this node has delivered itself
+            catch_up = self._catch_up if known and not config.client_stream else None
+            self.feed = Feed(self._store, final, brake, failed, self._now_us, catch_up)
             self.feed.start()
+
+    def _catch_up(self, first: Position, stop: Callable[[], bool]) -> bool:
+        """Get what the log missed before a position from the logs of the others. In a thread."""
+        from ordercast.log.catching_up import catch_up
+
+        def others() -> Sequence[tuple[str, Keyring | None]]:
+            return [(where, self._keyring()) for where in self._others()]
+
+        assert self._store is not None
+        head, began = self._store.head, self._store.meta.entries
+        reasons = catch_up(self._store, first, others, stop)
+        count = self._store.meta.entries - began
+        if reasons:
+            LOG.info("what was delivered after %s is not in the log: %s", head, "; ".join(reasons))
+        elif count:
+            LOG.info("%d entries that were delivered while this node was away are in its log now", count)
+        return not reasons
+
+    def _others(self) -> Sequence[str]:
+        """Where the logs of other nodes are read; nowhere until this node's is served."""
+        if self._hosts is None:
+            return ()
+        if self._config.log_repair or self._config.log_listen is None:
+            return self._config.log_repair
+        return [format_address(host, self._place[1]) for host in self._hosts()]
 
     async def serve(
         self,
@@ -148,23 +196,16 @@ class NodeLog:
             )
             producing.use_log(self._store.notes(), self.feed.note, self.feed.kept)
             await self._service.start(*self._place)
-            self._start_scrubber(self._store, self._service, keyring, hosts)
+            self._keyring, self._hosts = keyring, hosts
+            self._start_scrubber(self._store, self._service)
 
-    def _start_scrubber(
-        self,
-        store: Store,
-        service: Service,
-        keyring: Callable[[], Keyring | None],
-        hosts: Callable[[], Sequence[str]],
-    ) -> None:
+    def _start_scrubber(self, store: Store, service: Service) -> None:
         from ordercast.groups.log_scrubber import LogScrubber
 
-        def others() -> Sequence[str]:
-            if self._config.log_repair or self._config.log_listen is None:
-                return self._config.log_repair
-            return [format_address(host, self._place[1]) for host in hosts()]
+        def damage_met() -> int:
+            return service.damage_met + (0 if self._logged is None else self._logged.damage_met)
 
-        self._scrubber = LogScrubber(store, self._mark, others, keyring, lambda: service.damage_met)
+        self._scrubber = LogScrubber(store, self._mark, self._others, self._keyring, damage_met)
         self._scrubbing = asyncio.create_task(self._scrubber.run(), name="ordercast-log-scrubber")
 
     def rekeyed(self) -> None:
@@ -203,6 +244,8 @@ class NodeLog:
         elif self._store is not None:
             self._store.close()
         self._store = None
+        if self._logged is not None:
+            self._logged.close()
 
     @property
     def braking(self) -> bool:

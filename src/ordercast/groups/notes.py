@@ -13,9 +13,9 @@ from msgspec import Meta
 
 from ordercast.core.identity import ConfigurationId
 
-ROW, NOTE = 2, 3
+ROW, NOTE, HEADED_ROW = 2, 3, 8
 """What a payload is, by its first byte, beside the kinds of `ordercast.process_groups.notes`: a row of a
-producer (`producers.py`), or a note."""
+producer (`producers.py`), a note, or a row that begins with what is said beside it."""
 MOST_PRODUCERS = 10_000
 """How many jobs and producers are remembered; who is new is refused when there are so many."""
 MOST_KNOWN = 10 * MOST_PRODUCERS

@@ -97,7 +97,7 @@ class Primary:
         return missing
 
     def look(self, elapsed_s: float) -> None:
-        """So much time has passed since the last look."""
+        """Note that `elapsed_s` have passed since the last look."""
         if not self._built_in or self._configuration is None:
             return
         if self._settled():

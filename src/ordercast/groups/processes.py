@@ -17,11 +17,11 @@ from ordercast.groups.local_process import LocalProcess
 from ordercast.groups.primary import Primary, only_notes
 from ordercast.groups.producers import GUARANTEE
 from ordercast.groups.receipts import Receipts
+from ordercast.process_groups.interface import Listener
 from ordercast.process_groups.machine import ProcessGroups
 from ordercast.process_groups.notes import PART_FRONT, PART_SIZE, Join, check_name, check_properties, written
 from ordercast.process_groups.rows import of_output, of_process
 from ordercast.process_groups.views import (
-    Cause,
     Declared,
     Installed,
     Life,
@@ -47,27 +47,8 @@ begins with all of them being told to everybody."""
 _ALL = 1 << 62
 
 
-class Listener(Protocol):
-    """Is told what one local process gets: all calls in the one order, on the event loop."""
-
-    def received(self, received: Received) -> None:
-        """Messages for the process."""
-
-    def unheard(self, unheard: Unheard) -> None:
-        """Messages with heads that the process has sent reach nobody at all."""
-
-    def installed(self, view: View) -> None:
-        """A group that the process is in has a new view."""
-
-    def left(self, group: str, cause: Cause) -> None:
-        """The process is in a group no longer."""
-
-    def configuration(self, change: ConfigurationChange) -> None:
-        """A configuration of nodes begins; `Rejoined` if it is the first of another life of the node."""
-
-
 class Watcher(Protocol):
-    """Is told what concerns no single process."""
+    """What is told of configurations and lives, which concern no single process."""
 
     def delivered_own(self, number: int) -> None:
         """Messages of this node's life, up to that number, were delivered here."""
@@ -174,7 +155,7 @@ class Processes:
         self.configuration: ConfigurationChange | None = None
         """The one installed last; that of the life before, until the new one has its first."""
         self.placed = False
-        """This life has installed a configuration."""
+        """Whether this life of the node has installed a configuration."""
         self.settled = False
         """The members of this configuration have told each other of their processes: messages are taken."""
         self.outside = LocalProcess(self, 0)
@@ -187,7 +168,7 @@ class Processes:
         self._over = False
         """The life has ended, and the next one has not begun."""
         self._local: dict[int, LocalProcess] = {}
-        self._listeners: dict[int, Listener] = {}
+        self._listeners: dict[int, Listener[ConfigurationChange]] = {}
         """Both by number, in this life."""
         self._state_bytes = 0
         self._watched = False
@@ -205,7 +186,7 @@ class Processes:
 
     # --- processes ------------------------------------------------------------------------------
 
-    def begin(self, listener: Listener) -> LocalProcess:
+    def begin(self, listener: Listener[ConfigurationChange]) -> LocalProcess:
         """A process begins, and is in no group yet."""
         process = LocalProcess(self, self._machine.begin())
         self._local[process.number] = process
@@ -313,7 +294,7 @@ class Processes:
             self.settled = True
             self._submit()
             self.gate().release()
-        elif self._machine.hungry:
+        elif self._machine.has_more:
             self._submit()
         if self._numbers and self.watcher is not None:
             self.watcher.reached(self._machine.reached)

@@ -41,7 +41,7 @@ class Outcome(Enum):
     TAKEN = "taken"
     """Rows may be sent; or, of a commit: it is done."""
     BEFORE = "before"
-    """This batch was delivered whole."""
+    """The whole batch was delivered before."""
     SUPERSEDED = "superseded"
     """A later attempt of the same run was there before."""
     UNSETTLED = "unsettled"

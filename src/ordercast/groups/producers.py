@@ -18,14 +18,16 @@ of this is in it; and what a member delivers of a producer in a regular configur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import repeat
 
-from ordercast.core.addresses import HEADED, MESSAGE, WITHHELD, address
+from ordercast.core.addresses import HEADED, MESSAGE, NO_STAMP, STAMP_SIZE, WITHHELD, address
 from ordercast.core.checksum import checksum
 from ordercast.core.identity import Batch, Configuration, Guarantee, Kind, NodeId
 from ordercast.core.wire import UNREADABLE
 from ordercast.groups.notes import (
     AT_A_TIME,
+    HEADED_ROW,
     NOTE,
     OWNER_SIZE,
     ROW,
@@ -44,20 +46,29 @@ from ordercast.groups.producer_table import Answer, Outcome, ProducerTable
 from ordercast.process_groups.notes import check_name
 
 GUARANTEE = Guarantee.SAFE
-FRONT_SIZE = 1 + OWNER_SIZE + 8
-"""Bytes in front of a row: what it is, whose it is, and its number."""
+_STAMP_AT = 1 + OWNER_SIZE + 8
+FRONT_SIZE = _STAMP_AT + STAMP_SIZE
+"""Bytes in front of a row: what it is, whose it is, its number, and when it was sent."""
 _ORDINARY = (bytes((MESSAGE,)), bytes((HEADED,)), bytes((WITHHELD,)))
 
 
-def row_fronts(owner: bytes, first: int, count: int) -> Iterable[bytes]:
-    """What stands in front of each of these rows."""
-    start = bytes((ROW,)) + owner
-    return (start + number.to_bytes(8, "big") for number in range(first, first + count))
+def row_fronts(
+    owner: bytes, first: int, count: int, stamped: bytes = NO_STAMP, *, headed: bool = False
+) -> Iterable[bytes]:
+    """What stands in front of each of these rows, which are sent at one time; `headed`: they have heads."""
+    start = bytes((HEADED_ROW if headed else ROW,)) + owner
+    return (start + number.to_bytes(8, "big") + stamped for number in range(first, first + count))
 
 
 def concern(payloads: Sequence[bytes]) -> bool:
     """Whether some of these messages are not ordinary ones."""
     return not all(map(bytes.startswith, payloads, repeat(_ORDINARY)))
+
+
+@lru_cache(maxsize=1024)
+def _front(group: str, headed: bool) -> bytes:
+    """What stands before the stamp of a row of this group."""
+    return address(0, (group,), headed=headed, stamped=b"")
 
 
 class Producers:
@@ -90,8 +101,8 @@ class Producers:
         self._configuration: Configuration | None = None
         self._said = False
         self._heard: dict[NodeId, list[Known]] = {}
-        self._owners: dict[bytes, tuple[bytes, bytes]] = {}
-        """By owner: the producer, and the address of the group it writes to."""
+        self._owners: dict[bytes, tuple[bytes, str]] = {}
+        """By owner: the producer, and the group it writes to."""
         self._owner_of: dict[bytes, bytes] = {}
         self._now_us = now_us
         self._changed = changed
@@ -138,7 +149,7 @@ class Producers:
 
     def _ordinary(self, origin: NodeId, payload: bytes) -> bytes | None:
         kind = payload[0] if payload else 0
-        if kind == ROW:
+        if kind in (ROW, HEADED_ROW):
             return self._on_row(payload)
         if kind == NOTE:
             self._on_note(origin, payload)
@@ -149,17 +160,17 @@ class Producers:
         held = self._owners.get(payload[1 : 1 + OWNER_SIZE])
         if held is None or len(payload) < FRONT_SIZE:
             return None  # of an earlier attempt, or of an earlier configuration
-        producer, front = held
+        producer, group = held
         progress = self.table.progress.get(producer)
         if progress is None:
             return None  # released: the batch is done
-        if int.from_bytes(payload[1 + OWNER_SIZE : FRONT_SIZE], "big") != progress.count:
+        if int.from_bytes(payload[1 + OWNER_SIZE : _STAMP_AT], "big") != progress.count:
             return None
         row = payload[FRONT_SIZE:]
         progress.count += 1
         progress.checksum = checksum((row,), progress.checksum)
         self.table.changed(producer)
-        return front + row
+        return _front(group, payload[0] == HEADED_ROW) + payload[_STAMP_AT:]
 
     def _on_note(self, origin: NodeId, payload: bytes) -> None:
         try:
@@ -247,13 +258,13 @@ class Producers:
             return Answer(Outcome.UNSETTLED)
         try:
             check_name(fence.group)
-            front = address(0, (fence.group,))
+            _front(fence.group, headed=False)
         except ValueError:
             return Answer(Outcome.UNSETTLED)  # whoever sent this has not looked at the name
         answer = self.table.fence(fence, self.clock_us)
         if answer.outcome is Outcome.TAKEN:
             self._owners.pop(self._owner_of.get(fence.producer, b""), None)
-            self._owners[fence.owner] = fence.producer, front
+            self._owners[fence.owner] = fence.producer, fence.group
             self._owner_of[fence.producer] = fence.owner
             self._drop_owners()
         return answer

@@ -2,7 +2,7 @@
 
 What is said, each a small header and, with rows, a body:
 
-    task   {"op": "produce", "group", "producer", "batch", "run", "attempt", "anew"}
+    task   {"op": "produce", "group", "producer", "batch", "run", "attempt", "anew", "headed"}
     node   {"outcome": "taken", "rows", "checksum", "fence"}   so many rows are delivered: go on behind them
            {"outcome": "before"}                               the whole batch was, some time ago
            {"outcome": "superseded"}                           another attempt has taken over
@@ -86,6 +86,8 @@ class Produce(msgspec.Struct, frozen=True):
     attempt: Number
     anew: bool = False
     """Take the batch though those before it are not known."""
+    headed: bool = False
+    """Its rows begin with what is said beside them (`ordercast.process_groups.notes.head`)."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -97,7 +99,7 @@ class Done(msgspec.Struct, frozen=True):
     """No batch comes after it."""
 
 
-class Some(msgspec.Struct, frozen=True):
+class SomeRows(msgspec.Struct, frozen=True):
     """Some rows are to be sent."""
 
     rows: Number
@@ -241,7 +243,7 @@ class _Serving:
     async def _read(self) -> None:
         while (said := await self._channel.receive()) is not None:
             header, body = said
-            some = msgspec.convert(header, Some)
+            some = msgspec.convert(header, SomeRows)
             if some.fence == self._fence:
                 await self._take(some.rows, _rows(body), self._fence)
 
@@ -260,7 +262,8 @@ class _Serving:
                 await gate.wait(self._groups, sum(map(len, some)), None)
             if fence != self._fence or self._epoch != self._producers.epoch:
                 return  # they would be dropped; the task is told how to go on
-            fronts = row_fronts(self._owner, first + start, len(some))
+            begin, headed = first + start, self._asked.headed
+            fronts = row_fronts(self._owner, begin, len(some), gate.stamp(), headed=headed)
             self._producing.submit([front + row for front, row in zip(fronts, some, strict=True)])
 
     # --- and the task is told -------------------------------------------------------------------

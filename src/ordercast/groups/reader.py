@@ -57,7 +57,7 @@ class Reader:
         self._buffer = readers.buffer
         self._processes = readers.processes
         self.inside = False
-        """It is in the group, in this life of the node."""
+        """Whether the reader is in the group, in this life of the node."""
         self.process = readers.processes.begin(self)
         try:
             self.process.join(group, properties)
@@ -270,7 +270,7 @@ class Inbox:
         return error
 
     def clear(self) -> None:
-        """Nobody is going to read it."""
+        """Throw away what waits: nobody is going to read it."""
         self.entries.clear()
         self.begun = iter(())
         self._take(self.unread)
@@ -396,12 +396,14 @@ class ReceiveBuffer:
             range(slot, slot + count),
             groups,
             sender,
+            received.sent_us,
+            received.heads,
         )
         self._last = received, group, delivery, size
         return delivery, size
 
     def freed(self, size: int) -> None:
-        """So many bytes were read."""
+        """Note that `size` bytes were read."""
         self.unread -= size
 
     def overflows(self, inbox: Inbox) -> bool:

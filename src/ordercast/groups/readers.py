@@ -39,7 +39,7 @@ class Readers:
 
     @property
     def placed(self) -> bool:
-        """This life has installed a configuration."""
+        """Whether this life of the node has installed a configuration."""
         return self.processes.placed
 
     @property

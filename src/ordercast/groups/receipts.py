@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Generator
 from typing import Any
 
-from ordercast.core.addresses import Address, address_of, read_address
+from ordercast.core.addresses import Address, address_of, read_address, sent_us
 from ordercast.core.identity import Batch, Guarantee, MessageId
 from ordercast.errors import Excluded
 from ordercast.groups.events import Message
+from ordercast.process_groups.notes import parts
 
 
 class Receipt:
@@ -33,7 +34,7 @@ class Receipts:
 
     def __init__(self) -> None:
         self.awaited: deque[tuple[int, asyncio.Future[Message]]] = deque()
-        """By number in this life of the node."""
+        """Receipts that are awaited, by the message's number in this life of the node."""
 
     def expect(self, number: int) -> asyncio.Future[Message]:
         """Resolves when this node delivers its own message of that number."""
@@ -63,8 +64,9 @@ class Receipts:
             payload = batch.payloads[place]
             front = address_of(payload) or b""
             sender, groups = (read_address(front) if front else None) or Address(0, ("",))
+            heads, (body,) = parts(front, (payload,)) if front else (None, (payload,))
             message = Message(
-                payload[len(front) :],
+                body,
                 batch.origin,
                 groups[0],
                 batch.guarantee is Guarantee.SAFE,
@@ -74,6 +76,8 @@ class Receipts:
                 batch.slot + place,
                 groups,
                 sender,
+                sent_us(front) if front else 0,
+                b"" if heads is None else heads[0],
             )
             future.set_result(message)
 

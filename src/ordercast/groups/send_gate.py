@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from ordercast.core.addresses import NO_STAMP, stamp
 from ordercast.core.contract import Attend
 from ordercast.core.fronted import bytes_of
 from ordercast.core.identity import Guarantee, NodeId
@@ -55,6 +56,7 @@ class SendGate:
         self._held = True
         """Members of the configuration have not told yet which groups their processes are in."""
         self._senders = WaitingSenders()
+        self._stamp = NO_STAMP
 
     # --- a message ------------------------------------------------------------------------------
 
@@ -110,6 +112,13 @@ class SendGate:
         finally:
             for inbox in reads:
                 inbox.sending -= 1
+
+    def stamp(self) -> bytes:
+        """The time for the addresses of what is sent now: the same for all that is sent in one turn."""
+        driver = self._driver
+        if not driver.submitting:
+            self._stamp = stamp(driver.now_us())
+        return self._stamp
 
     def submit(self, payloads: Sequence[bytes], size: int, guarantee: Guarantee) -> int:
         """Hand over messages, with their addresses, or notes; the number of the first."""

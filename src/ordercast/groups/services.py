@@ -20,15 +20,19 @@ from ordercast.runtime.control import SOCKET, Control
 if TYPE_CHECKING:
     from ordercast.clients.buckets.bucket import Bucket
     from ordercast.clients.server import ClientServer
+    from ordercast.runtime.client_listener import Listen
     from ordercast.runtime.metrics import Metrics
 
 
 class Services:
     """The connections that others make to a node."""
 
-    def __init__(self, config: NodeConfig, statistics: Sequence[Statistic], log: NodeLog) -> None:
-        """`statistics` are those that the protocol's machine has."""
+    def __init__(
+        self, config: NodeConfig, statistics: Sequence[Statistic], log: NodeLog, listen: Listen
+    ) -> None:
+        """`statistics` are those that the protocol's machine has; `listen` is how clients connect."""
         self._config = config
+        self._listen = listen
         self._statistics = statistics
         self._log = log
         clients = 0 if config.clients is None else config.client_connections
@@ -65,7 +69,7 @@ class Services:
             from ordercast.clients.server import ClientServer
 
             self.clients = ClientServer(
-                self._config, node, processes, status, self._log.stream, self._log, objects
+                self._config, node, processes, status, self._log.stream, self._log, objects, self._listen
             )
             processes.watcher = self.clients
             await self.clients.start()

@@ -14,7 +14,7 @@ INTERVAL_S = 1.0
 
 
 class Upkeep:
-    """Does what is due once a second, in order."""
+    """Calls a node's periodic jobs, once a second and in order."""
 
     def __init__(self, lifetime: Lifetime, *chores: Chore) -> None:
         """`chores` are done in this order, until the end of `lifetime`."""
@@ -27,7 +27,7 @@ class Upkeep:
         self._task = asyncio.create_task(self._run(), name="ordercast")
 
     def close(self) -> None:
-        """Do them no longer."""
+        """Do the chores no longer."""
         if self._task is not None:
             self._task.cancel()
 

@@ -4,6 +4,7 @@ from ordercast.errors import Damaged, LogError, NotThere, NotYet, SplitAway, Tri
 from ordercast.log.blocks import LOG_SCHEMA
 from ordercast.log.position import Position
 from ordercast.log.replica import Replica
+from ordercast.log.selection import Selection
 from ordercast.log.view import Bounds
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "NotYet",
     "Position",
     "Replica",
+    "Selection",
     "SplitAway",
     "Trimmed",
     "Unreachable",

@@ -1,7 +1,7 @@
 """Blocks: many entries as one value, columns as raw buffers, so that no row is touched when they are read.
 
 A block of *messages* holds messages of one configuration, in order. What is the same for the messages of one
-packet (its number, sender, group, guarantee, time) is said once for the *run* that they are; a message has
+packet (its number, sender, group, guarantee, times) is said once for the *run* that they are; a message has
 its bytes and where they end, and its *head* where senders say something beside their messages. Reading a
 block repeats the runs, in Arrow, and takes the payloads as they lie. A *change* of the configuration is a
 block by itself.
@@ -13,11 +13,8 @@ head tells the sizes of, each at a multiple of eight bytes.
 from __future__ import annotations
 
 import struct
-from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
-from functools import lru_cache
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
 from operator import ge
 from typing import Any, Literal, NamedTuple
 
@@ -25,8 +22,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ordercast.core.identity import GROUPS_BETWEEN, Configuration, ConfigurationId, Guarantee, Kind
+from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind
+from ordercast.log.arrays import buffers_of, constant, counting, exactly, no_heads, numbers
 from ordercast.log.position import Position
+from ordercast.log.selection import ALL, Selection
 
 LOG_SCHEMA = pa.schema(
     [
@@ -41,32 +40,24 @@ LOG_SCHEMA = pa.schema(
         pa.field("time_us", pa.int64(), nullable=False),
         pa.field("payload", pa.binary()),
         pa.field("members", pa.list_(pa.field("item", pa.int32()))),
+        pa.field("sent_us", pa.int64()),
     ]
 )
 """What reading a log gives. ``kind`` is ``message``, or ``regular`` or ``transitional`` for a change of the
 configuration, which has ``members`` and nothing else that a message has. ``time_us`` is when the replica that
-was read delivered it, in microseconds since the epoch: all other columns are the same at every replica."""
+was read delivered it, in microseconds since the epoch: all other columns are the same at every replica.
+``sent_us`` is when its sender's node sent it, 0 if that is not known."""
 
 HEADS = pa.field("head", pa.binary(), nullable=False)
 """One more column, for who asks for it: what the sender said beside a message, empty if it said nothing."""
-MOST_ROWS = 65_536
-"""Messages in a block."""
 MESSAGE = "message"
 GUARANTEES: tuple[str, ...] = tuple(str(guarantee.value) for guarantee in Guarantee)
 """Blocks name a guarantee by its place here: add at the end only."""
 _PLACE: dict[Guarantee, int] = {guarantee: place for place, guarantee in enumerate(Guarantee)}
 
-_CODES = {8: "b", 32: "i", 64: "q"}
-"""Type codes of Python's arrays, by the bits of a number."""
-
 _LENGTH = struct.Struct("<I")
 _ALIGNED = 8
-_NULLS_OF_A_CHANGE = {"sender": None, "group": None, "guarantee": None, "payload": None}
-
-
-def concerns(names: str, group: str) -> bool:
-    """Whether messages to these groups, which are one text (`GROUPS_BETWEEN`), are for this one."""
-    return names == group or group in names.split(GROUPS_BETWEEN)
+_NULLS_OF_A_CHANGE = {"sender": None, "group": None, "guarantee": None, "payload": None, "sent_us": None}
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
@@ -83,6 +74,8 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     kind: str = MESSAGE
     members: tuple[int, ...] = ()
     """The members of the configuration, of a change."""
+    sent_us: tuple[int, int] = (0, 0)
+    """When the first and when the last sent of its messages were sent."""
 
 
 _decode_head = msgspec.msgpack.Decoder(Head).decode
@@ -90,7 +83,7 @@ _encode_head = msgspec.msgpack.Encoder().encode
 
 
 class MessageRun(NamedTuple):
-    """Messages that came in one packet and are for one group."""
+    """Messages that came in one packet, were sent at one time, and are for the same groups."""
 
     seq: int
     slot: int
@@ -100,6 +93,7 @@ class MessageRun(NamedTuple):
     group: str
     time_us: int
     length: int
+    sent_us: int = 0
 
 
 _RUN_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
@@ -110,6 +104,7 @@ _RUN_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("guarantee", pa.int8()),
     ("group", pa.int32()),
     ("time_us", pa.int64()),
+    ("sent_us", pa.int64()),
 )
 """One value a run. ``ends``: how many messages there are up to its end. ``bias``: what is added to the place
 of a message in the block to have its slot."""
@@ -173,17 +168,17 @@ class Messages:
     ) -> Messages:
         """A block of these messages, in order; the payloads come without the tags of their groups."""
         names: dict[str, int] = {}
-        columns: tuple[list[int], ...] = ([], [], [], [], [], [], [])
+        columns: tuple[list[int], ...] = ([], [], [], [], [], [], [], [])
         end = 0
-        for seq, slot, sender, guarantee, group, time_us, length in runs:
+        for seq, slot, sender, guarantee, group, time_us, length, sent_us in runs:
             place = names.setdefault(group, len(names))
-            row = (end + length, seq, slot - end, sender, _PLACE[guarantee], place, time_us)
+            row = (end + length, seq, slot - end, sender, _PLACE[guarantee], place, time_us, sent_us)
             for column, value in zip(columns, row, strict=True):
                 column.append(value)
             end += length
         assert end == len(payloads), f"{end} messages in runs, {len(payloads)} payloads"
         arrays = {
-            name: _array(column, kind) for (name, kind), column in zip(_RUN_COLUMNS, columns, strict=True)
+            name: numbers(column, kind) for (name, kind), column in zip(_RUN_COLUMNS, columns, strict=True)
         }
         return cls(configuration, arrays, tuple(names), payloads, heads)
 
@@ -196,9 +191,9 @@ class Messages:
         for block in blocks:
             places = [names.setdefault(name, len(names)) for name in block.groups]
             changed = {
-                "ends": _array([end + before for end in block._column("ends", "i")], pa.int32()),
-                "bias": _array([bias - before for bias in block._column("bias", "i")], pa.int32()),
-                "group": _array([places[group] for group in block._column("group", "i")], pa.int32()),
+                "ends": numbers([end + before for end in block._column("ends", "i")], pa.int32()),
+                "bias": numbers([bias - before for bias in block._column("bias", "i")], pa.int32()),
+                "group": numbers([places[group] for group in block._column("group", "i")], pa.int32()),
             }
             for name, kept in parts.items():
                 kept.append(changed.get(name, block.runs[name]))
@@ -219,9 +214,9 @@ class Messages:
         """The block as it is stored."""
         rows = len(self.payloads)
         buffers = [
-            *(_exactly(self.runs[name], kind) for name, kind in _RUN_COLUMNS),
-            *(() if self.heads is None else _buffers(self.heads)),
-            *_buffers(self.payloads),
+            *(exactly(self.runs[name], kind) for name, kind in _RUN_COLUMNS),
+            *(() if self.heads is None else buffers_of(self.heads)),
+            *buffers_of(self.payloads),
         ]
         times = self.runs["time_us"]
         head = Head(
@@ -231,6 +226,7 @@ class Messages:
             times[len(times) - 1].as_py(),
             self.groups,
             tuple(map(len, buffers)),
+            sent_us=(min(sent := self._column("sent_us", "q")), max(sent)),
         )
         return _with_head(head, buffers)
 
@@ -246,13 +242,16 @@ class Messages:
             at += -at % _ALIGNED
             found.append(whole.slice(at, size))
             at += size
+        count, headed = _layout(head.sizes)
         runs = {
             name: pa.Array.from_buffers(kind, len(buffer) // (kind.bit_width // 8), [None, buffer])
-            for (name, kind), buffer in zip(_RUN_COLUMNS, found, strict=False)
+            for (name, kind), buffer in zip(_RUN_COLUMNS[:count], found, strict=False)
         }
+        if count < len(_RUN_COLUMNS):
+            runs["sent_us"] = numbers([0] * len(runs["ends"]), pa.int64())
         payloads = pa.Array.from_buffers(pa.binary(), head.rows, [None, *found[-2:]])
         heads = None
-        if len(found) > len(_RUN_COLUMNS) + 2:
+        if headed:
             heads = pa.Array.from_buffers(pa.binary(), head.rows, [None, *found[-4:-2]])
         return cls(head.first.configuration, runs, head.groups, payloads, heads)
 
@@ -289,34 +288,83 @@ class Messages:
 
     # --- reading --------------------------------------------------------------------------------
 
+    def _mask(self, selected: Selection) -> pa.BooleanArray | None:
+        """Which messages are wanted, by group; None if all are."""
+        places = [place for place, names in enumerate(self.groups) if selected.wants(names)]
+        if len(places) == len(self.groups):
+            return None
+        return pc.is_in(self._repeated(self.runs["group"]), pa.array(places, pa.int32()))
+
+    def measure(self, begin: int, end: int, selected: Selection) -> tuple[int, int]:
+        """How many messages of some rows are selected, and their bytes."""
+        ends = self._payload_ends
+        some = [(first, min(last, end)) for first, last in self._selected(begin, selected) if first < end]
+        return sum(last - first for first, last in some), sum(
+            ends[last] - ends[first] for first, last in some
+        )
+
+    def cut(self, begin: int, selected: Selection, rows: int, most_bytes: int) -> int:
+        """How far messages from a row on go of which at most so many, and at least one, are selected."""
+        ends, found = self._payload_ends, 0
+        for first, last in self._selected(begin, selected):
+            fits = min(last, first + rows - found)
+            upto = bisect_right(ends, ends[first] + most_bytes, first, fits + 1) - 1
+            if not found:
+                upto = max(upto, first + 1)  # whatever its size
+            if upto < last:
+                return upto
+            found += upto - first
+            most_bytes -= ends[upto] - ends[first]
+        return len(self)
+
+    def _selected(self, begin: int, selected: Selection) -> Iterator[tuple[int, int]]:
+        """Runs from a row on whose messages are selected: their first row, and the one behind their last."""
+        wanted = [selected.wants(names) for names in self.groups]
+        ends, groups = self._column("ends", "i"), self._column("group", "i")
+        first = begin
+        for run in range(bisect_right(ends, begin), len(ends)):
+            if wanted[groups[run]]:
+                yield first, ends[run]
+            first = ends[run]
+
+    @property
+    def _payload_ends(self) -> memoryview[int]:
+        """Where each message begins and the last ends, in bytes."""
+        whole = memoryview(self.payloads.buffers()[1]).cast("B").cast("i")
+        return whole[self.payloads.offset : self.payloads.offset + len(self) + 1]
+
+    def first_sent_at(self, time_us: int) -> int:
+        """The first message that was sent then or later; how many there are, if none was."""
+        ends, sent = self._column("ends", "i"), self._column("sent_us", "q")
+        run = next((run for run, each in enumerate(sent) if each >= time_us), None)
+        return len(self) if run is None else ends[run - 1] if run else 0
+
     def batch(
-        self, begin: int = 0, end: int | None = None, group: str | None = None, *, heads: bool = False
+        self, begin: int = 0, end: int | None = None, selected: Selection = ALL, *, heads: bool = False
     ) -> pa.RecordBatch:
-        """The block's messages as an Arrow batch: those of some rows, and of one group; with their `HEADS`
+        """The block's messages as an Arrow batch: those of some rows, and of some groups; with their `HEADS`
         if they are asked for."""
         rows = len(self.payloads)
         runs = self.runs
-        slots = pc.add(_counting()[:rows], self._repeated(runs["bias"]))
+        slots = pc.add(counting()[:rows], self._repeated(runs["bias"]))
         columns = [
-            _constant(self.configuration.seq, "int64")[:rows],
-            _constant(self.configuration.rep, "int32")[:rows],
+            constant(self.configuration.seq, "int64")[:rows],
+            constant(self.configuration.rep, "int32")[:rows],
             self._repeated(runs["seq"]),
             slots,
-            _constant(MESSAGE, "string")[:rows],
+            constant(MESSAGE, "string")[:rows],
             self._repeated(runs["sender"]),
             self._named(runs["group"], self.groups),
             self._named(runs["guarantee"], GUARANTEES),
             self._repeated(runs["time_us"]),
             self.payloads,
             pa.nulls(rows, LOG_SCHEMA.field("members").type),
+            self._repeated(runs["sent_us"]),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
         if heads:
             batch = batch.append_column(HEADS, self.all_heads)
-        wanted = None
-        if group is not None and self.groups != (group,):
-            places = [place for place, names in enumerate(self.groups) if concerns(names, group)]
-            wanted = pc.is_in(self._repeated(runs["group"]), pa.array(places, pa.int32()))
+        wanted = self._mask(selected)
         stop = rows if end is None else end
         if begin or stop < rows:
             batch = batch.slice(begin, stop - begin)
@@ -331,8 +379,17 @@ class Messages:
         """The name of each message's run; mostly there is one for all."""
         there = places.unique()
         if len(there) == 1:
-            return _constant(names[there[0].as_py()], "string")[: len(self.payloads)]
+            return constant(names[there[0].as_py()], "string")[: len(self.payloads)]
         return self._repeated(pa.array(names, pa.string()).take(places))
+
+
+def _layout(sizes: Sequence[int]) -> tuple[int, bool]:
+    """How many columns of runs a block has, and whether it has heads: blocks of earlier versions do not have
+    when messages were sent."""
+    columns = len(_RUN_COLUMNS)
+    if len(sizes) in (columns + 1, columns + 3):
+        columns -= 1
+    return columns, len(sizes) == columns + 4
 
 
 def batch_of_change(head: Head) -> pa.RecordBatch:
@@ -352,22 +409,22 @@ def batch_of_change(head: Head) -> pa.RecordBatch:
 
 
 def batch_of(
-    block: bytes | memoryview, begin: int, end: int, group: str | None, *, heads: bool = False
+    block: bytes | memoryview, begin: int, end: int, selected: Selection = ALL, *, heads: bool = False
 ) -> pa.RecordBatch:
-    """Rows of a block as Arrow has them; of one group, which each change of the configuration belongs to."""
+    """Rows of a block as Arrow has them: of messages, those that are selected by group."""
     head = head_of(block)
     if head.kind != MESSAGE:
         batch = batch_of_change(head)
         if heads:
             batch = batch.append_column(HEADS, no_heads(1))
         return batch.slice(begin, end - begin)
-    return Messages.decoded(block).batch(begin, end, group, heads=heads)
+    return Messages.decoded(block).batch(begin, end, selected, heads=heads)
 
 
 def checked_batch_of(
-    block: memoryview, begin: int, end: int, group: str | None, *, heads: bool = False
+    block: memoryview, begin: int, end: int, selected: Selection = ALL, *, heads: bool = False
 ) -> pa.RecordBatch:
-    """The same of a block that came over a network: `ValueError` if it is none.
+    """Rows, as Arrow has them, of a block that came over a network: `ValueError` if it is no block.
 
     Blocks on disk have checksums. What another process says can be anything, and Arrow reads beyond its
     buffers where offsets and lengths do not fit, which ends this one.
@@ -380,14 +437,15 @@ def checked_batch_of(
         Kind(head.kind)
         if rows != 1:
             raise ValueError("a change is one entry")
-        return batch_of(block, begin, end, group, heads=heads)
+        return batch_of(block, begin, end, selected, heads=heads)
     (at,) = _LENGTH.unpack_from(block)
     at += _LENGTH.size
     for size in head.sizes:
         at += -at % _ALIGNED + size
     runs = head.sizes[0] // 4 if head.sizes else 0
-    widths = [runs * (kind.bit_width // 8) for _, kind in _RUN_COLUMNS]
-    if len(head.sizes) == len(widths) + 4:
+    count, headed = _layout(head.sizes)
+    widths = [runs * (kind.bit_width // 8) for _, kind in _RUN_COLUMNS[:count]]
+    if headed:
         widths += (4 * (rows + 1), head.sizes[len(widths) + 1])  # of heads
     fitting = [*widths, 4 * (rows + 1)] == list(head.sizes[:-1])
     if not fitting or not runs or min(head.sizes) < 0 or at > len(block):
@@ -402,58 +460,9 @@ def checked_batch_of(
         bounds = pc.min_max(messages.runs[name])
         if bounds["min"].as_py() < 0 or bounds["max"].as_py() >= len(names):
             raise ValueError(f"no such {name}")
-    return batch_of(block, begin, end, group, heads=heads)
+    return batch_of(block, begin, end, selected, heads=heads)
 
 
 def configuration_of(head: Head) -> Configuration:
     """The configuration that a change leads to."""
     return Configuration(head.first.configuration, Kind(head.kind), head.members)
-
-
-def binary(payloads: Sequence[bytes]) -> pa.BinaryArray:
-    """Payloads in Arrow. Like `_array`, not by ``pa.array``, which loads pandas where that is installed."""
-    data = b"".join(payloads)
-    count, longest = len(payloads), max(map(len, payloads), default=0)
-    if count * longest == len(data):  # all are as long
-        ends = array("i", range(0, len(data) + 1, longest) if longest else bytes(4 * (count + 1)))
-    else:
-        ends = array("i", accumulate(map(len, payloads), initial=0))
-    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(data)])
-
-
-def no_heads(count: int) -> pa.BinaryArray:
-    """The heads of so many messages that have none."""
-    return binary([b""] * count)
-
-
-def _buffers(payloads: pa.BinaryArray) -> tuple[memoryview, Any]:
-    """Where each of some payloads ends, and their bytes, with nothing before or behind."""
-    rows = len(payloads)
-    _, offsets, data = payloads.buffers()
-    ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, offsets], offset=payloads.offset)
-    first, last = ends[0].as_py(), ends[rows].as_py()
-    if first:
-        ends = pc.subtract(ends, pa.scalar(first, pa.int32()))
-    return _exactly(ends, pa.int32()), memoryview(data).cast("B")[first:last] if data is not None else b""
-
-
-def _array(values: Sequence[int], kind: pa.DataType) -> pa.Array:
-    numbers = array(_CODES[kind.bit_width], values)
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(numbers)])
-
-
-def _exactly(numbers: pa.Array, kind: pa.DataType) -> memoryview:
-    width = kind.bit_width // 8
-    at = numbers.offset * width
-    return memoryview(numbers.buffers()[1]).cast("B")[at : at + len(numbers) * width]
-
-
-@lru_cache(maxsize=1)
-def _counting() -> pa.Array:
-    return pa.array(range(MOST_ROWS), pa.int32())
-
-
-@lru_cache(maxsize=16)
-def _constant(value: int | str, kind: str) -> pa.Array:
-    """A column with the same value in every row."""
-    return pa.repeat(pa.scalar(value, getattr(pa, kind)()), MOST_ROWS)

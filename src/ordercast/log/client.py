@@ -17,7 +17,8 @@ from ordercast.keys import Keyring
 from ordercast.log import wire
 from ordercast.log.blocks import checked_batch_of
 from ordercast.log.position import Position
-from ordercast.log.view import Bounds
+from ordercast.log.selection import ALL, Selection
+from ordercast.log.view import MOST_BYTES, Bounds
 from ordercast.log.wire import Frames, Malformed
 from ordercast.transport.address import parse_address
 
@@ -205,16 +206,37 @@ class Remote:
         return self._connection
 
     def bounds(self) -> Bounds:
-        """What it holds now."""
+        """What the log holds now."""
         header, _ = self._asked({"op": "bounds"})
         with self._connected().understood():
             return msgspec.convert(header["bounds"], Bounds)
 
-    def after(self, start: Position | None, rows: int) -> Position | None:
+    def after(
+        self, start: Position | None, rows: int, selected: Selection = ALL, most_bytes: int = MOST_BYTES
+    ) -> Position | None:
         """Where a range ends."""
-        header, _ = self._asked({"op": "after", "start": start, "rows": rows})
+        request = {"op": "after", "start": start, "rows": rows, "selected": selected}
+        header, _ = self._asked({**request, "most_bytes": most_bytes})
         with self._connected().understood():
             return msgspec.convert(header["end"], Position | None)
+
+    def count(self, start: Position | None, end: Position, selected: Selection = ALL) -> tuple[int, int]:
+        """How many entries a range has, and their bytes."""
+        header, _ = self._asked({"op": "count", "start": start, "end": end, "selected": selected})
+        with self._connected().understood():
+            return msgspec.convert(header["count"], tuple[int, int])
+
+    def groups(self) -> list[str]:
+        """The groups that it has messages of."""
+        header, _ = self._asked({"op": "groups"})
+        with self._connected().understood():
+            return msgspec.convert(header["groups"], list[str])
+
+    def sent_at(self, time_us: int) -> Position | None:
+        """The first message that was sent then or later."""
+        header, _ = self._asked({"op": "sent_at", "time_us": time_us})
+        with self._connected().understood():
+            return msgspec.convert(header["at"], Position | None)
 
     def before(self, end: Position, rows: int) -> Position | None:
         """Where a range begins."""
@@ -223,19 +245,19 @@ class Remote:
             return msgspec.convert(header["start"], Position | None)
 
     def read(
-        self, start: Position | None, end: Position, group: str | None = None, *, heads: bool = False
+        self, start: Position | None, end: Position, selected: Selection = ALL, *, heads: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """The entries of a range. What stands against it is raised now."""
-        first = self._asked({"op": "read", "start": start, "end": end, "group": group})
+        first = self._asked({"op": "read", "start": start, "end": end, "selected": selected})
         connection, self._connection = self._connection, None
         assert connection is not None
-        return self._batches(connection, first, group, heads)
+        return self._batches(connection, first, selected, heads)
 
     def _batches(
         self,
         connection: Connection,
         answer: tuple[dict[str, Any], memoryview],
-        group: str | None,
+        selected: Selection,
         heads: bool,
     ) -> Iterator[pa.RecordBatch]:
         """Has the connection for itself; where it is read to its end, the next request can have it."""
@@ -245,7 +267,7 @@ class Remote:
             while "done" not in header:
                 with connection.understood():
                     begin, end = msgspec.convert(header["rows"], tuple[int, int])
-                    batch = checked_batch_of(body, begin, end, group, heads=heads)
+                    batch = checked_batch_of(body, begin, end, selected, heads=heads)
                 if batch.num_rows:
                     yield batch
                 header, body = connection.answer()

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import struct
 from pathlib import Path
 from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 
+from ordercast.core.slots import SLOT_SIZE, record_in, slot_of
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import LogError
 from ordercast.log import segment as segments
@@ -41,8 +40,6 @@ HEAD = "head"
 WRITER = "writer"
 OLD_FILE = "data.mdb"
 """What a log of format 1 consisted of."""
-SLOT_SIZE = 4096
-_SLOT = struct.Struct("<4sII")
 _SLOT_MAGIC = b"OCH2"
 UNKNOWN = -1
 """Entries of a segment of which nothing is known but where it begins and ends."""
@@ -71,9 +68,7 @@ _decode = msgspec.msgpack.Decoder(Slot).decode
 
 def slot_bytes(slot: Slot) -> bytes:
     """A slot as it is written."""
-    data = _encode(slot)
-    assert len(data) + _SLOT.size <= SLOT_SIZE, "a slot has a bounded size"
-    return (_SLOT.pack(_SLOT_MAGIC, len(data), crc32(data)) + data).ljust(SLOT_SIZE, b"\0")
+    return slot_of(_SLOT_MAGIC, _encode(slot))
 
 
 def slot_place(commit: int) -> int:
@@ -106,14 +101,11 @@ def _is_first(slot: Slot, data: bytes) -> bool:
 
 
 def _slot(data: bytes) -> Slot | None:
-    if len(data) < _SLOT.size:
-        return None
-    magic, length, checksum = _SLOT.unpack_from(data)
-    packed = data[_SLOT.size : _SLOT.size + length]
-    if magic != _SLOT_MAGIC or len(packed) != length or crc32(packed) != checksum:
+    record = record_in(_SLOT_MAGIC, data)
+    if record is None:
         return None
     try:
-        return _decode(packed)
+        return _decode(record)
     except UNREADABLE:
         return None
 
@@ -124,7 +116,7 @@ class Found:
     def __init__(self, directory: Path, mine: bool = False) -> None:
         self.directory = directory
         self.mine = mine
-        """Nobody but who looks can be writing the log."""
+        """Whether the reader holds the log's lock, so that nobody else writes it."""
         self.slot: Slot | None = None
         self.meta: Meta | None = None
         """None if nothing was ever committed."""
@@ -297,4 +289,20 @@ def follow(found: Found) -> Found:
     made.segments = [one for one in found.segments[:-1] if one.id >= slot.meta.oldest] + [further]
     made.meta = slot.meta
     made.problems = found.problems
+    return made
+
+
+def spelled(hole: Missing) -> str:
+    """A range of positions in words."""
+    return f"up to {hole.last}" if hole.after is None else f"after {hole.after}, up to {hole.last}"
+
+
+def joined(holes: list[Missing]) -> list[Missing]:
+    """The same ranges, in order, those that touch as one."""
+    made: list[Missing] = []
+    for hole in sorted(holes, key=lambda hole: hole.last):
+        if made and hole.after is not None and hole.after <= made[-1].last:
+            made[-1] = Missing(made[-1].after, max(made[-1].last, hole.last))
+        else:
+            made.append(hole)
     return made

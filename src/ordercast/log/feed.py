@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from ordercast.core.identity import Batch, Configuration, ConfigurationId
+from ordercast.core.addresses import address_of
+from ordercast.core.identity import Batch, Configuration, ConfigurationId, Kind
 from ordercast.errors import StorageProblem
 from ordercast.log.position import Position
 from ordercast.log.store import Delivered, Installed, Store
@@ -31,10 +31,15 @@ STALL_S = 30.0
 """A disk that takes nothing for so long while everybody waits for it ends the node, and the others go on."""
 TRIM_S = 5.0
 """How often a log that is not written is looked through for entries that are too old."""
+MET_S = 10.0
+"""How long a node that was away may take to meet the others, before its log is written on without what it
+missed."""
 _OVERHEAD = 64
 """What an entry counts for beside its bytes."""
 
 Final = tuple[ConfigurationId, int] | None
+CatchUp = Callable[[Position, Callable[[], bool]], bool]
+"""Appends what is missing before a position, unless it is told to stop; whether that was all of it."""
 
 
 class Feed:
@@ -46,19 +51,22 @@ class Feed:
         final: Callable[[], Final],
         brake: Callable[[], None],
         failed: Callable[[StorageProblem], None],
+        now_us: Callable[[], int],
+        catch_up: CatchUp | None = None,
     ) -> None:
-        """`final` is the machine's; `brake` is called when `braking` changes; `failed` ends the node."""
+        """`final` is the machine's; `brake` is called when `braking` changes; `failed` ends the node;
+        `now_us` is its clock. `catch_up` appends what the log missed; None: nobody has it."""
         self._store = store
         self._final = final
         self._brake = brake
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "ordercast-log")
-        self._offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self._now_us = now_us
         self._waiting: deque[tuple[Delivered | Installed, int]] = deque()
         """Entries that are not final yet, each with its size in bytes."""
         self._configuration: ConfigurationId | None = None
-        """The one that the first of them was delivered in."""
+        """The configuration in which the first waiting entry was delivered."""
         self._ready: list[Delivered | Installed] = []
         self._ready_bytes = 0
         self._writing: asyncio.Future[None] | None = None
@@ -67,6 +75,9 @@ class Feed:
         self._ticking: asyncio.TimerHandle | None = None
         self._trimming: asyncio.TimerHandle | None = None
         self._first_of_life = True
+        self._catch_up = catch_up
+        self._returns_until: float | None = None
+        """The node was away: until then it may meet others who have what it missed."""
         self._ended = False
         self._told = self._settled = 0
         """How many entries came, and how many of them are written, or given up."""
@@ -105,6 +116,8 @@ class Feed:
 
     def install(self, configuration: Configuration) -> None:
         """A configuration, in its place among the messages."""
+        if self._first_of_life and self._catch_up is not None and self._store.may_lack:
+            self._returns_until = self._loop.time() + MET_S
         self._waiting.append((Installed(self._now_us(), configuration, self._first_of_life), _OVERHEAD))
         self._first_of_life = False
         self._told += 1
@@ -119,9 +132,6 @@ class Feed:
         self._waiting.clear()
         self._first_of_life = True
 
-    def _now_us(self) -> int:
-        return time.monotonic_ns() // 1000 + self._offset_us
-
     # --- writing --------------------------------------------------------------------------------
 
     def _tick_soon(self) -> None:
@@ -131,7 +141,7 @@ class Feed:
     def _tick(self) -> None:
         self._ticking = None
         self._take_final()
-        if self._writing is None and self._ready and self._is_time():
+        if self._writing is None and self._ready and self._is_time() and not self._is_returning():
             self._write()
         if not self.braking and self._ready_bytes > WAITING_BYTES:
             self._set_braking(True)
@@ -163,11 +173,32 @@ class Feed:
             self._ready_bytes += size
         self._configuration = configuration
 
+    def _is_returning(self) -> bool:
+        """Whether the node may still meet others who have what it missed: until it is among them, or delivers
+        something without them."""
+        if self._returns_until is None:
+            return False
+        return all(map(_is_nothing, self._ready)) and self._loop.time() < self._returns_until
+
     def _write(self) -> None:
         entries, self._ready, self._ready_bytes = self._ready, [], 0
         self._wrote = self._loop.time()
-        self._writing = self._loop.run_in_executor(self._thread, self._store.append, entries)
+        returns, self._returns_until = self._returns_until is not None, None
+        append = self._append_behind_missed if returns else self._store.append
+        self._writing = self._loop.run_in_executor(self._thread, append, entries)
         self._writing.add_done_callback(lambda writing: self._written(writing, len(entries)))
+
+    def _append_behind_missed(self, entries: list[Delivered | Installed]) -> None:
+        """Append what the log missed, and these entries, of a node that was away. In the thread."""
+        at = next((at for at, entry in enumerate(entries) if not _is_nothing(entry)), len(entries))
+        if self._catch_up is not None and at < len(entries):
+            met = entries[at]
+            if isinstance(met, Installed):
+                first = Position.beginning(met.configuration.id)
+                whole = self._catch_up(first, lambda: self._ready_bytes > WAITING_BYTES // 2)
+                notes = [each for each in entries[:at] if isinstance(each, Delivered) and each.notes]
+                entries = [met._replace(first=not whole), *notes, *entries[at + 1 :]]
+        self._store.append(entries)
 
     def _written(self, writing: asyncio.Future[None], count: int) -> None:
         self._writing = None
@@ -250,6 +281,14 @@ class Feed:
     def position(self) -> Position | None:
         """The last entry that was written."""
         return self._store.head
+
+
+def _is_nothing(entry: Delivered | Installed) -> bool:
+    """Whether it is of the time until a node has met others, and need not be kept: a configuration of it
+    alone, or what leads to the next, or a packet without messages of applications."""
+    if isinstance(entry, Installed):
+        return len(entry.configuration.members) == 1 or entry.configuration.kind is Kind.TRANSITIONAL
+    return not any(address_of(payload) is not None for payload in entry.batch.payloads)
 
 
 def _defect(error: BaseException) -> StorageProblem:

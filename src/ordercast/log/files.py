@@ -19,11 +19,12 @@ from pathlib import Path
 from zlib import crc32
 
 from ordercast.core.identity import NodeId
+from ordercast.core.slots import SLOT_SIZE
 from ordercast.errors import LogError
 from ordercast.log import segment as segments
 from ordercast.log.blocks import MESSAGE, head_of
 from ordercast.log.change import Change
-from ordercast.log.disk import HEAD, SLOT_SIZE, UNKNOWN, Found, Missing, Slot, slot_bytes, slot_place
+from ordercast.log.disk import HEAD, UNKNOWN, Found, Missing, Slot, slot_bytes, slot_place
 from ordercast.log.position import Position
 from ordercast.log.segment import (
     FORMAT,

@@ -14,13 +14,15 @@ from typing import Any, NamedTuple
 
 from ordercast.core.identity import Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import OrdercastError
-from ordercast.log.blocks import MESSAGE, MessageRun, Messages, binary, change
-from ordercast.log.disk import Missing
+from ordercast.keys import Keyring
+from ordercast.log.arrays import binary
+from ordercast.log.blocks import MESSAGE, MessageRun, Messages, change
+from ordercast.log.disk import Missing, spelled
 from ordercast.log.files import Fetch
 from ordercast.log.position import Position
 from ordercast.log.replica import Replica
 from ordercast.log.store import Store
-from ordercast.log.view import View, spelled
+from ordercast.log.view import View
 
 
 class SegmentRepair(NamedTuple):
@@ -48,7 +50,7 @@ class SegmentRepair(NamedTuple):
 
 
 def mend(
-    store: Store, segment: int, replicas: Sequence[tuple[str, bytes | str | None]]
+    store: Store, segment: int, replicas: Sequence[tuple[str, bytes | str | Keyring | None]]
 ) -> SegmentRepair | None:
     """Check a segment, and repair it from the first of the replicas that can; None if it is whole.
 
@@ -142,6 +144,7 @@ def blocks_of(rows: Iterable[dict[str, Any]]) -> list[bytes]:
             row["group"],
             row["time_us"],
             1,
+            row["sent_us"],
         )
         if runs and _continues(runs[-1], run):
             runs[-1] = runs[-1]._replace(length=runs[-1].length + 1)

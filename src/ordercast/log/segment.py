@@ -374,7 +374,7 @@ def read_block(directory: Path, finished: bool, block: Block) -> bytes:
 
 
 def read_open(fd: int, block: Block) -> bytes:
-    """The same from a file that is open."""
+    """What a block of an open file holds, if it is as it was written; `BadBlock` if not."""
     data = os.pread(fd, block.length, block.at)
     while 0 < len(data) < block.length:
         more = os.pread(fd, block.length - len(data), block.at + len(data))

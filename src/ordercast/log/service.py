@@ -24,8 +24,9 @@ from ordercast.errors import LogError, OrdercastError
 from ordercast.keys import Keyring
 from ordercast.log import wire
 from ordercast.log.position import Position
+from ordercast.log.selection import ALL, Selection
 from ordercast.log.store import FULL_BYTES
-from ordercast.log.view import Piece, View
+from ordercast.log.view import MOST_BYTES, Piece, View
 from ordercast.log.wire import Frames, Malformed
 from ordercast.runtime.connections import HANDSHAKE_S, IDLE_S, Connection, Connections, Listener, bound
 from ordercast.transport.address import address_text
@@ -122,6 +123,22 @@ class After(msgspec.Struct, forbid_unknown_fields=True):
 
     rows: Rows
     start: Position | None = None
+    selected: Selection = ALL
+    most_bytes: Rows = MOST_BYTES
+
+
+class Count(msgspec.Struct, forbid_unknown_fields=True):
+    """A request for how many entries a range has."""
+
+    end: Position
+    start: Position | None = None
+    selected: Selection = ALL
+
+
+class SentAt(msgspec.Struct, forbid_unknown_fields=True):
+    """A request for the first message that was sent at a time or later."""
+
+    time_us: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
 class Before(msgspec.Struct, forbid_unknown_fields=True):
@@ -136,7 +153,7 @@ class Read(msgspec.Struct, forbid_unknown_fields=True):
 
     end: Position
     start: Position | None = None
-    group: str | None = None
+    selected: Selection = ALL
 
 
 class Service:
@@ -157,6 +174,9 @@ class Service:
             "bounds": self._bounds,
             "after": self._after,
             "before": self._before,
+            "count": self._count,
+            "groups": self._groups,
+            "sent_at": self._sent_at,
             "read": self._read,
             **(handlers or {}),
         }
@@ -270,7 +290,23 @@ class Service:
     async def _after(self, channel: ClientChannel, request: dict[str, Any]) -> None:
         asked = msgspec.convert(request, After)
         view = await self._opened()
-        await channel.send({"end": await asyncio.to_thread(view.after, asked.start, asked.rows)})
+        end = await asyncio.to_thread(view.after, asked.start, asked.rows, asked.selected, asked.most_bytes)
+        await channel.send({"end": end})
+
+    async def _count(self, channel: ClientChannel, request: dict[str, Any]) -> None:
+        asked = msgspec.convert(request, Count)
+        view = await self._opened()
+        counted = await asyncio.to_thread(view.count, asked.start, asked.end, asked.selected)
+        await channel.send({"count": counted})
+
+    async def _groups(self, channel: ClientChannel, request: dict[str, Any]) -> None:
+        view = await self._opened()
+        await channel.send({"groups": await asyncio.to_thread(view.groups)})
+
+    async def _sent_at(self, channel: ClientChannel, request: dict[str, Any]) -> None:
+        asked = msgspec.convert(request, SentAt)
+        view = await self._opened()
+        await channel.send({"at": await asyncio.to_thread(view.sent_at, asked.time_us)})
 
     async def _before(self, channel: ClientChannel, request: dict[str, Any]) -> None:
         asked = msgspec.convert(request, Before)
@@ -281,7 +317,7 @@ class Service:
         """Send one block after the other, and then a frame that says that this was all."""
         asked = msgspec.convert(request, Read)
         view = await self._opened()
-        pieces = await asyncio.to_thread(view.pieces, asked.start, asked.end, asked.group)
+        pieces = await asyncio.to_thread(view.pieces, asked.start, asked.end, asked.selected)
         next_frame = partial(asyncio.to_thread, _next_frame, channel.frames, pieces)
         memory, client = self._connections, channel.connection
         await memory.take(client, BLOCK_MEMORY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from ordercast.core.identity import ConfigurationId
-from ordercast.log.blocks import MESSAGE
+from ordercast.log.blocks import MESSAGE, Head
 from ordercast.log.disk import Found, Missing
 from ordercast.log.position import Position
 from ordercast.log.segment import FORMAT, Block, Meta
@@ -34,6 +34,12 @@ class Snapshot:
     def oldest(self) -> Position | None:
         """The first entry that is kept."""
         return self.blocks[0].first if self.blocks else None
+
+    @property
+    def heads(self) -> list[Head]:
+        """Those of the blocks behind the last damage."""
+        after = self.missing[-1].last if self.missing else None
+        return [block.head for block in self.blocks if after is None or block.first > after]
 
     def place(self, position: Position | None) -> int:
         """Which block a position is in, or would be in."""

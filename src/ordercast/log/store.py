@@ -22,10 +22,11 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ordercast.core.addresses import MESSAGE, address_of, names_of
+from ordercast.core.addresses import MESSAGE, STAMP_SIZE, address_of, names_of, sent_us
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, NodeId
 from ordercast.errors import LogError, StorageProblem
-from ordercast.log.blocks import MOST_ROWS, MessageRun, Messages, binary, no_heads
+from ordercast.log.arrays import MOST_ROWS, binary, no_heads
+from ordercast.log.blocks import MessageRun, Messages
 from ordercast.log.blocks import change as change_block
 from ordercast.log.change import Change
 from ordercast.log.disk import OLD_FILE, Missing, survey
@@ -192,6 +193,20 @@ class Store:
         return self.meta.head
 
     # --- appending ------------------------------------------------------------------------------
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether entries may have passed the node by since the last one that is here."""
+        return self.head is not None and not self._resumes
+
+    def catch_up(self, blocks: Sequence[bytes]) -> None:
+        """Append entries that passed the node by, as another replica has them."""
+        with self._one_at_a_time, self._transaction() as change:
+            self._tails.clear()
+            for block in blocks:
+                change.put(block)
+            change.meta.alone = False
+            self._trim(change)
 
     def append(self, entries: Sequence[Delivered | Installed]) -> None:
         """These, in order, as a whole or not at all; then what retention says."""
@@ -371,7 +386,8 @@ def _to_merge(tails: list[_Tail]) -> int:
 def unaddressed(
     delivered: Sequence[Delivered],
 ) -> tuple[list[MessageRun], pa.BinaryArray, pa.BinaryArray | None]:
-    """Runs of messages with one address each, their payloads without it, and their heads, if any has one.
+    """Runs of messages with one address each, stamp and all; their payloads without it; their heads, if any
+    has one.
 
     Packets with the same address follow each other mostly: they are looked at together, in Arrow.
     """
@@ -380,20 +396,18 @@ def unaddressed(
     heads: list[pa.Array | None] = []
     at = 0
     while at < len(delivered):
-        front = address_of(delivered[at].batch.payloads[0])
+        found = address_of(delivered[at].batch.payloads[0])
+        front = b"" if found is None else found[:-STAMP_SIZE]
         end = at + 1
-        while (
-            end < len(delivered) and front is not None and delivered[end].batch.payloads[0].startswith(front)
-        ):
+        while end < len(delivered) and found and delivered[end].batch.payloads[0].startswith(front):
             end += 1
         some = delivered[at:end]
         payloads = chain.from_iterable([entry.batch.payloads for entry in some])
         array = binary(list(payloads))
-        plain = front is not None and front[0] == MESSAGE
-        if front is not None and plain and pc.all(pc.starts_with(array, front)).as_py():
-            arrays.append(pc.binary_slice(array, len(front), _END))
+        if found is not None and found[0] == MESSAGE and _all_begin(array, front, len(found)):
+            arrays.append(pc.binary_slice(array, len(found), _END))
             heads.append(None)
-            runs += (_run(entry.batch, entry.time_us, front) for entry in some)
+            runs += _runs(some, names_of(found), pc.binary_slice(array, len(front), len(found)))
         else:  # several addresses, or what has heads, or is no message, which is left out
             for entry in some:
                 for found, part in entry.batch.runs(address_of):
@@ -419,6 +433,31 @@ def _joined_heads(arrays: Sequence[pa.Array], heads: Sequence[pa.Array | None]) 
     return _joined([no_heads(len(array)) if each is None else each for array, each in told])
 
 
-def _run(batch: Batch, time_us: int, front: bytes) -> MessageRun:
-    group, count = names_of(front), len(batch.payloads)
-    return MessageRun(batch.seq, batch.slot, batch.origin, batch.guarantee, group, time_us, count)
+def _all_begin(payloads: pa.BinaryArray, front: bytes, size: int) -> bool:
+    """Whether all payloads begin with an address of this size, the same but for its stamp."""
+    long_enough = pc.min(pc.binary_length(payloads)).as_py() >= size
+    return long_enough and bool(pc.all(pc.starts_with(payloads, front)).as_py())
+
+
+def _runs(some: Sequence[Delivered], group: str, stamps: pa.BinaryArray) -> Iterator[MessageRun]:
+    """The runs of packets that are for the same groups; the stamp of each message is known."""
+    encoded = pc.run_end_encode(stamps)
+    ends, times = encoded.run_ends.to_pylist(), list(map(sent_us, encoded.values.to_pylist()))
+    done = run = 0
+    for time_us, batch, _ in some:
+        begin, count = 0, len(batch.payloads)
+        while begin < count:
+            length = min(count - begin, ends[run] - done)
+            slot = batch.slot + begin
+            yield MessageRun(
+                batch.seq, slot, batch.origin, batch.guarantee, group, time_us, length, times[run]
+            )
+            begin += length
+            done += length
+            run += done == ends[run]
+
+
+def _run(batch: Batch, time_us: int, found: bytes) -> MessageRun:
+    group, count = names_of(found), len(batch.payloads)
+    sent = sent_us(found)
+    return MessageRun(batch.seq, batch.slot, batch.origin, batch.guarantee, group, time_us, count, sent)

@@ -14,14 +14,21 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from ordercast.core.identity import GROUPS_BETWEEN
 from ordercast.errors import Damaged, LogError, NotThere, NotYet, SplitAway, Trimmed, Unreachable
-from ordercast.log.blocks import MESSAGE, Messages, batch_of, concerns
-from ordercast.log.disk import OLD_FILE, Found, Missing, follow, survey
+from ordercast.log.blocks import MESSAGE, Head, Messages, batch_of
+from ordercast.log.disk import OLD_FILE, Found, Missing, follow, joined, spelled, survey
 from ordercast.log.position import Position
 from ordercast.log.segment import BadBlock, Block, Meta, read_block
+from ordercast.log.selection import ALL, Selection
 from ordercast.log.snapshot import Snapshot
 
 T = TypeVar("T")
+
+MOST_BYTES = 2**62
+"""As good as no bound."""
+MOST_GROUPS = 10_000
+"""Names of groups that are told, at most."""
 
 
 class Bounds(NamedTuple):
@@ -74,9 +81,7 @@ class View:
         before = self._snapshot
         try:
             found = survey(self.path) if anew or before is None else follow(before.found)
-        except FileNotFoundError:
-            raise self._no_log() from None
-        except NotADirectoryError:
+        except (FileNotFoundError, NotADirectoryError):
             raise self._no_log() from None
         except OSError as error:
             raise Unreachable(
@@ -145,7 +150,7 @@ class View:
     # --- what is there --------------------------------------------------------------------------
 
     def bounds(self) -> Bounds:
-        """What it holds now."""
+        """What the log holds now."""
         return self._asked(self._bounds)
 
     def _bounds(self, snapshot: Snapshot) -> Bounds:
@@ -156,6 +161,10 @@ class View:
             if begin is not None and (since is None or begin > since):
                 since = begin
         return Bounds(oldest, meta.head, meta.node, meta.entries, meta.bytes, since)
+
+    def heads(self) -> list[Head]:
+        """What its blocks tell of themselves, in order: those behind the last damage that is known."""
+        return self._asked(lambda snapshot: snapshot.heads)
 
     def problems(self) -> tuple[list[str], list[Missing]]:
         """What is wrong with files, and entries that are not there because of it, without reading blocks."""
@@ -179,18 +188,23 @@ class View:
 
     # --- ranges ---------------------------------------------------------------------------------
 
-    def after(self, start: Position | None, rows: int) -> Position | None:
-        """Where a range of about so many entries after `start` ends; None if there is nothing new.
+    def after(
+        self, start: Position | None, rows: int, selected: Selection = ALL, most_bytes: int = MOST_BYTES
+    ) -> Position | None:
+        """Where a range of about so many selected entries after `start` ends; None if there is nothing new.
 
-        It ends at the head, and before anything that the node may have missed, or that is damaged.
+        They have `most_bytes` at most, or there is one. It ends at the head, and before anything that the
+        node may have missed, or that is damaged.
         """
-        return self._asked(lambda snapshot: self._after(snapshot, start, rows))
+        return self._asked(lambda snapshot: self._after(snapshot, start, rows, selected, most_bytes))
 
-    def _after(self, snapshot: Snapshot, start: Position | None, rows: int) -> Position | None:
+    def _after(
+        self, snapshot: Snapshot, start: Position | None, rows: int, selected: Selection, most_bytes: int
+    ) -> Position | None:
         if start is not None:
             self._check_held(snapshot, start)
         hole = snapshot.hole_after(start)
-        end, found = start, 0
+        end, found, size = start, 0, 0
         for block in snapshot.blocks[snapshot.place(start) :]:
             head = block.head
             if start is not None and head.last <= start:
@@ -201,15 +215,20 @@ class View:
                 if end == start and start is not None:
                     raise self._gap(snapshot.meta, start, head.first)
                 break
-            more = head.rows
+            begin = 0
             if start is not None and head.first <= start:
-                more -= self._rows_up_to(snapshot, block, start)
-            if found and found + more > rows and 2 * found >= rows:
-                return end
-            if found + more > rows:
-                data = self._data(snapshot, block)
-                return Messages.decoded(data).position(head.rows - more + max(1, rows - found) - 1)
+                begin = self._rows_up_to(snapshot, block, start)
+            more, larger = self._measure(snapshot, block, begin, head.rows, selected)
+            if found + more > rows or size + larger > most_bytes:
+                if found and (2 * found >= rows or 2 * size >= most_bytes):
+                    return end
+                if head.kind != MESSAGE:
+                    return head.last
+                messages = Messages.decoded(self._data(snapshot, block))
+                cut = messages.cut(begin, selected, max(1, rows - found), most_bytes - size)
+                return messages.position(cut - 1)
             found += more
+            size += larger
             end = head.last
         if end != start:
             return end
@@ -221,6 +240,57 @@ class View:
                 f"anything follows {end or 'nothing'}: read on from another replica; the head is written "
                 "anew when the node is started, or goes on"
             )
+        return None
+
+    def _measure(
+        self, snapshot: Snapshot, block: Block, begin: int, end: int, selected: Selection
+    ) -> tuple[int, int]:
+        """How many of some rows of a block are selected, and their bytes."""
+        head = block.head
+        if head.kind != MESSAGE:
+            return (end - begin if selected.changes else 0), 0
+        wanted = sum(map(selected.wants, head.groups))
+        if not wanted:
+            return 0, 0
+        if begin == 0 and end == head.rows and wanted == len(head.groups):
+            return head.rows, head.sizes[-1]
+        return Messages.decoded(self._data(snapshot, block)).measure(begin, end, selected)
+
+    def count(self, start: Position | None, end: Position, selected: Selection = ALL) -> tuple[int, int]:
+        """How many selected entries there are after `start` up to `end`, and their bytes."""
+        return self._asked(lambda snapshot: self._count(snapshot, start, end, selected))
+
+    def _count(
+        self, snapshot: Snapshot, start: Position | None, end: Position, selected: Selection
+    ) -> tuple[int, int]:
+        rows = size = 0
+        for block in snapshot.blocks[snapshot.place(start) :]:
+            if block.first > end:
+                break
+            begin = 0
+            if start is not None and start >= block.first:
+                begin = self._rows_up_to(snapshot, block, start)
+            more, larger = self._measure(
+                snapshot, block, begin, self._rows_up_to(snapshot, block, end), selected
+            )
+            rows, size = rows + more, size + larger
+        return rows, size
+
+    def groups(self) -> list[str]:
+        """The groups that it has messages of, in order of their names; the first `MOST_GROUPS` of them."""
+        snapshot = self._asked(lambda snapshot: snapshot)
+        texts = {names for block in snapshot.blocks for names in block.head.groups}
+        return sorted({name for names in texts for name in names.split(GROUPS_BETWEEN)})[:MOST_GROUPS]
+
+    def sent_at(self, time_us: int) -> Position | None:
+        """The first message that was sent then or later; None if none was."""
+        return self._asked(lambda snapshot: self._sent_at(snapshot, time_us))
+
+    def _sent_at(self, snapshot: Snapshot, time_us: int) -> Position | None:
+        for block in snapshot.blocks:
+            if block.head.kind == MESSAGE and block.head.sent_us[1] >= time_us:
+                messages = Messages.decoded(self._data(snapshot, block))
+                return messages.position(messages.first_sent_at(time_us))
         return None
 
     def before(self, end: Position, rows: int) -> Position | None:
@@ -244,10 +314,10 @@ class View:
             at -= 1
         return None
 
-    def pieces(self, start: Position | None, end: Position, group: str | None = None) -> Iterator[Piece]:
+    def pieces(self, start: Position | None, end: Position, selected: Selection = ALL) -> Iterator[Piece]:
         """The entries after `start` up to and with `end`, as they are stored; what is wrong is said now."""
         self._asked(lambda snapshot: self._check_range(snapshot, start, end))
-        return self._pieces(start, end, group)
+        return self._pieces(start, end, selected)
 
     def _check_range(self, snapshot: Snapshot, start: Position | None, end: Position) -> None:
         if start is not None:
@@ -259,22 +329,22 @@ class View:
             if hole is not None:
                 raise self._damaged(snapshot.meta, hole)
 
-    def _pieces(self, start: Position | None, end: Position, group: str | None) -> Iterator[Piece]:
+    def _pieces(self, start: Position | None, end: Position, selected: Selection) -> Iterator[Piece]:
         at = start
         while at is None or at < end:
-            piece = self._next_piece(at, end, group)
+            piece = self._next_piece(at, end, selected)
             if piece is None:
                 return
             at = piece.last
             if piece.end > piece.begin:
                 yield piece
 
-    def _next_piece(self, at: Position | None, end: Position, group: str | None) -> Piece | None:
-        """What comes next; blocks without a message of the group are skipped."""
-        return self._asked(lambda snapshot: self._piece(snapshot, at, end, group))
+    def _next_piece(self, at: Position | None, end: Position, selected: Selection) -> Piece | None:
+        """What comes next; blocks without an entry that is selected are skipped."""
+        return self._asked(lambda snapshot: self._piece(snapshot, at, end, selected))
 
     def _piece(
-        self, snapshot: Snapshot, at: Position | None, end: Position, group: str | None
+        self, snapshot: Snapshot, at: Position | None, end: Position, selected: Selection
     ) -> Piece | None:
         meta = snapshot.meta
         if at is not None and meta.trimmed is not None and at < meta.trimmed:
@@ -289,8 +359,7 @@ class View:
                 continue
             if head.first > end:
                 return None
-            skipped = group is not None and head.kind == MESSAGE and head.last < end
-            if skipped and not any(concerns(names, group or "") for names in head.groups):
+            if not _may_have(head, selected):
                 at = head.last
                 continue
             data = self._data(snapshot, block)
@@ -300,13 +369,13 @@ class View:
         return None
 
     def read(
-        self, start: Position | None, end: Position, group: str | None = None, *, heads: bool = False
+        self, start: Position | None, end: Position, selected: Selection = ALL, *, heads: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The same as Arrow has it; of one group, with all changes of the configuration."""
+        """The rows of a range as Arrow has them."""
         return (
             batch
-            for block, begin, stop, _ in self.pieces(start, end, group)
-            if (batch := batch_of(block, begin, stop, group, heads=heads)).num_rows
+            for block, begin, stop, _ in self.pieces(start, end, selected)
+            if (batch := batch_of(block, begin, stop, selected, heads=heads)).num_rows
         )
 
     # --- finding --------------------------------------------------------------------------------
@@ -391,11 +460,9 @@ class View:
                 "Ask a replica that was there all the time."
             )
         came = f"configuration {before.first.configuration}" if before else "somewhere else"
-        split = (
-            f"it had left configuration {place.configuration} for {since.configuration}"
-            if here is not None
-            else f"it went from {came} to {since.configuration}"
-        )
+        split = f"it went from {came} to {since.configuration}"
+        if here is not None:
+            split = f"it had left configuration {place.configuration} for {since.configuration}"
         return SplitAway(
             f"the history of {who} split away from the one that was read: {place} was delivered elsewhere, "
             f"while {split}, with the members {', '.join(map(str, after.head.members))}. Go on with a "
@@ -417,17 +484,11 @@ class View:
         )
 
 
-def spelled(hole: Missing) -> str:
-    """A range of positions in words."""
-    return f"up to {hole.last}" if hole.after is None else f"after {hole.after}, up to {hole.last}"
-
-
-def joined(holes: list[Missing]) -> list[Missing]:
-    """The same ranges, in order, those that touch as one."""
-    made: list[Missing] = []
-    for hole in sorted(holes, key=lambda hole: hole.last):
-        if made and hole.after is not None and hole.after <= made[-1].last:
-            made[-1] = Missing(made[-1].after, max(made[-1].last, hole.last))
-        else:
-            made.append(hole)
-    return made
+def _may_have(head: Head, selected: Selection) -> bool:
+    """Whether something in a block may be selected."""
+    first, last = selected.configurations
+    if not first <= head.first.config_seq <= last:
+        return False
+    if head.kind != MESSAGE:
+        return selected.changes
+    return selected.wants_time(head.sent_us) and any(map(selected.wants, head.groups))

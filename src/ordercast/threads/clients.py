@@ -91,6 +91,7 @@ class Client:
         payload: bytes,
         *,
         safe: Literal[False] = False,
+        key: str | None = None,
         headers: Mapping[str, str] | None = None,
         reply: str = "",
         timeout: float | None = None,
@@ -103,6 +104,7 @@ class Client:
         payload: bytes,
         *,
         safe: Literal[True],
+        key: str | None = None,
         headers: Mapping[str, str] | None = None,
         number: int | None = None,
         timeout: float | None = None,
@@ -114,17 +116,20 @@ class Client:
         payload: bytes,
         *,
         safe: bool = False,
+        key: str | None = None,
         headers: Mapping[str, str] | None = None,
         reply: str = "",
         number: int | None = None,
         timeout: float | None = None,
     ) -> Acknowledged | None:
         """Send a message to a group; ``safe``: wait until it is in the log, and tell where."""
+        send = self._client.send
         if safe:
-            return self._runner.loop.do(
-                self._client.send(group, payload, safe=True, headers=headers, number=number, timeout=timeout)
+            waiting = send(
+                group, payload, safe=True, key=key, headers=headers, number=number, timeout=timeout
             )
-        self._runner.loop.do(self._client.send(group, payload, headers=headers, reply=reply, timeout=timeout))
+            return self._runner.loop.do(waiting)
+        self._runner.loop.do(send(group, payload, key=key, headers=headers, reply=reply, timeout=timeout))
         return None
 
     def flush(self, timeout: float | None = None) -> None:

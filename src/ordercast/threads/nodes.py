@@ -65,6 +65,8 @@ class Group:
         self,
         payload: bytes,
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         safe: bool = False,
         resilience: int | None = None,
         timeout: float | None = None,
@@ -76,6 +78,8 @@ class Group:
         self,
         payload: bytes,
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         safe: bool = False,
         resilience: int | None = None,
         timeout: float | None = None,
@@ -86,6 +90,8 @@ class Group:
         self,
         payload: bytes,
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         safe: bool = False,
         resilience: int | None = None,
         timeout: float | None = None,
@@ -93,10 +99,10 @@ class Group:
     ) -> Receipt | None:
         """Send a message to the group; blocks while the window is full."""
         send = self._group.send
+        more: dict[str, Any] = {"key": key, "headers": headers, "resilience": resilience, "timeout": timeout}
         if receipt:
-            waiting = send(payload, safe=safe, resilience=resilience, timeout=timeout, receipt=True)
-            return Receipt(self._loop, self._loop.do(waiting))
-        self._loop.do(send(payload, safe=safe, resilience=resilience, timeout=timeout))
+            return Receipt(self._loop, self._loop.do(send(payload, safe=safe, receipt=True, **more)))
+        self._loop.do(send(payload, safe=safe, **more))
         return None
 
     def send_many(
@@ -187,6 +193,8 @@ class Node:
         groups: Sequence[str],
         payload: bytes,
         *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         safe: bool = False,
         resilience: int | None = None,
         timeout: float | None = None,
@@ -194,7 +202,14 @@ class Node:
         """Send a message to several groups, from outside: each member of any of them gets it once."""
         loop = self._runner.loop
         sending = self._node.send(
-            groups, payload, safe=safe, resilience=resilience, timeout=timeout, receipt=True
+            groups,
+            payload,
+            key=key,
+            headers=headers,
+            safe=safe,
+            resilience=resilience,
+            timeout=timeout,
+            receipt=True,
         )
         return Receipt(loop, loop.do(sending))
 
@@ -206,12 +221,21 @@ class Node:
         durable: str | os.PathLike[str] | None = None,
         level: Literal["memory", "disk", "majority-disk"] | None = None,
         partition: Literal["primary", "merge"] = "primary",
+        run: Literal["everywhere", "primary"] = "everywhere",
+        history: str | None = None,
         timeout: float | None = None,
     ) -> Replica[Object]:
         """Replicate an object under a name. See `ordercast.Node.replicate`."""
         loop = self._runner.loop
         replicating = self._node.replicate(
-            target, name, durable=durable, level=level, partition=partition, timeout=timeout
+            target,
+            name,
+            durable=durable,
+            level=level,
+            partition=partition,
+            run=run,
+            history=history,
+            timeout=timeout,
         )
         return Replica(loop, loop.do(replicating))
 
