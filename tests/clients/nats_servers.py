@@ -5,7 +5,6 @@ A server ends with the process that started it, however that ends.
 
 from __future__ import annotations
 
-import ctypes
 import datetime
 import ipaddress
 import json
@@ -26,14 +25,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from free_ports import free_port
+from ordercast.measure.loopback import die_with_parent
 
 LONG_S = 60.0
 """What takes longer than this hangs."""
 STREAM = "ORDERCAST"
 LOGGED = "logged."
 """Subjects that begin so are in the stream, and acknowledged."""
-PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
 
 
 class Certificates(NamedTuple):
@@ -50,6 +48,19 @@ class Login(NamedTuple):
     user: str = ""
     password: str = ""
     token: str = ""
+
+
+class Wanted(NamedTuple):
+    """Settings of servers, where they are not the usual ones."""
+
+    login: Login | None = None
+    tls: Certificates | None = None
+    max_payload: int | None = None
+    majority: bool = False
+    """Of several only a majority goes on, and none keeps a log; a cluster of nats-servers is so anyway."""
+
+
+AS_USUAL = Wanted()
 
 
 @dataclass
@@ -110,27 +121,14 @@ class Starting(Protocol):
     def __call__(self, count: int = 1, **wanted: Any) -> list[Server]: ...
 
 
-def die_with_parent() -> None:
-    """Run in a child before it becomes the server: the kernel kills it when its parent ends."""
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def nats_server() -> str | None:
     """Debian's nats-server, if it is here."""
     return shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin")
 
 
-def nats_servers(
-    directory: Path,
-    count: int = 1,
-    *,
-    login: Login | None = None,
-    tls: Certificates | None = None,
-    max_payload: int | None = None,
-    majority: bool = False,
-) -> list[Server]:
-    """So many nats-servers with JetStream, which form a cluster if there is more than one; not started. Of a
-    cluster only a majority goes on, `majority` or not."""
+def nats_servers(directory: Path, count: int = 1, wanted: Wanted = AS_USUAL) -> list[Server]:
+    """So many nats-servers with JetStream, which form a cluster if there is more than one; not started."""
+    login, tls = wanted.login, wanted.tls
     binary = nats_server()
     assert binary is not None
     ports = [free_port() for _ in range(count)]
@@ -153,25 +151,17 @@ def nats_servers(
             lines.append(f'authorization {{ user: "{login.user}", password: "{login.password}" }}')
         if tls is not None:
             lines.append(f'tls {{ cert_file: "{tls.certificate}", key_file: "{tls.key}" }}')
-        if max_payload is not None:
-            lines.append(f"max_payload: {max_payload}")
+        if wanted.max_payload is not None:
+            lines.append(f"max_payload: {wanted.max_payload}")
         file = directory / f"{port}.conf"
         file.write_text("\n".join(lines))
         found.append(Server("nats-server", port, [binary, "-c", str(file)], directory))
     return found
 
 
-def nodes(
-    directory: Path,
-    count: int = 1,
-    *,
-    login: Login | None = None,
-    tls: Certificates | None = None,
-    max_payload: int | None = None,
-    majority: bool = False,
-) -> list[Server]:
-    """So many nodes of one group that serve clients, and keep a log; or of which only a majority goes on, and
-    which keep none. Not started."""
+def nodes(directory: Path, count: int = 1, wanted: Wanted = AS_USUAL) -> list[Server]:
+    """So many nodes of one group that serve clients, and keep a log; not started."""
+    login, tls = wanted.login, wanted.tls
     places = [f"127.0.0.1:{free_port()}" for _ in range(count)]
     found = []
     for number, place in enumerate(places, 1):
@@ -183,7 +173,7 @@ def nodes(
             "data": str(directory / f"data-{number}"),
             "clients": f"127.0.0.1:{port}",
         }
-        if majority:
+        if wanted.majority:
             fields |= {"primary": "majority", "voters": list(range(1, count + 1))}
         else:
             fields |= {"log": str(directory / f"log-{number}"), "client_stream": [f"{LOGGED}>"]}
@@ -193,8 +183,8 @@ def nodes(
             fields |= {"client_user": login.user, "client_password": login.password}
         if tls is not None:
             fields |= {"client_tls_cert": str(tls.certificate), "client_tls_key": str(tls.key)}
-        if max_payload is not None:
-            fields["client_max_payload"] = max_payload
+        if wanted.max_payload is not None:
+            fields["client_max_payload"] = wanted.max_payload
         file = directory / f"{port}.toml"
         file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items()))
         run = "from ordercast.cli import main; main()"

@@ -15,6 +15,7 @@ from nats_servers import (
     LONG_S,
     Server,
     Starting,
+    Wanted,
     add_stream,
     certificates,
     nats_server,
@@ -92,7 +93,7 @@ def _numbers() -> Iterator[int]:
 def _started(stack: ExitStack, kind: str, directory: Path, count: int, **wanted: Any) -> list[Server]:
     if wanted.pop("tls", False):
         wanted["tls"] = certificates(directory)
-    servers = KINDS[kind][0](directory, count, **wanted)
+    servers = KINDS[kind][0](directory, count, Wanted(**wanted))
     for each in servers:
         stack.callback(each.kill)
         each.start()

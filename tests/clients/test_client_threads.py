@@ -84,6 +84,6 @@ def test_nobody_there() -> None:
 
 def test_both_clients_take_the_same_arguments() -> None:
     told = ordercast.Client.__init__.__annotations__
-    assert set(told) == {"servers", "return", *ClientSettings.__annotations__}
+    assert set(told) == {"servers", "environment", "return", *ClientSettings.__annotations__}
     mirrored = {name for name in vars(ordercast.Client) if not name.startswith("_")} - {"session"}
     assert mirrored <= set(vars(threads.Client))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from fake_server import FakeServer, Published, Talk
 
 from ordercast.client import Client, log_reader, servers, subscription
 from ordercast.client.servers import LONGEST_WAIT_S, ServerPool, parse_server, parse_servers
+from ordercast.client.subscription import Subscription
 from ordercast.errors import (
     AccessDenied,
     AddressProblem,
@@ -101,6 +102,14 @@ class Stream:
         wanted = next(sid for name, sid in talk.subscriptions.items() if name == to.rpartition(".")[0] + ".*")
         ack = f"$JS.ACK.S.{consumer}.1.{place}.{number}.0.0"
         talk.say(f"MSG {subject} {wanted} {ack} {len(payload)}\r\n".encode() + payload + b"\r\n")
+
+
+@asynccontextmanager
+async def reading(fake: FakeServer, stream: Stream) -> AsyncIterator[Subscription]:
+    """What a client reads of a group, from the first message of a log behind a server on."""
+    fake.on_published = stream.handle
+    async with Client(fake.address) as client:
+        yield await client.join("a", start=1)
 
 
 # --- connections --------------------------------------------------------------------------------
@@ -488,9 +497,7 @@ def test_a_message_that_is_missing_is_asked_for_again() -> None:
             return True
 
         stream.before = before
-        fakes[0].on_published = stream.handle
-        async with Client(fakes[0].address) as client:
-            joined = await client.join("a", start=1)
+        async with reading(fakes[0], stream) as joined:
             assert [(await anext(joined)).payload for _ in range(3)] == [b"1", b"2", b"3"]
             assert stream.starts == [1, 2]
 
@@ -517,9 +524,7 @@ def test_a_consumer_that_is_gone_or_silent_is_replaced(
             return True
 
         stream.before = before
-        fakes[0].on_published = stream.handle
-        async with Client(fakes[0].address) as client:
-            joined = await client.join("a", start=1)
+        async with reading(fakes[0], stream) as joined:
             assert (await anext(joined)).payload == b"1"
             assert stream.starts[:2] == [1, 1]
 
@@ -544,9 +549,7 @@ def test_a_question_that_has_expired_is_asked_again() -> None:
             return True
 
         stream.before = before
-        fakes[0].on_published = stream.handle
-        async with Client(fakes[0].address) as client:
-            joined = await client.join("a", start=1)
+        async with reading(fakes[0], stream) as joined:
             assert (await anext(joined)).payload == b"1"
             assert len(set(asked)) == 1
             assert stream.starts == [1]
@@ -560,9 +563,7 @@ def test_more_than_there_is_room_for_is_asked_for_again_later(monkeypatch: pytes
     async def case(fakes: list[FakeServer]) -> None:
         stream = Stream()
         stream.kept = [("a", b"%d" % number) for number in range(20)]
-        fakes[0].on_published = stream.handle
-        async with Client(fakes[0].address) as client:
-            joined = await client.join("a", start=1)
+        async with reading(fakes[0], stream) as joined:
             assert [(await anext(joined)).seq for _ in range(20)] == list(range(1, 21))
             assert len(stream.starts) > 1
 

@@ -14,6 +14,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import MaxPayloadError, NoRespondersError, NoServersError
+from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, Header
 from nats.js.errors import APIError, NotFoundError
 from nats_servers import LONG_S, STREAM, Login, Server, Starting, add_stream
@@ -138,6 +139,29 @@ def test_of_a_queue_group_one_member_gets_each_message(server: Server, subject: 
             await client.drain()
         assert sorted(got) == sorted(sent), "each once"
         assert all(shares), "all have a share of the work"
+
+    run(case())
+
+
+def test_of_a_queue_group_others_get_what_a_member_without_echo_publishes(
+    server: Server, subject: str
+) -> None:
+    async def case() -> None:
+        async with await connect(server, no_echo=True) as one, await connect(server) as other:
+            own = await one.subscribe(subject, "workers")
+            await flushed(one)
+            others = await other.subscribe(subject, "workers")
+            await flushed(other)
+            sent = [b"%d" % number for number in range(40)]
+            for each in sent:
+                await one.publish(subject, each)
+            await flushed(one)
+            assert data(await take(others, len(sent))) == sent
+            await others.unsubscribe()
+            await flushed(other)
+            with pytest.raises(NoRespondersError):
+                await one.request(subject, b"to nobody but itself", LONG_S)
+            assert own.pending_msgs == 0
 
     run(case())
 
@@ -542,6 +566,66 @@ def test_a_pulled_message_that_is_not_acknowledged_comes_again(server: Server, l
             assert again.metadata.sequence.stream == message.metadata.sequence.stream
             await again.ack()
             await puller.unsubscribe()
+
+    run(case())
+
+
+async def pulled(
+    client: Client, logged: str, count: int
+) -> tuple[JetStreamContext.PullSubscription, list[Msg]]:
+    """A consumer with acknowledgements, and so many messages that it has given."""
+    stream = client.jetstream(timeout=LONG_S)
+    for number in range(count):
+        await stream.publish(logged, b"%d" % number)
+    puller = await stream.pull_subscribe(
+        logged, stream=STREAM, config=ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, ack_wait=600)
+    )
+    given = await puller.fetch(count, timeout=LONG_S)
+    assert data(given) == [b"%d" % number for number in range(count)]
+    return puller, given
+
+
+def test_what_waits_to_be_given_again_can_be_acknowledged_still(server: Server, logged: str) -> None:
+    async def case() -> None:
+        async with await connect(server) as one:
+            puller, given = await pulled(one, logged, 3)
+            for message in given:
+                await message.nak()
+            await one.publish(given[0].reply, b"+ACK")
+            await one.publish(given[1].reply, b"+TERM")
+            await flushed(one)
+            assert (await puller.consumer_info()).num_ack_pending == 1
+            (again,) = await puller.fetch(1, timeout=LONG_S)
+            assert (again.data, again.metadata.num_delivered) == (b"2", 2)
+
+    run(case())
+
+
+def test_a_message_comes_again_after_the_delay_that_its_client_asks_for(server: Server, logged: str) -> None:
+    async def case() -> None:
+        async with await connect(server) as one:
+            puller, given = await pulled(one, logged, 2)
+            await given[0].nak(delay=500)
+            await given[1].nak(delay=0.2)
+            await flushed(one)
+            assert (await puller.consumer_info()).num_ack_pending == 2
+            (again,) = await puller.fetch(1, timeout=LONG_S)
+            assert (again.data, again.metadata.num_delivered) == (b"1", 2)
+
+    run(case())
+
+
+def test_a_consumer_tells_up_to_where_all_is_acknowledged(server: Server, logged: str) -> None:
+    async def case() -> None:
+        async with await connect(server) as one:
+            puller, given = await pulled(one, logged, 3)
+            for at, upto in ((2, 0), (0, 1), (1, 3)):
+                await given[at].ack_sync(LONG_S)
+                floor = (await puller.consumer_info()).ack_floor
+                assert floor is not None
+                assert floor.consumer_seq == upto
+                if upto:
+                    assert floor.stream_seq == given[upto - 1].metadata.sequence.stream
 
     run(case())
 

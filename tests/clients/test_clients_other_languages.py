@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from nats_servers import LONG_S, Login, Server, Starting, add_stream, die_with_parent
+from nats_servers import LONG_S, Login, Server, Starting, add_stream
+
+from ordercast.measure.loopback import die_with_parent
 
 PROGRAMS = Path(__file__).parent / "programs"
 PACKAGES = (

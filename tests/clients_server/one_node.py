@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ordercast.clients.node import Told
 from ordercast.clients.server import ClientServer
 from ordercast.clients.stream import Stream
 from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.errors import OrdercastError
+from ordercast.process_groups.interface import Listener
 from ordercast.process_groups.machine import ProcessGroups
 from ordercast.process_groups.notes import head
 from ordercast.process_groups.views import (
@@ -32,7 +32,7 @@ LONG_S = 60.0
 
 
 class OneProcess:
-    def __init__(self, node: OneNode, listener: Told, number: int) -> None:
+    def __init__(self, node: OneNode, listener: Listener[Configuration], number: int) -> None:
         self.node, self.listener, self.number = node, listener, number
 
     def join(self, group: str, properties: Mapping[str, str] | None = None) -> None:
@@ -48,6 +48,9 @@ class OneProcess:
             self.node.machine.end(self.number)
             self.node.order()
 
+    def front(self, groups: tuple[str, ...], *, headed: bool = False) -> bytes:
+        return address(self.number, groups, headed=headed)
+
     def try_send(
         self,
         groups: tuple[str, ...],
@@ -60,7 +63,7 @@ class OneProcess:
             raise self.node.refusal
         if self.node.full.is_set():
             return None
-        front = address(self.number, groups, headed=heads is not None)
+        front = self.front(groups, headed=heads is not None)
         if heads is not None:
             payloads = [head(words) + each for words, each in zip(heads, payloads, strict=True)]
         return self.node.submit([front + each for each in payloads], guarantee)
@@ -105,7 +108,7 @@ class OneNode:
         self.order()
         self.deliver()
 
-    def begin(self, listener: Told) -> OneProcess:
+    def begin(self, listener: Listener[Configuration]) -> OneProcess:
         process = OneProcess(self, listener, self.machine.begin())
         self.processes[process.number] = process
         return process

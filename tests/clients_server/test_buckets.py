@@ -68,6 +68,21 @@ def test_settings_that_there_are_not_are_refused(wanted: dict[str, Any]) -> None
     at_one_node(case)
 
 
+@pytest.mark.parametrize("storage", ["file", "memory", None])
+def test_who_asks_for_files_reads_that_a_bucket_is_in_memory(storage: str | None) -> None:
+    async def case(client: AskingClient) -> None:
+        asked = {} if storage is None else {"storage": storage}
+        for _ in range(2):  # the second time it is there
+            created = await client.api("STREAM.CREATE.KV_c", SETTINGS | asked)
+            assert created["config"]["storage"] == "memory"
+        await client.api("STREAM.UPDATE.KV_c", SETTINGS | asked)
+        assert (await client.api("STREAM.INFO.KV_c"))["config"]["storage"] == "memory"
+        account = await client.api("INFO")
+        assert account["storage"] == 0
+
+    at_one_node(case)
+
+
 @pytest.mark.parametrize(
     ("wanted", "number"),
     [

@@ -360,7 +360,7 @@ def test_the_oldest_messages_go_and_numbers_stay(monkeypatch: pytest.MonkeyPatch
 
 def test_a_stream_goes_on_where_another_node_had_counted_further() -> None:
     stream = Stream((">",), 1 << 20)
-    stream.reach(10)
+    stream.restart(10)
     assert (stream.first, stream.last, stream.messages) == (11, 10, 0)
 
 

@@ -183,7 +183,7 @@ def test_what_is_wrong_is_told_and_counted_and_ends_the_connection() -> None:
             await other.settled()
             for said, words, reason in (
                 (b"NONSENSE\r\n", b"Unknown Protocol Operation", "unknown operation"),
-                (b"SUB " + b"a" * 5000, b"Maximum Control Line Exceeded", "line too long"),
+                (b"SUB " + b"a" * 5000, b"maximum control line exceeded", "line too long"),
                 (b"PUB a 101\r\n", b"Maximum Payload Violation", "payload too large"),
                 (b"SUB\r\n", b"Parser Error", "malformed line"),
                 (b"CONNECT [[[[\r\n", b"Parser Error", "CONNECT without sound options"),
@@ -207,8 +207,11 @@ def test_a_wrong_subject_does_not_end_the_connection() -> None:
             one = await Line.to(at)
             one.say(b"SUB a..b 1", b"SUB >.a 1", b"SUB " + b"a" * 300 + b" 1", b"PUB .a 1", b"x")
             assert await one.answers(4) == [b"-ERR 'Invalid Subject'"] * 3 + [
-                b"-ERR 'Invalid Publish Subject'"
+                b"-ERR 'Permissions Violation for Publish to \".a\": it is no subject'"
             ]
+            await one.settled()
+            one.say(b'CONNECT {"pedantic": true}', b"PUB .a 1", b"x")
+            assert await one.answers(1) == [b"-ERR 'Invalid Publish Subject'"]
             await one.settled()
 
     run(case())

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
-import secrets
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, Literal, Self, overload
 
 from ordercast.client import wire
 from ordercast.client.connection import Login, Lost
+from ordercast.client.environment import Environment, system
 from ordercast.client.events import Acknowledged, Message
 from ordercast.client.link import PING_S, Link
 from ordercast.client.log_reader import RETRY_S, LogReader, find_stream
@@ -66,6 +65,7 @@ class Client:
         connect_timeout: float = 10.0,
         give_up_after: float | None = None,
         ping_interval: float = PING_S,
+        environment: Environment | None = None,
     ) -> None:
         """``servers``: addresses of nodes that serve clients, as in ``"10.0.0.1:4222,10.0.0.2:4222"``; other
         nodes of their group, of which they tell, are used as well. ``user`` and ``password``, or ``token``,
@@ -76,7 +76,8 @@ class Client:
 
         ``connect_timeout``: seconds to reach the first node. ``give_up_after``: seconds without any node
         after which everything fails with `NotConnected`; None: never. ``ping_interval``: seconds after which
-        a node that says nothing is asked whether it is there.
+        a node that says nothing is asked whether it is there. ``environment``: the world around the client,
+        where that is not the system's (`ordercast.testing`).
         """
         if session is not None and not (session and session.isprintable() and " " not in session):
             raise ConfigProblem(f"{session!r} is no name of a session: letters and digits, without spaces")
@@ -86,13 +87,14 @@ class Client:
             raise ConfigProblem("user and token are both given: a node wants one of them")
         if ping_interval <= 0 or connect_timeout <= 0:
             raise ConfigProblem("ping_interval and connect_timeout are in seconds, more than 0")
-        pool = ServerPool(parse_servers(servers), random.Random())
+        environment = system() if environment is None else environment
+        pool = ServerPool(parse_servers(servers), environment.chance)
         login = Login(name, user, password, token, _context(tls))
-        self._link = Link(pool, login, give_up_after, ping_interval)
+        self._link = Link(pool, login, give_up_after, ping_interval, environment)
         self._link.on_ended.append(self._on_ended)
         self._connect_timeout = connect_timeout
         self.session = session
-        self._session = session or f"client-{secrets.token_hex(8)}"
+        self._session = session or f"client-{environment.chance.getrandbits(64):016x}"
         self._number = number
         self._streams: dict[str, str] = {}
         self._unacknowledged = asyncio.Semaphore(MOST_UNACKNOWLEDGED)
@@ -124,6 +126,7 @@ class Client:
         payload: bytes,
         *,
         safe: Literal[False] = False,
+        key: str | None = None,
         headers: Mapping[str, str] | None = None,
         reply: str = "",
         timeout: float | None = None,
@@ -136,6 +139,7 @@ class Client:
         payload: bytes,
         *,
         safe: Literal[True],
+        key: str | None = None,
         headers: Mapping[str, str] | None = None,
         number: int | None = None,
         timeout: float | None = None,
@@ -147,6 +151,7 @@ class Client:
         payload: bytes,
         *,
         safe: bool = False,
+        key: str | None = None,
         headers: Mapping[str, str] | None = None,
         reply: str = "",
         number: int | None = None,
@@ -157,7 +162,8 @@ class Client:
         As a rule it is on its way when this returns, and gets lost if the node ends before it was ordered.
         ``safe``: this returns when it is in the group's log, with its place; it is sent again over
         fail-overs, and delivered once. ``number``: its number in the `session`, where it is not the next one.
-        ``timeout``: seconds to wait at most, then `SendTimeout`.
+        ``timeout``: seconds to wait at most, then `SendTimeout`. ``key`` and ``headers``: texts that go with
+        it; the key is the header ``Key``.
         """
         wire.check_group(group)
         if not isinstance(payload, bytes | bytearray | memoryview):
@@ -166,8 +172,8 @@ class Client:
         self._link.check_size(payload)
         try:
             if safe:
-                return await self._send_safe(group, payload, headers or {}, number, timeout)
-            line = wire.publish(group, payload, reply, wire.write_headers(headers or {}))
+                return await self._send_safe(group, payload, key, headers, number, timeout)
+            line = wire.publish(group, payload, reply, wire.write_headers(headers, key))
             if timeout is None:
                 await self._link.write(line)
             else:
@@ -188,7 +194,8 @@ class Client:
         self,
         group: str,
         payload: bytes,
-        headers: Mapping[str, str],
+        key: str | None,
+        headers: Mapping[str, str] | None,
         number: int | None,
         timeout: float | None,
     ) -> Acknowledged:
@@ -205,7 +212,7 @@ class Client:
                     "safe"
                 )
             identity = {MESSAGE_ID: f"{self._session}-{number}", EXPECTED_STREAM: stream}
-            front = wire.write_headers({**headers, **identity})
+            front = wire.write_headers({**(headers or {}), **identity}, key)
             while True:
                 try:
                     async with asyncio.timeout(AGAIN_S):
@@ -217,22 +224,24 @@ class Client:
                 found = _acknowledged(group, stream, answer)
                 if found is not None:
                     return found
-                if answer.payload and self._link.known_servers > 1:
+                if answer.payload:
                     self._link.move_on()  # this node cannot: it is outside the primary partition
                 await asyncio.sleep(RETRY_S)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until the node has taken everything that was sent before. Raises `NotConnected` if it ends,
         `NotAcknowledged` if it did not send a message on: it is outside the primary partition."""
+        lost: Lost | None = None
         try:
             async with asyncio.timeout(timeout):
                 await self._link.flush()
-        except Lost as lost:
-            raise NotConnected(f"{lost}: what was sent last may be lost; send it again") from None
-        finally:
-            refusal = self._link.take_refusal()
+        except Lost as error:
+            lost = error
+        refusal = self._link.take_refusal()
         if refusal:
             raise NotAcknowledged(f"a message was not sent: {refusal}")
+        if lost is not None:
+            raise NotConnected(f"{lost}: what was sent last may be lost; send it again")
 
     @property
     def number(self) -> int:

@@ -8,12 +8,11 @@ import ssl
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
+from ordercast.client.environment import READ, Environment
 from ordercast.client.parser import Event, Info, Malformed, Ok, Parser, Ping, Pong, Refusal
 from ordercast.client.servers import Server
 from ordercast.errors import AccessDenied
 
-READ = 256 * 1024
-"""Bytes read at a time."""
 FULL = 256 * 1024
 """Bytes that may wait to be sent before senders have to wait."""
 
@@ -55,15 +54,12 @@ class Connection:
         """What came together with the answer to the login."""
 
     @classmethod
-    async def open(cls, server: Server, login: Login, timeout: float) -> Connection:
+    async def open(cls, server: Server, login: Login, timeout: float, environment: Environment) -> Connection:
         """Connect and log in, within so many seconds. Raises `Lost`, or `AccessDenied` by either side."""
         writer: asyncio.StreamWriter | None = None
         try:
             async with asyncio.timeout(timeout):
-                if server.path:
-                    reader, writer = await asyncio.open_unix_connection(server.path, limit=READ)
-                else:
-                    reader, writer = await asyncio.open_connection(server.host, server.port, limit=READ)
+                reader, writer = await environment.open_connection(server)
                 parser = Parser()
                 info = await _greeting(parser, reader)
                 if info.get("tls_required") or server.tls or login.tls is not None:
@@ -161,7 +157,7 @@ class Connection:
 
     @property
     def full(self) -> bool:
-        """So much waits to be sent that senders should `drain`."""
+        """Whether so much waits to be sent that senders should `drain`."""
         return self._size + self._writer.transport.get_write_buffer_size() > FULL
 
     async def drain(self) -> None:

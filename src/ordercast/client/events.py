@@ -20,6 +20,11 @@ class Message(NamedTuple):
     """Its place in the log, the same at all nodes. None where the subscription is not one of the log."""
 
     @property
+    def key(self) -> str | None:
+        """What it is about, as its sender says (the header ``Key``); None if it does not."""
+        return self.headers.get("Key")
+
+    @property
     def size(self) -> int:
         """Bytes that it counts for while it waits to be read."""
         return len(self.payload) + len(self.group) + _EACH
@@ -29,7 +34,7 @@ class Acknowledged(NamedTuple):
     """A safe message is in the log: where it is."""
 
     seq: int
-    """Its place in the log, the same at all nodes."""
+    """The message's place in the log, the same at all nodes."""
     duplicate: bool
     """It was sent before, with the same session and number, and is in the log once: `seq` is where."""
     stream: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ordercast.client import wire
 from ordercast.client.connection import Connection, Login, Lost
+from ordercast.client.environment import Environment
 from ordercast.client.parser import Delivered, Info, Ok, Ping, Pong, Refusal
 from ordercast.client.servers import Server, ServerPool
 from ordercast.errors import AccessDenied, ClientClosed, MessageTooLarge, NotConnected, OrdercastError
@@ -39,8 +39,16 @@ class _Wanted(NamedTuple):
 class Link:
     """The connection of a client, whichever it is at the moment."""
 
-    def __init__(self, pool: ServerPool, login: Login, give_up_s: float | None, ping_s: float) -> None:
+    def __init__(
+        self,
+        pool: ServerPool,
+        login: Login,
+        give_up_s: float | None,
+        ping_s: float,
+        environment: Environment,
+    ) -> None:
         self._pool = pool
+        self._environment = environment
         self._login = login
         self._give_up_s = give_up_s
         self._ping_s = ping_s
@@ -53,7 +61,7 @@ class Link:
         self._wanted: dict[int, _Wanted] = {}
         self._last_sid = 0
         self._pongs: deque[asyncio.Future[None]] = deque()
-        self._inbox = f"_INBOX.{secrets.token_hex(11)}"
+        self._inbox = f"_INBOX.{environment.chance.getrandbits(88):022x}"
         self._answers: dict[str, asyncio.Future[Delivered]] = {}
         self._last_answer = 0
         self._answering = False
@@ -122,7 +130,7 @@ class Link:
                 break
             await asyncio.sleep(wait)
             try:
-                return await Connection.open(server, self._login, min(CONNECT_S, left))
+                return await Connection.open(server, self._login, min(CONNECT_S, left), self._environment)
             except (Lost, AccessDenied) as error:
                 if left >= CONNECT_S or server.address not in failures:  # else it had too little time
                     failures[server.address] = error
@@ -281,7 +289,7 @@ class Link:
 
     def move_on(self) -> None:
         """Go to another server, if there is one: this one lacks what is wanted."""
-        if self._connection is not None:
+        if self._connection is not None and len(self._pool.known) > 1:
             self._connection.close()
 
     def new_inbox(self) -> str:

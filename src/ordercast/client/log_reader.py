@@ -31,10 +31,15 @@ ANSWER_S = 5.0
 """A server that has not answered for so long is asked again."""
 RETRY_S = 0.1
 API = "$JS.API"
+UNAVAILABLE = 10008
+"""The error of a server that cannot say now: it is outside the primary partition, or there is no leader."""
+LACKING_S = 30.0
+"""How long servers are looked for that keep what follows, where not all of them said that they do not."""
 
 
 async def ask(link: Link, what: str, question: dict[str, Any] | None = None) -> dict[str, Any] | None:
-    """The answer of JetStream; None if there is no JetStream. Asks again over fail-overs."""
+    """The answer of JetStream; None if there is no JetStream. Asks again over fail-overs, and where a server
+    cannot answer now."""
     payload = b"" if question is None else json.dumps(question).encode()
     while True:
         try:
@@ -51,7 +56,10 @@ async def ask(link: Link, what: str, question: dict[str, Any] | None = None) -> 
             found = None
         if not isinstance(found, dict):
             raise NotAcknowledged(f"the node answers {answer.payload[:80]!r} to {what}: it is no JetStream")
-        return found
+        if (found.get("error") or {}).get("err_code") != UNAVAILABLE:
+            return found
+        link.move_on()
+        await asyncio.sleep(RETRY_S)
 
 
 async def find_stream(link: Link, subject: str) -> str | None:
@@ -83,8 +91,10 @@ class LogReader:
         self._heard_s = self._made_s = 0.0
         self._full = False
         """More has come than there is room for: it is asked for again when there is."""
-        self._moves = 0
-        """Servers that were left one after the other since they do not keep what follows."""
+        self._lacking: set[str] = set()
+        """Servers that do not keep what follows, by address."""
+        self._lacking_since = 0.0
+        """Since when one is looked for that keeps it."""
         self._renew = asyncio.Event()
         self._prefix = link.new_inbox()
         self._sid = 0
@@ -161,16 +171,22 @@ class LogReader:
         told = await ask(self._link, f"STREAM.INFO.{self._stream}")
         kept = int((told or {}).get("state", {}).get("first_seq", 0))
         if kept <= self._position + 1:
-            self._moves = 0
+            self._lacking.clear()
             await self._make_consumer()
-        elif self._moves < self._link.known_servers:
-            self._moves += 1
+            return
+        loop, connection = asyncio.get_running_loop(), self._link.connection
+        if not self._lacking:
+            self._lacking_since = loop.time()
+        if connection is not None:
+            self._lacking.add(connection.server.address)
+        if len(self._lacking) < self._link.known_servers and loop.time() < self._lacking_since + LACKING_S:
             self._link.move_on()
-        else:
-            raise Trimmed(
-                f"no server keeps {self._subject} from place {self._position + 1} of the log on any more: "
-                f"the first one kept is {kept}; join anew with start={kept} to go on without what is missing"
-            )
+            self._renew.set()
+            return
+        raise Trimmed(
+            f"no server keeps {self._subject} from place {self._position + 1} of the log on any more: "
+            f"the first one kept is {kept}; join anew with start={kept} to go on without what is missing"
+        )
 
     async def _make_consumer(self) -> None:
         self._renew.clear()

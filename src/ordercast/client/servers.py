@@ -24,7 +24,7 @@ class Server(NamedTuple):
     """Empty for a Unix socket."""
     port: int
     path: str = ""
-    """Of a Unix socket."""
+    """The path of a Unix socket; empty for an address."""
     tls: bool = False
     user: str = ""
     password: str = ""

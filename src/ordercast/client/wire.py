@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 VERSION = b"NATS/1.0"
+KEY = "Key"
+"""The header that has the key of a message."""
 _NAME = re.compile(r"[!-9;-~]+")
 """Names of headers: printable ASCII without the colon."""
 _TOKEN = re.compile(r"[^\s\0.*>]+")
@@ -46,8 +48,15 @@ def unsubscribe(sid: int) -> bytes:
     return f"UNSUB {sid}\r\n".encode()
 
 
-def write_headers(headers: Mapping[str, str]) -> bytes:
-    """Headers as they are sent: empty if there are none. Raises `ValueError` for what cannot be one."""
+def write_headers(headers: Mapping[str, str] | None, key: str | None = None) -> bytes:
+    """Headers as they are sent, with the key, which is one of them: empty if there are none.
+
+    Raises `ValueError` for what cannot be one.
+    """
+    if key is not None:
+        if headers and KEY in headers:
+            raise ValueError(f"key and the header {KEY} are the same, and both are given: give one")
+        headers = {KEY: key, **(headers or {})}
     if not headers:
         return b""
     lines = [VERSION]

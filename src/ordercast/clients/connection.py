@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ordercast.clients import wire
-from ordercast.clients.node import Change
 from ordercast.clients.parser import (
     PAYLOAD_TOO_LARGE,
     Connect,
@@ -28,9 +27,12 @@ from ordercast.clients.parser import (
 )
 from ordercast.clients.publishing import Run, first_run
 from ordercast.clients.subscriptions import Subscription, Subscriptions
-from ordercast.clients.wire import Options, read_head, read_options
+from ordercast.clients.wire import Options, read_options
+from ordercast.core.headers import read_head
+from ordercast.core.identity import Configuration
 from ordercast.core.subjects import is_pattern, is_queue, is_subject, matches
 from ordercast.errors import MessageTooLarge, NoMajority, OrdercastError
+from ordercast.process_groups.queues import NO_ECHO
 from ordercast.process_groups.views import Cause, Received, Unheard, View
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ NOT_PRIMARY = (
 
 
 class ClientConnection:
-    """A client."""
+    """A client of a node, and the local process that stands for it in groups."""
 
     def __init__(self, server: ClientServer, served: Served, number: int) -> None:
         self.served = served
@@ -82,7 +84,7 @@ class ClientConnection:
         """Groups that it asked to join, and those of them that it is in."""
         self._joining: Counter[str] = Counter()
         self.behind = False
-        """It does not take what it gets as fast as that comes."""
+        """Whether the client reads more slowly than messages come for it."""
         self._pongs: deque[tuple[int, int, int]] = deque()
         """How many answers it gets once so many messages were delivered and so many groups joined: PINGs
         that follow each other wait together."""
@@ -105,7 +107,7 @@ class ClientConnection:
     # --- what comes from the client -----------------------------------------------------------------
 
     def come(self, data: bytes) -> None:
-        """Bytes of the client."""
+        """Handle bytes that the client sent."""
         if self.ended:
             return
         self.idle_s = 0.0
@@ -115,6 +117,11 @@ class ClientConnection:
             self._waiting.extend(operations)
         elif operations:
             self._handle(deque(operations))
+
+    async def serve(self) -> None:
+        """Serve the connection, which is there now; returns when it is over."""
+        await self._server.greet(self)
+        await self.served.over
 
     def lost(self) -> None:
         """The connection is closed, by either side."""
@@ -201,7 +208,8 @@ class ClientConnection:
         one = Subscription(sid, subject, queue)
         if self.subscriptions.add(one):
             try:
-                self._process.join(one.group)
+                no_echo = queue is not None and self.options.echo is False
+                self._process.join(one.group, NO_ECHO if no_echo else None)
             except OrdercastError:
                 self.subscriptions.remove(one)
                 self.write(wire.error("maximum subscriptions exceeded"))
@@ -236,7 +244,7 @@ class ClientConnection:
             return True
         if not is_subject(subject) or (first.reply is not None and not is_subject(first.reply)):
             operations.popleft()
-            self.write(wire.error("Invalid Publish Subject"))
+            self.write(wire.no_subject(subject, bool(self.options.pedantic)))
             return True
         if self._server.serves(subject):
             operations.popleft()
@@ -345,9 +353,7 @@ class ClientConnection:
         """Messages for the client."""
         if self.ended:
             return
-        batch, sender, groups, _, heads, queue, again = received
-        if self.options.echo is False and again is None and self._server.is_own(batch, sender, self._process):
-            return
+        batch, sender, groups, _, heads, queue, _, _ = received
         if queue is not None:
             one = self.subscriptions.of_queue(queue)
             if one is None:
@@ -355,6 +361,8 @@ class ClientConnection:
             else:
                 subject = next((each for each in groups if matches(one.pattern, each)), groups[0])
                 self._deliver_all((one,), subject, batch.payloads, heads)
+            return
+        if self.options.echo is False and self._server.is_own(batch, sender, self._process):
             return
         for subject in groups:
             if len(groups) > 1 and not is_subject(subject):
@@ -423,7 +431,7 @@ class ClientConnection:
     def left(self, group: str, cause: Cause) -> None:
         """The client is in a group no longer: it knows."""
 
-    def configuration(self, change: Change) -> None:
+    def configuration(self, change: Configuration) -> None:
         """Another configuration of nodes: clients do not see them."""
 
     def life_over(self) -> None:

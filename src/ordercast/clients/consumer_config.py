@@ -133,3 +133,9 @@ class Pull(msgspec.Struct, forbid_unknown_fields=True):
     no_wait: bool = False
     idle_heartbeat: Nanoseconds = 0
     max_bytes: Annotated[int, Meta(ge=0, lt=2**62)] = 0
+
+
+class Nak(msgspec.Struct):
+    """A message is to be given again, after so long."""
+
+    delay: Nanoseconds = 0

@@ -7,24 +7,33 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ordercast.clients import wire
-from ordercast.clients.consumer_config import SECOND, ConsumerConfig, Pull
+from ordercast.clients.consumer_config import SECOND, ConsumerConfig, Nak, Pull
 from ordercast.clients.flow_control import FlowControl
 from ordercast.clients.stream import NAME, Entry, Stream
+from ordercast.core.wire import UNREADABLE
+from ordercast.errors import LogError, Trimmed
 
 if TYPE_CHECKING:
     from ordercast.clients.connection import ClientConnection
+
+LOG = logging.getLogger("ordercast")
 
 MOST_WAITING = 512
 """Requests for messages that may wait at a consumer."""
 MOST_UNACKNOWLEDGED = 1000
 """Messages that may be given and not acknowledged, if the client does not say how many."""
 ACK_WAIT_S = 30.0
+NAK = b"-NAK"
+AGAIN_S = 0.05
+"""How soon the log is looked at again for what it does not have yet."""
 PUMPED = 256
 """Messages that are given to a client before the event loop has its turn again."""
 
@@ -51,17 +60,26 @@ class _Given(NamedTuple):
     """A message that was given and not acknowledged."""
 
     consumer: int
-    """Its number among those given."""
+    """The message's number among those given to readers, when it was given first."""
     times: int
+    """How often the message was given."""
     at: float
+    """When it was given last, or its client said that it works at it."""
 
 
 class Consumer:
     """A consumer of the stream (JetStream): gives its messages to a client, one after the other."""
 
     def __init__(
-        self, name: str, config: ConsumerConfig, stream: Stream, client: ClientConnection, start: int
+        self,
+        name: str,
+        config: ConsumerConfig,
+        stream: Stream,
+        client: ClientConnection,
+        start: int,
+        failed: Callable[[Consumer], None],
     ) -> None:
+        """It begins with the number `start`. `failed` is told that it cannot go on."""
         self.name = name
         self.config = config
         self.client = client
@@ -72,21 +90,28 @@ class Consumer:
         """Messages that were given."""
         self.last = max(0, start - 1)
         """The number in the stream of the last of them."""
-        self.floor = (0, 0)
         self.unacknowledged: dict[int, _Given] = {}
         """Those that are to be acknowledged, by their number in the stream."""
-        self.again: deque[int] = deque()
-        """Those that are to be given again."""
+        self.again: dict[int, None] = {}
+        """Those of them that are to be given again, in this order."""
         self.asked: deque[_Asked] = deque()
         self._pending = 0
         """Messages from `next` on, among those up to number `_counted_to`."""
         self._counted_to = 0
         self._counted_from = 0
-        self._counts: dict[int, int] = {}
-        """How often each was given that is not acknowledged."""
         self._stream = stream
+        self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._pumping = False
+        self._older: deque[Entry] = deque()
+        """Messages that were read from the log, and are given next."""
+        self._older_to = 0
+        """The number behind what was looked at for them."""
+        self._older_left = 0
+        """About how many messages there were from there on when it was looked, less those given since."""
+        self._fetched: dict[int, Entry | None] = {}
+        """What was read from the log to be given again; None where it is not kept."""
+        self._reading: asyncio.Task[None] | None = None
         self._beat: asyncio.TimerHandle | None = None
         self._active = self._loop.time()
         """When its client last wanted something of it."""
@@ -111,9 +136,15 @@ class Consumer:
         return most if most is not None and most > 0 else MOST_UNACKNOWLEDGED
 
     @property
+    def _ack_wait_s(self) -> float:
+        return (self.config.ack_wait or 0) / SECOND or ACK_WAIT_S
+
+    @property
     def pending(self) -> int:
         """Messages that were not given yet."""
         stream, pattern = self._stream, self.config.filter_subject
+        if self._older or self._is_older:
+            return max(0, self._older_left)
         if stream.first > max(self._counted_from, self.next):  # some were dropped before they were given
             self._pending = stream.pending(self.next, pattern)
         else:
@@ -139,21 +170,38 @@ class Consumer:
         for _ in range(PUMPED):
             if not wanted or self.client.behind or self._flow.stalled:
                 return
-            if self.config.ack_policy != "none" and len(self.unacknowledged) >= self._most_unacknowledged:
-                return
-            entry = self._next_entry(pattern)
+            entry = self._again_entry()
+            if entry is None and self._reading is None:
+                entry = self._next_entry(pattern)
             if entry is None:
                 return
             if not self._give(entry):
                 return
         self.pump_soon()
 
-    def _next_entry(self, pattern: str | None) -> Entry | None:
+    def _again_entry(self) -> Entry | None:
+        """The first that is to be given again; those that the stream does not keep any more are given up."""
         while self.again:
-            entry = self._stream.get(self.again[0])
+            number = next(iter(self.again))
+            entry = self._stream.get(number) or self._fetched.get(number)
             if entry is not None:
                 return entry
-            self._counts.pop(self.again.popleft(), None)
+            if number < self._stream.first and self._stream.older is not None and number not in self._fetched:
+                self._read_older(number)
+                return None
+            self._fetched.pop(number, None)
+            del self.again[number], self.unacknowledged[number]
+        return None
+
+    def _next_entry(self, pattern: str | None) -> Entry | None:
+        """The next that was not given yet; None also while too many are not acknowledged."""
+        if len(self.unacknowledged) >= self._most_unacknowledged:
+            return None
+        if self._older:
+            return self._older.popleft()
+        if self._is_older:
+            self._read_older()
+            return None
         entry = next(self._stream.following(self.next, pattern), None)
         if entry is None and self.next <= self._stream.last:
             self._pending = 0
@@ -161,27 +209,75 @@ class Consumer:
             self.next = self._stream.last + 1
         return entry
 
+    @property
+    def _is_older(self) -> bool:
+        """Whether what comes next is not in memory any more."""
+        return self._stream.older is not None and self._older_from < self._stream.first
+
+    @property
+    def _older_from(self) -> int:
+        """The number from which on it is to be read from the log."""
+        return max(self.next, self._older_to, self._stream.since)
+
+    def _read_older(self, again: int | None = None) -> None:
+        """Read what comes next from the log; or that message again."""
+        if self._reading is None:
+            self._reading = self._loop.create_task(self._read(again))
+
+    async def _read(self, again: int | None) -> None:
+        stream, pattern = self._stream, self.config.filter_subject
+        assert stream.older is not None, "there are older messages"
+        begin = self._older_from if again is None else again
+        try:
+            found, first, end = await stream.older.read(begin, pattern)
+            if again is not None:
+                self._fetched[again] = next((each for each in found if each.number == again), None)
+            elif self.given and first > begin:
+                raise Trimmed(f"messages {begin} to {first - 1} are not kept any more")
+            else:
+                self._older += found
+                self._older_to = end
+                self._pending = self._counted_to = self._counted_from = 0
+                later = stream.pending(stream.first, pattern)
+                self._older_left = stream.older.pending(begin, stream.first, pattern) + later
+                if end <= begin < stream.first:
+                    await asyncio.sleep(AGAIN_S)  # it is not written yet
+        except LogError as error:
+            LOG.warning("a client reads from the log, which does not have it: %s", error)
+            self._reading = None
+            self._failed(self)
+        else:
+            self._reading = None
+            self.pump_soon()
+
     def _give(self, entry: Entry) -> bool:
         asked = None
         if not self.pushes:
             asked = self.asked[0]
             size = len(entry.headers) + len(entry.body)
             if asked.limited and size > asked.bytes:
+                if entry.number < self._stream.first:
+                    self._older.appendleft(entry)
                 self.end_pull(asked, 409, "Message Size Exceeds MaxBytes")
                 return bool(self.asked)
             asked.bytes -= size
-        repeated = bool(self.again) and self.again[0] == entry.number
-        if repeated:
-            self.again.popleft()
-        else:
-            self._pending = self.pending - 1
-            self.next = entry.number + 1
         self.given += 1
-        self.last = entry.number
-        times = self._counts.get(entry.number, 0) + 1
-        if self.config.ack_policy != "none":
-            self._counts[entry.number] = times
-            self.unacknowledged[entry.number] = _Given(self.given, times, self._loop.time())
+        times, now = 1, self._loop.time()
+        if entry.number in self.again:
+            del self.again[entry.number]
+            self._fetched.pop(entry.number, None)
+            before = self.unacknowledged[entry.number]
+            times = before.times + 1
+            self.unacknowledged[entry.number] = before._replace(times=times, at=now)
+        else:
+            if entry.number < self._older_to:
+                self._older_left -= 1
+            else:
+                self._pending = self.pending - 1
+            self.next = entry.number + 1
+            self.last = entry.number
+            if self.config.ack_policy != "none":
+                self.unacknowledged[entry.number] = _Given(self.given, times, now)
         pending = self.pending
         places = f"{times}.{entry.number}.{self.given}.{entry.time_ns}.{pending}"
         reply = f"$JS.ACK.{NAME}.{self.name}.{places}".encode()
@@ -259,27 +355,40 @@ class Consumer:
     # --- acknowledgements -----------------------------------------------------------------------
 
     def acknowledge(self, number: int, word: bytes) -> None:
-        """A client says what became of a message."""
+        """A client says what became of a message; late, too, as long as the message was not given again."""
         given = self.unacknowledged.get(number)
         if given is None:
             return
         if word.startswith(b"+WPI"):
             self.unacknowledged[number] = given._replace(at=self._loop.time())
             return
-        del self.unacknowledged[number]
-        if word.startswith(b"-NAK"):
-            self._give_again(number, given)
+        if word.startswith(NAK):
+            delay_s = _delay_s(word)
+            if delay_s:
+                begun = self._loop.time() - self._ack_wait_s
+                self.again.pop(number, None)
+                self.unacknowledged[number] = given._replace(at=begun + delay_s)
+            else:
+                self._give_again(number, given)
         else:
-            self._counts.pop(number, None)
-            self.floor = (given.consumer, number)
+            del self.unacknowledged[number]
+            self.again.pop(number, None)
         self.pump_soon()
 
     def _give_again(self, number: int, given: _Given) -> None:
         most = self.config.max_deliver
         if most is None or most <= 0 or given.times < most:
-            self.again.append(number)
+            self.again[number] = None
         else:
-            self._counts.pop(number, None)
+            del self.unacknowledged[number]
+
+    @property
+    def floor(self) -> tuple[int, int]:
+        """Up to where all is acknowledged: among those given, and in the stream."""
+        if not self.unacknowledged:
+            return (self.given, self.last) if self.given else (0, 0)
+        number = min(self.unacknowledged)
+        return self.unacknowledged[number].consumer - 1, number - 1
 
     @property
     def inactive(self) -> bool:
@@ -294,11 +403,9 @@ class Consumer:
         """Now and then: what was not acknowledged in time is given again."""
         if not self.unacknowledged:
             return
-        wait_s = (self.config.ack_wait or 0) / SECOND or ACK_WAIT_S
-        late = self._loop.time() - wait_s
+        late = self._loop.time() - self._ack_wait_s
         for number, given in list(self.unacknowledged.items()):
-            if given.at <= late:
-                del self.unacknowledged[number]
+            if given.at <= late and number not in self.again:
                 self._give_again(number, given)
         self.pump_soon()
 
@@ -310,6 +417,8 @@ class Consumer:
     def end(self) -> None:
         """The consumer is deleted: requests for its messages get no answer any more."""
         self.ended = True
+        if self._reading is not None:
+            self._reading.cancel()
         if self._beat is not None:
             self._beat.cancel()
         for asked in list(self.asked):
@@ -334,6 +443,14 @@ class Consumer:
             "num_waiting": len(self.asked),
             "num_pending": self.pending,
         }
+
+
+def _delay_s(word: bytes) -> float:
+    """How long a client wants a message not to be given again, which it says behind `NAK` in JSON."""
+    try:
+        return msgspec.json.decode(word[len(NAK) :], type=Nak).delay / SECOND
+    except UNREADABLE:
+        return 0.0
 
 
 def rfc3339(time_ns: int) -> str:

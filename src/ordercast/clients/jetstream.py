@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from ordercast.clients import wire
 from ordercast.clients.consumer_config import ConsumerConfig, Pull
 from ordercast.clients.consumers import Consumer, read_time, rfc3339
 from ordercast.clients.flow_control import FLOW
+from ordercast.clients.identifiers import Learning
+from ordercast.clients.older_requests import Looked, look, needs_older
 from ordercast.clients.parser import Publish
 from ordercast.clients.problems import (
     BAD_REQUEST,
@@ -29,19 +32,26 @@ from ordercast.clients.problems import (
     Problem,
     unsupported,
 )
-from ordercast.clients.questions import Create, Get, Info, Names, read
+from ordercast.clients.request_bodies import Create, Get, Info, Names, read
 from ordercast.clients.stream import MESSAGE_ID, NAME, Entry, Stream
+from ordercast.clients.stream_info import account_info, stream_info
+from ordercast.core.headers import header, read_head
 from ordercast.core.subjects import has_wildcards, is_pattern, is_queue, is_subject, matches
 from ordercast.core.wire import UNREADABLE
-from ordercast.process_groups.views import Numbered
+from ordercast.errors import LogError
+from ordercast.process_groups.views import Numbered, Process
 
 if TYPE_CHECKING:
     from ordercast.clients.connection import ClientConnection
+
+LOG = logging.getLogger("ordercast")
 
 API = "$JS.API."
 ACK = "$JS.ACK."
 PREFIX = "$JS."
 TYPE = "io.nats.jetstream.api.v1."
+LOOK_S = 1.0
+"""How often `JetStream.look` is called."""
 MOST_CONSUMERS = 1024
 """Consumers of one client."""
 BUCKET = "KV_"
@@ -71,15 +81,24 @@ class JetStream:
         find: Callable[[int], ClientConnection | None],
         alone: Callable[[], bool] = lambda: False,
         kept: Callable[[], Awaitable[None]] | None = None,
+        me: Callable[[], Process] = lambda: Process(0, 0, 0),
+        send: Callable[[Sequence[bytes]], None] = lambda payloads: None,
     ) -> None:
         """`find` knows the client of a local process, by the process's number; `alone` says whether no other
-        node has what is delivered here, `kept` waits until that is on the disk."""
+        node has what is delivered here, `kept` waits until that is on the disk; `me`
+        and `send` are those of `Learning`."""
         self.stream = stream
         self.requests = 0
         self.consumers: dict[str, Consumer] = {}
         self._find = find
         self._alone = alone
         self._kept = kept
+        self.learning = Learning(stream, self._take, me, send)
+        """Of identifiers of messages that this node missed."""
+        self._next = stream.last + 1
+        """The number that follows the last message."""
+        self._looking: set[asyncio.Future[None]] = set()
+        """Into the log, for answers."""
         self._waiting: set[asyncio.Future[None]] = set()
         """For messages to be on the disk that are to be acknowledged."""
 
@@ -94,20 +113,27 @@ class JetStream:
         headers = message.payload[: message.headers]
         if not headers or message.reply is None or not self.stream.covers(message.subject):
             return False
-        wanted = wire.header(headers, "Nats-Expected-Stream")
+        wanted = header(headers, "Nats-Expected-Stream")
         if wanted is not None and wanted != NAME:
             self._tell(client, message.reply, "pub_ack_response", OTHER_STREAM)
             return True
         for name in REFUSED_HEADERS:
-            if wire.header(headers, name) is not None:
+            if header(headers, name) is not None:
                 self._tell(client, message.reply, "pub_ack_response", unsupported(name))
                 return True
-        identifier = wire.header(headers, MESSAGE_ID)
+        identifier = header(headers, MESSAGE_ID)
         number = self.stream.known(identifier) if identifier else None
         if number is None:
             return False
         self._acknowledge(client, [(message.reply, number, True)])
         return True
+
+    def _end_those_before(self, number: int) -> None:
+        """This node missed what is before that number: a consumer that has not given all of it ends, and its
+        client makes another one, where the messages are."""
+        for consumer in list(self.consumers.values()):
+            if consumer.next < number:
+                self.end(consumer)
 
     def unavailable(self, client: ClientConnection, message: Publish, why: str) -> None:
         """A message that is to be acknowledged cannot be ordered now: tell who published it."""
@@ -117,7 +143,17 @@ class JetStream:
 
     def numbered(self, numbered: Numbered, mine: bool) -> None:
         """Messages of the order; with `mine`, they are of processes of this node."""
-        heads = None if numbered.heads is None else [wire.read_head(words) for words in numbered.heads]
+        if numbered.first != self._next:
+            self._end_those_before(numbered.first)
+            self.learning.begin(numbered.first)
+        self._next = numbered.first + len(numbered.batch.payloads)
+        if self.learning.learning:
+            self.learning.hold(numbered, mine)
+        else:
+            self._take(numbered, mine)
+
+    def _take(self, numbered: Numbered, mine: bool) -> None:
+        heads = None if numbered.heads is None else [read_head(words) for words in numbered.heads]
         told = self.stream.take(numbered, heads)
         if not told:
             return
@@ -181,14 +217,34 @@ class JetStream:
         if reply is None:
             return True
         words = subject.removeprefix(API).split(".")
+        if needs_older(self.stream, words, body):
+            looking = asyncio.ensure_future(self._ask_later(client, words, reply, body))
+            self._looking.add(looking)
+            looking.add_done_callback(self._looking.discard)
+        else:
+            self._ask_now(client, words, reply, body, Looked())
+        return True
+
+    async def _ask_later(self, client: ClientConnection, words: list[str], reply: str, body: bytes) -> None:
+        """Look into the log, and answer then."""
+        assert self.stream.older is not None, "there are older messages"
+        looked = Looked()
+        try:
+            looked = await look(self.stream.older, words, body)
+        except LogError as error:
+            LOG.warning("a client asks for what the log does not have: %s", error)
+        self._ask_now(client, words, reply, body, looked)
+
+    def _ask_now(
+        self, client: ClientConnection, words: list[str], reply: str, body: bytes, looked: Looked
+    ) -> None:
         if words[:3] == ["CONSUMER", "MSG", "NEXT"] and len(words) == 5:
             self._pull(client, words, reply, body)
         elif words[:2] == ["DIRECT", "GET"] and len(words) >= 3:
-            self._direct(client, words, reply, body)
+            self._direct(client, words, reply, body, looked)
         else:
-            kind, answer = self._answer(client, words, body)
+            kind, answer = self._answer(client, words, body, looked)
             self._tell(client, reply, kind, answer)
-        return True
 
     def _tell(
         self, client: ClientConnection, reply: str, kind: str, answer: dict[str, Any] | Problem
@@ -198,7 +254,7 @@ class JetStream:
         client.tell(reply, b"", msgspec.json.encode({"type": TYPE + kind, **answer}))
 
     def _answer(
-        self, client: ClientConnection, words: list[str], body: bytes
+        self, client: ClientConnection, words: list[str], body: bytes, looked: Looked
     ) -> tuple[str, dict[str, Any] | Problem]:
         match words:
             case ["INFO"]:
@@ -208,11 +264,11 @@ class JetStream:
             case ["STREAM", "LIST"]:
                 return "stream_list_response", self._names(body, full=True)
             case ["STREAM", "INFO", name]:
-                return "stream_info_response", self._info(body) if name == NAME else NO_STREAM
+                return "stream_info_response", self._info(body, looked.first) if name == NAME else NO_STREAM
             case ["STREAM", "MSG", "GET", name]:
-                return "stream_msg_get_response", self._get(body) if name == NAME else NO_STREAM
+                return "stream_msg_get_response", self._get(body, looked) if name == NAME else NO_STREAM
             case ["CONSUMER", "CREATE", name, *rest] if len(rest) != 0 or name:
-                return "consumer_create_response", self._create(client, name, rest, body)
+                return "consumer_create_response", self._create(client, name, rest, body, looked)
             case ["CONSUMER", "INFO", name, consumer]:
                 found = self._consumer(name, consumer)
                 return "consumer_info_response", found.info() if isinstance(found, Consumer) else found
@@ -241,14 +297,7 @@ class JetStream:
 
     def account(self) -> dict[str, Any]:
         """What there is of JetStream."""
-        return {
-            "memory": 0,
-            "storage": self.stream.bytes,
-            "streams": 1,
-            "consumers": len(self.consumers),
-            "limits": {"max_memory": -1, "max_storage": -1, "max_streams": 1, "max_consumers": -1},
-            "api": {"total": self.requests, "errors": 0},
-        }
+        return account_info(self.stream, len(self.consumers), self.requests)
 
     def _names(self, body: bytes, full: bool) -> dict[str, Any] | Problem:
         wanted = read(body, Names)
@@ -263,64 +312,30 @@ class JetStream:
             return []
         return [self._info() if full else NAME]
 
-    def _info(self, body: bytes = b"") -> dict[str, Any] | Problem:
+    def _info(self, body: bytes = b"", first: int | None = None) -> dict[str, Any] | Problem:
         wanted = read(body, Info)
         if wanted is None:
             return INVALID_JSON
         if wanted.subjects_filter:
             return unsupported("subjects_filter")
-        stream = self.stream
-        first = next(stream.following(stream.first), None)
-        last = stream.get(stream.last)
-        never = "0001-01-01T00:00:00Z"
-        return {
-            "config": {
-                "name": NAME,
-                "subjects": list(stream.subjects),
-                "retention": "limits",
-                "max_consumers": -1,
-                "max_msgs": -1,
-                "max_bytes": -1,
-                "max_age": 0,
-                "max_msgs_per_subject": -1,
-                "max_msg_size": -1,
-                "discard": "old",
-                "storage": "file",
-                "num_replicas": 1,
-                "duplicate_window": 120_000_000_000,
-                "allow_direct": True,
-                "mirror_direct": False,
-                "sealed": False,
-                "deny_delete": True,
-                "deny_purge": True,
-                "allow_rollup_hdrs": False,
-            },
-            "created": rfc3339(stream.created_ns),
-            "state": {
-                "messages": stream.messages,
-                "bytes": stream.bytes,
-                "first_seq": first.number if first is not None else stream.last + 1,
-                "first_ts": rfc3339(first.time_ns) if first is not None else never,
-                "last_seq": stream.last,
-                "last_ts": rfc3339(last.time_ns) if last is not None else never,
-                "consumer_count": len(self.consumers),
-            },
-        }
+        return stream_info(self.stream, len(self.consumers), first)
 
     # --- single messages ------------------------------------------------------------------------
 
-    def _find_entry(self, wanted: Get) -> Entry | None:
+    def _find_entry(self, wanted: Get, looked: Looked) -> Entry | None:
+        if looked.entry is not None:
+            return looked.entry
         if wanted.last_by_subj is not None:
             return self.stream.last_of(wanted.last_by_subj)
         if wanted.next_by_subj is not None:
             return next(self.stream.following(wanted.seq or 0, wanted.next_by_subj), None)
         return self.stream.get(wanted.seq or 0)
 
-    def _get(self, body: bytes) -> dict[str, Any] | Problem:
+    def _get(self, body: bytes, looked: Looked) -> dict[str, Any] | Problem:
         wanted = read(body, Get)
         if wanted is None:
             return INVALID_JSON
-        entry = self._find_entry(wanted)
+        entry = self._find_entry(wanted, looked)
         if entry is None:
             return NO_MESSAGE
         told: dict[str, Any] = {
@@ -333,7 +348,9 @@ class JetStream:
             told["hdrs"] = base64.b64encode(entry.headers).decode()
         return {"message": told}
 
-    def _direct(self, client: ClientConnection, words: list[str], reply: str, body: bytes) -> None:
+    def _direct(
+        self, client: ClientConnection, words: list[str], reply: str, body: bytes, looked: Looked
+    ) -> None:
         if words[2] != NAME:
             self._tell(client, reply, "error_response", NO_STREAM)
             return
@@ -341,7 +358,7 @@ class JetStream:
         if wanted is None:
             client.tell(reply, wire.status(408, "Bad Request"), b"")
             return
-        entry = self._find_entry(wanted)
+        entry = self._find_entry(wanted, looked)
         if entry is None:
             client.tell(reply, wire.status(404, "Message Not Found"), b"")
             return
@@ -355,7 +372,7 @@ class JetStream:
     # --- consumers ------------------------------------------------------------------------------
 
     def _create(
-        self, client: ClientConnection, stream: str, rest: list[str], body: bytes
+        self, client: ClientConnection, stream: str, rest: list[str], body: bytes, looked: Looked
     ) -> dict[str, Any] | Problem:
         if stream != NAME:
             return NO_STREAM
@@ -386,7 +403,7 @@ class JetStream:
             return NAME_TAKEN
         if sum(1 for each in self.consumers.values() if each.client is client) >= MOST_CONSUMERS:
             return TOO_MANY
-        start = self._start(config)
+        start = self._start(config) if looked.start is None else looked.start
         if start is None:
             return BAD_REQUEST._replace(description="opt_start_time is malformed")
         consumer = self.consumers[name] = Consumer(
@@ -395,6 +412,7 @@ class JetStream:
             self.stream,
             client,
             start,
+            self.end,
         )
         told = consumer.info()
         consumer.pump_soon()
@@ -414,7 +432,7 @@ class JetStream:
             case "by_start_time":
                 time_ns = read_time(config.opt_start_time or "")
                 return None if time_ns is None else stream.at_time(time_ns)
-        return stream.first
+        return stream.first if stream.older is None else 1
 
     def _pull(self, client: ClientConnection, words: list[str], reply: str, body: bytes) -> None:
         found = self._consumer(words[3], words[4])
@@ -444,7 +462,9 @@ class JetStream:
             consumer.acknowledge(int(words[5]), word)
 
     def end(self, consumer: Consumer) -> None:
-        """A consumer is there no longer."""
+        """A consumer is there no longer; who waits for its messages is told."""
+        for asked in list(consumer.asked):
+            consumer.end_pull(asked, 409, "Consumer Deleted")
         consumer.end()
         self.consumers.pop(consumer.name, None)
 
@@ -459,6 +479,7 @@ class JetStream:
     def look(self) -> None:
         """Called once a second: ends consumers that nobody uses, and gives messages again that were not
         acknowledged in time."""
+        self.learning.look(LOOK_S)
         for consumer in list(self.consumers.values()):
             if consumer.inactive:
                 self.end(consumer)

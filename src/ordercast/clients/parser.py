@@ -62,13 +62,13 @@ class Violation(NamedTuple):
     words: str
     """As NATS servers say it, after ``-ERR``."""
     reason: str
-    """For counting."""
+    """The reason under which violations are counted."""
 
 
 Operation: TypeAlias = Connect | Publish | Subscribe | Unsubscribe | Ping | Pong | Violation
 
 UNKNOWN = Violation("Unknown Protocol Operation", "unknown operation")
-LINE_TOO_LONG = Violation("Maximum Control Line Exceeded", "line too long")
+LINE_TOO_LONG = Violation("maximum control line exceeded", "line too long")
 PAYLOAD_TOO_LARGE = Violation("Maximum Payload Violation", "payload too large")
 MALFORMED = Violation("Parser Error", "malformed line")
 UNTERMINATED = Violation("Unknown Protocol Operation", "payload not followed by a line end")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ordercast.clients.parser import Operation, Publish
-from ordercast.clients.wire import write_head
+from ordercast.core.headers import write_head
 from ordercast.core.identity import Guarantee
 
 RUN_BYTES = 64 * 1024

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import os
-import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,24 +18,31 @@ from ordercast.clients.buckets.held import Objects
 from ordercast.clients.buckets.requests import Requests
 from ordercast.clients.buckets.settings import SUBJECTS
 from ordercast.clients.connection import ClientConnection
+from ordercast.clients.identifiers import STREAM
 from ordercast.clients.jetstream import PREFIX, JetStream
-from ordercast.clients.node import Change, LocalProcess, Processes, StreamLog
+from ordercast.clients.node import Processes, StreamLog
 from ordercast.clients.parser import Publish
 from ordercast.clients.stream import Stream
 from ordercast.clients.wire import Options
-from ordercast.core.identity import Batch, Guarantee, NodeId
+from ordercast.core.identity import Batch, Configuration, Guarantee, NodeId
 from ordercast.core.subjects import LONGEST_SUBJECT, is_subject
-from ordercast.errors import AddressProblem, ConfigProblem
-from ordercast.process_groups.views import Cause, Member, Numbered, Received, Recounted, Unheard, View
-from ordercast.runtime.config import NodeConfig
-from ordercast.runtime.connections import (
-    HANDSHAKE_S,
-    Connection,
-    Connections,
-    bound,
+from ordercast.errors import ConfigProblem, OrdercastError
+from ordercast.process_groups.interface import LocalProcess
+from ordercast.process_groups.views import (
+    Cause,
+    Member,
+    Numbered,
+    Process,
+    Received,
+    Recounted,
+    Unheard,
+    View,
 )
-from ordercast.runtime.direct_connections import DirectListener, Served
-from ordercast.transport.address import format_address, parse_address
+from ordercast.runtime.client_listener import UNIX, ClientListener, Listen, listen_for_clients
+from ordercast.runtime.config import NodeConfig
+from ordercast.runtime.connections import HANDSHAKE_S, Connections
+from ordercast.runtime.direct_connections import Served
+from ordercast.transport.address import parse_address
 
 LOG = logging.getLogger("ordercast")
 
@@ -53,7 +58,6 @@ MEMBERS = "$ORDERCAST.MEMBERS."
 """Before a group's name: who subscribes to it is told of the group's views, and who sends a request there is
 answered its members."""
 RESERVED = "$ORDERCAST."
-UNIX = "unix:"
 TICK_S = 1.0
 PING_S = 60.0
 """A client that says nothing for so long is asked whether it is there,"""
@@ -79,18 +83,20 @@ class ClientServer:
         stream: Stream | None = None,
         log: StreamLog | None = None,
         objects: Objects | None = None,
+        listen: Listen = listen_for_clients,
     ) -> None:
         """`status` makes the document that `ordercast status` shows; `stream` is what JetStream is on, and
-        `log` keeps it for later lives. `objects` replicates key-value buckets; None: there are none."""
+        `log` keeps it for later lives. `objects` replicates key-value buckets; None: there are none. `listen`
+        is how connections come."""
         assert config.clients is not None, "the node serves clients"
         self.processes = processes
         self.most_payload = max(1, min(config.client_max_payload, processes.largest - MOST_BESIDE))
         self.most_pending = config.client_buffer
         self.connections = Connections(config.client_connections, spares_idle=True)
         self.clients: dict[int, ClientConnection] = {}
-        """Those that are served, by number."""
+        """Clients that are served, by number."""
         self.unanswered: set[ClientConnection] = set()
-        """Those that wait for an answer to a PING."""
+        """Clients that have not answered a PING yet."""
         self.delivered = 0
         """Number of the last message of this node's life that was delivered here."""
         self.published = 0
@@ -104,7 +110,9 @@ class ClientServer:
         self.jetstream = None
         if stream is not None:
             kept = None if log is None else log.kept
-            self.jetstream = JetStream(stream, self.client_of, lambda: processes.alone, kept)
+            self.jetstream = JetStream(
+                stream, self.client_of, lambda: processes.alone, kept, self._nodes_process, self._tell_nodes
+            )
         """None: the node has no log, or no stream of it."""
         self.buckets = None
         if objects is not None:
@@ -116,34 +124,27 @@ class ClientServer:
         self._config = config
         self._node = node
         self._status = status
-        self._listener: DirectListener | None = None
+        self._listen = listen
+        self._listener: ClientListener | None = None
         self._process: LocalProcess | None = None
+        self._telling: set[asyncio.Task[None]] = set()
         self._others: tuple[str, ...] = ()
         self._begun = 0
         self._leaving = False
         self._tick: asyncio.TimerHandle | None = None
         self._unanswered_s = 0.0
-        self._path: Path | None = None
         self._tls = _tls_context(config)
 
     # --- beginning and end ----------------------------------------------------------------------
 
     async def start(self) -> None:
         """Serve clients from now on."""
-        where = self._config.clients
-        assert where is not None
-        if where.startswith(UNIX):
-            self._path = Path(where.removeprefix(UNIX))
-            listening = _unix_socket(self._path)
-            self.address = where
-        else:
-            host, port = parse_address(where)
-            listening = await bound(host, port, "clients", "choose another address for clients")
-            self.address = format_address(*listening.getsockname()[:2])
         refusal = wire.error("maximum connections exceeded")
-        self._listener = DirectListener(listening, self.connections, self._begin, refusal)
+        self._listener = await self._listen(self._config, self.connections, self._begin, refusal)
+        self.address = self._listener.address
         self._process = self.processes.begin(self)
-        self._process.join(NODES, {ADDRESS: self._advertised or ""})
+        has_stream = {STREAM: "yes"} if self.jetstream is not None else {}
+        self._process.join(NODES, {ADDRESS: self._advertised or "", **has_stream})
         if self.buckets is not None:
             self.buckets.start()
         self._tick = asyncio.get_running_loop().call_later(TICK_S, self._look)
@@ -153,7 +154,7 @@ class ClientServer:
         """Where other nodes' clients may go, if that can be told."""
         if self._config.client_advertise is not None:
             return self._config.client_advertise
-        if self.address is None or self._path is not None:
+        if self.address is None or self.address.startswith(UNIX):
             return None
         host, _ = parse_address(self.address)
         return None if host in ("0.0.0.0", "::") else self.address
@@ -165,6 +166,8 @@ class ClientServer:
         self._leaving = True
         if self._tick is not None:
             self._tick.cancel()
+        for task in self._telling:
+            task.cancel()
         if self._process is not None:
             self._process.end()
         if self.buckets is not None:
@@ -178,40 +181,29 @@ class ClientServer:
             client.cut("closing")
         listener, self._listener = self._listener, None
         await listener.close()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
 
     # --- connections ----------------------------------------------------------------------------
 
-    async def _begin(self, line: socket.socket, connection: Connection) -> None:
-        """Serve one connection until it ends."""
-        loop = asyncio.get_running_loop()
+    def _begin(self, served: Served) -> ClientConnection:
         self._begun += 1
-        served = Served(connection)
-        client = ClientConnection(self, served, self._begun)
-        served.handler = client
-        try:
-            await loop.connect_accepted_socket(lambda: served, line)
-            if self._tls is not None:
-                await self._seal(client, served, self._tls)
-            else:
-                client.write(self.info(client))
-            if not client.ended:  # else it was cut off for what it sent meanwhile
-                self.clients[client.number] = client
-            await served.over
-        finally:
-            client.cut("gone")
+        return ClientConnection(self, served, self._begun)
 
-    async def _seal(self, client: ClientConnection, served: Served, context: ssl.SSLContext) -> None:
-        """Greet a client, and go on with TLS, as NATS clients want it."""
-        assert served.transport is not None, "it is connected"
-        served.transport.pause_reading()
-        served.transport.write(self.info(client))
-        try:
-            await served.seal(context, HANDSHAKE_S)
-        except (OSError, TimeoutError) as error:
-            self.refused["TLS handshake"] += 1
-            raise ConnectionResetError("no TLS") from error
+    async def greet(self, client: ClientConnection) -> None:
+        """Tell a client of this node, and go on with TLS where that is wanted, as NATS clients want it."""
+        served = client.served
+        if self._tls is None:
+            client.write(self.info(client))
+        else:
+            assert served.transport is not None, "it is connected"
+            served.transport.pause_reading()
+            served.transport.write(self.info(client))
+            try:
+                await served.seal(self._tls, HANDSHAKE_S)
+            except (OSError, TimeoutError) as error:
+                self.refused["TLS handshake"] += 1
+                raise ConnectionResetError("no TLS") from error
+        if not client.ended:  # else it was cut off for what it sent meanwhile
+            self.clients[client.number] = client
 
     def knows(self, options: Options) -> bool:
         """Whether a client has said who it is, as far as that is wanted."""
@@ -243,7 +235,7 @@ class ClientServer:
             "client_id": client.number,
             "jetstream": self._has_jetstream,
         }
-        if self.address is not None and self._path is None:
+        if self.address is not None and not self.address.startswith(UNIX):
             told["host"], told["port"] = parse_address(self.address)
         if self.guarded:
             told["auth_required"] = True
@@ -378,13 +370,15 @@ class ClientServer:
             self._log.recounted(recounted)
 
     def reached(self, number: int) -> None:
-        """So many messages there were up to the last one."""
+        """The last message that was delivered has this number among all of the order."""
         if self._log is not None:
             self._log.reached(number)
 
     def life_over(self) -> None:
         """The node begins another life: its messages are numbered anew."""
         self.delivered = 0
+        if self.jetstream is not None:
+            self.jetstream.learning.life_over()
         for client in list(self.clients.values()):
             client.life_over()
 
@@ -396,9 +390,30 @@ class ClientServer:
             for client in list(self.clients.values()):
                 if client.options.protocol:
                     client.write(self.info(client))
+        if self.jetstream is not None:
+            self.jetstream.learning.installed(view)
 
     def received(self, received: Received) -> None:
-        """Nothing is sent to the nodes' own group."""
+        """Nodes that serve clients tell each other something."""
+        if self.jetstream is not None:
+            self.jetstream.learning.received(received)
+
+    def _nodes_process(self) -> Process:
+        """This node, as others know it that serve clients."""
+        assert self._process is not None, "it serves clients"
+        return Process(*self.processes.life, self._process.number)
+
+    def _tell_nodes(self, payloads: Sequence[bytes]) -> None:
+        """Send something to all nodes that serve clients."""
+        task = asyncio.get_running_loop().create_task(self._send_to_nodes(payloads))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _send_to_nodes(self, payloads: Sequence[bytes]) -> None:
+        assert self._process is not None, "it serves clients"
+        with suppress(OrdercastError):  # who waits for it asks again, or another one
+            for payload in payloads:
+                await self._process.send((NODES,), (payload,), Guarantee.AGREED)
 
     def unheard(self, unheard: Unheard) -> None:
         """The node itself sends nothing."""
@@ -406,7 +421,7 @@ class ClientServer:
     def left(self, group: str, cause: Cause) -> None:
         """The node joins again in its next life."""
 
-    def configuration(self, change: Change) -> None:
+    def configuration(self, change: Configuration) -> None:
         """Another configuration of nodes: `installed` tells of those that serve clients."""
 
     # --- for people -----------------------------------------------------------------------------
@@ -453,29 +468,3 @@ def _tls_context(config: NodeConfig) -> ssl.SSLContext | None:
             f"used: {error}; name the files of a certificate and its key in PEM"
         ) from error
     return context
-
-
-def _unix_socket(path: Path) -> socket.socket:
-    """A socket at a path that nobody listens at; one that a killed node left behind is replaced."""
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            try:
-                probe.connect(str(path))
-            except ConnectionRefusedError:
-                path.unlink()
-            except FileNotFoundError:
-                pass
-            else:
-                raise AddressProblem(f"clients are served at {path} already: choose another path")
-        listening.bind(str(path))
-        os.chmod(path, 0o600)
-    except OSError as error:
-        listening.close()
-        raise AddressProblem(
-            f"clients cannot be served at {path}: {error.strerror or error}; choose another path"
-        ) from error
-    except BaseException:
-        listening.close()
-        raise
-    return listening

@@ -30,7 +30,7 @@ class Subscription:
         self.delivered = 0
         """Messages that went to the client over it."""
         self.most: int | None = None
-        """After so many it ends."""
+        """Messages after which the subscription ends; None: it goes on."""
 
 
 class Subscriptions:
@@ -44,7 +44,7 @@ class Subscriptions:
         self._by_sid: dict[bytes, Subscription] = {}
         self._groups: Counter[str] = Counter()
         self._literal: defaultdict[str, list[Subscription]] = defaultdict(list)
-        """Those to one subject each, without a queue."""
+        """Subscriptions to one subject each that are in no queue, by subject."""
         self._open: list[Subscription] = []
         """Those to patterns whose last word is a wildcard,"""
         self._closed: list[Subscription] = []

@@ -1,11 +1,9 @@
-"""What a node sends to NATS clients, and what it sends to other nodes beside a client's message."""
+"""What a node sends to NATS clients, and how they introduce themselves."""
 
 from __future__ import annotations
 
-import re
-import struct
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -13,10 +11,15 @@ from msgspec import Meta
 from ordercast.core.wire import UNREADABLE
 
 PING, PONG, OK = b"PING\r\n", b"PONG\r\n", b"+OK\r\n"
-HEADERS = b"NATS/1.0"
-"""Begins the headers of a message."""
-_REPLY = struct.Struct(">H")
-_BLANK = re.compile(rb"[ \t\r\n]")
+
+
+def no_subject(subject: str, pedantic: bool) -> bytes:
+    """A message is for what is no subject. Clients that are not pedantic are to stay connected, as with
+    nats-server: they do after a violation of permissions."""
+    if pedantic:
+        return error("Invalid Publish Subject")
+    named = subject[:80].encode("unicode_escape").decode()
+    return error(f'Permissions Violation for Publish to "{named}": it is no subject')
 
 
 def error(words: str) -> bytes:
@@ -44,55 +47,19 @@ def status(code: int, words: str = "", lines: Sequence[tuple[str, str]] = ()) ->
     return "\r\n".join([first, *(f"{name}: {value}" for name, value in lines), "", ""]).encode()
 
 
-def header(headers: bytes, name: str) -> str | None:
-    """The first value of a header, whatever the case of its name; None if there is none."""
-    wanted = name.lower()
-    for line in headers.split(b"\r\n")[1:]:
-        found, colon, value = line.partition(b":")
-        if colon and found.strip().lower() == wanted.encode():
-            return value.strip().decode("utf-8", "replace")
-    return None
-
-
-class Head(NamedTuple):
-    """What a client says beside its message."""
-
-    reply: bytes
-    headers: bytes
-
-
-def write_head(reply: str | None, headers: bytes) -> bytes:
-    """What a client says beside its message, as bytes for other nodes."""
-    name = (reply or "").encode()
-    return _REPLY.pack(len(name)) + name + headers
-
-
-def read_head(words: bytes) -> Head:
-    """The head in bytes that a node sent; empty if they are none, as anybody may multicast anything."""
-    if len(words) < _REPLY.size:
-        return Head(b"", b"")
-    end = _REPLY.size + _REPLY.unpack_from(words)[0]
-    reply, headers = words[_REPLY.size : end], words[end:]
-    if len(reply) != end - _REPLY.size or _BLANK.search(reply) is not None:
-        return Head(b"", b"")
-    if not headers:
-        return Head(reply, b"")
-    return Head(reply, headers if headers.startswith(HEADERS) and headers.endswith(b"\r\n\r\n") else b"")
-
-
 class Options(msgspec.Struct, rename={"password": "pass"}):
     """What a client wants, and who it is (CONNECT)."""
 
     verbose: bool | None = False
     """To be told of each operation that it was taken."""
     pedantic: bool | None = False
-    """To be told of subjects that are none."""
+    """Whether the client wants to be told of subjects that are not valid."""
     echo: bool | None = True
-    """To get what it publishes itself."""
+    """Whether the client gets what it publishes itself."""
     headers: bool | None = False
-    """It knows headers."""
+    """Whether the client understands messages with headers."""
     no_responders: bool | None = False
-    """To be told at once if nobody gets a request."""
+    """Whether the client wants to be told at once if nobody receives a request."""
     user: str | None = None
     password: str | None = None
     auth_token: str | None = None

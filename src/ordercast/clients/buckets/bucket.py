@@ -16,7 +16,7 @@ import msgspec
 
 from ordercast.clients.buckets.settings import Settings
 from ordercast.clients.stream import fits
-from ordercast.clients.wire import header
+from ordercast.core.headers import header
 from ordercast.core.subjects import REST, has_wildcards
 from ordercast.replicated.command import command
 from ordercast.replicated.replicated import Replicated
@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     created_us: int
     """In ordered time, microseconds since the epoch."""
     expires_us: int
-    """By its own time to live; 0 if it has none."""
+    """When the entry ends by its own time to live; 0 if it has none."""
 
     @property
     def size(self) -> int:
@@ -63,11 +63,11 @@ class Stored(msgspec.Struct, array_like=True, frozen=True):
     """What came of a value that was to be put."""
 
     revision: int
-    """Its number; with `refused`, that of the key's last value."""
+    """The number of the value that was put; with `refused`, that of the key's last value."""
     refused: str = ""
     """Why it was not put; empty if it was."""
     repeated: bool = False
-    """It had been put before, under that number."""
+    """Whether the value had been put before, under that number."""
 
 
 class Changed(NamedTuple):
@@ -87,7 +87,7 @@ class Bucket(Replicated):
 
     settings: Settings
     entries: dict[int, Entry]
-    """By number, ascending."""
+    """The entries by their number, ascending."""
     keys: dict[str, tuple[int, ...]]
     """The numbers of each key's values, ascending."""
     created_us: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ordercast.clients import problems, wire
+from ordercast.clients import problems
 from ordercast.clients.buckets.bucket import FULL, TOO_LARGE, WRONG_LAST, Stored
 from ordercast.clients.buckets.settings import Settings
 from ordercast.clients.problems import (
@@ -17,6 +17,7 @@ from ordercast.clients.problems import (
     Problem,
     unsupported,
 )
+from ordercast.core.headers import header
 
 REFUSED_HEADERS = (
     *(
@@ -43,25 +44,25 @@ def read_put(headers: bytes, settings: Settings) -> Put | Problem:
     if not headers:
         return Put(None, False, 0, "")
     for name in REFUSED_HEADERS:
-        if wire.header(headers, name) is not None:
+        if header(headers, name) is not None:
             return unsupported(name)
-    if wire.header(headers, "Nats-Expected-Stream") not in (None, settings.name):
+    if header(headers, "Nats-Expected-Stream") not in (None, settings.name):
         return OTHER_STREAM
-    last = wire.header(headers, "Nats-Expected-Last-Subject-Sequence")
+    last = header(headers, "Nats-Expected-Last-Subject-Sequence")
     if last is not None and not (last.isascii() and last.isdigit() and len(last) < 19):
         return BAD_REQUEST._replace(description="Nats-Expected-Last-Subject-Sequence is no number")
-    rollup = wire.header(headers, "Nats-Rollup")
+    rollup = header(headers, "Nats-Rollup")
     if rollup is not None and rollup.lower() != "sub":
         return unsupported(f"Nats-Rollup: {rollup[:20]}")
     if rollup is not None and not settings.allow_rollup_hdrs:
         return NO_ROLLUP
-    ttl = wire.header(headers, "Nats-TTL")
+    ttl = header(headers, "Nats-TTL")
     if ttl is not None and not settings.allow_msg_ttl:
         return NO_TTL
     lifetime_us = 0 if ttl is None else _lifetime_us(ttl)
     if lifetime_us is None:
         return WRONG_TTL
-    identifier = wire.header(headers, "Nats-Msg-Id") or ""
+    identifier = header(headers, "Nats-Msg-Id") or ""
     return Put(None if last is None else int(last), rollup is not None, lifetime_us, identifier)
 
 

@@ -11,7 +11,7 @@ from ordercast.clients.buckets.bucket import Bucket, Entry
 from ordercast.clients.buckets.settings import PREFIX, SUBJECTS, described
 from ordercast.clients.consumers import rfc3339
 from ordercast.clients.problems import NO_MESSAGE, Problem
-from ordercast.clients.questions import Get, Info
+from ordercast.clients.request_bodies import Get, Info
 
 MOST_SUBJECTS = 100_000
 """Keys in one answer."""

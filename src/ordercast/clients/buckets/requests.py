@@ -34,7 +34,7 @@ from ordercast.clients.problems import (
     UNAVAILABLE,
     Problem,
 )
-from ordercast.clients.questions import Create, Get, Info, Names, Purge, read
+from ordercast.clients.request_bodies import Create, Get, Info, Names, Purge, read
 from ordercast.core.subjects import has_wildcards
 from ordercast.core.wire import UNREADABLE
 from ordercast.errors import MessageTooLarge, OrdercastError
@@ -383,8 +383,8 @@ class Requests:
         held = [each.bucket for name in self.held.registry.buckets if (each := self.held.holding(name))]
         account: dict[str, Any] = {} if self._log is None else self._log.account()
         return {
-            "memory": 0,
-            "storage": account.get("storage", 0) + sum(each.size for each in held),
+            "memory": sum(each.size for each in held),
+            "storage": account.get("storage", 0),
             "streams": account.get("streams", 0) + len(held),
             "consumers": account.get("consumers", 0) + len(self.watchers),
             "limits": {"max_memory": -1, "max_storage": -1, "max_streams": -1, "max_consumers": -1},

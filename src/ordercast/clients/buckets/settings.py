@@ -40,7 +40,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_msgs_per_subject: int = 0
     max_msg_size: Annotated[int, Meta(ge=-1, lt=2**31)] = -1
     discard: Literal["new", "old"] = "old"
-    storage: Literal["file", "memory"] = "file"
+    storage: Literal["file", "memory"] = "memory"
+    """Most clients ask for ``file`` unless they are told otherwise; clients read ``memory``, which it is."""
     num_replicas: int = 1
     no_ack: bool = False
     duplicate_window: _Nanoseconds = 0
@@ -128,6 +129,7 @@ def settled(wanted: Settings, bucket: str) -> Settings | Problem:
         subjects=[subject],
         description=wanted.description or None,
         metadata=wanted.metadata or None,
+        storage="memory",
         max_msgs=-1,
         max_consumers=-1,
         max_bytes=wanted.max_bytes or -1,

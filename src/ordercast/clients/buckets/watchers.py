@@ -24,7 +24,7 @@ from ordercast.clients.problems import (
     Problem,
     unsupported,
 )
-from ordercast.clients.questions import Create
+from ordercast.clients.request_bodies import Create
 from ordercast.core.subjects import has_wildcards, is_pattern, is_queue, is_subject
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Watchers:
         return len(self._watchers)
 
     def of(self, held: Held) -> list[Watcher]:
-        """Those of a bucket."""
+        """The consumers of a bucket."""
         return [each for each in self._watchers.values() if each.held is held]
 
     # --- what clients ask -----------------------------------------------------------------------

@@ -32,7 +32,7 @@ class Get(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Info(msgspec.Struct):
-    """It is to be told what a stream has."""
+    """The body of a request to describe a stream."""
 
     subjects_filter: str | None = None
     offset: Number | None = None
