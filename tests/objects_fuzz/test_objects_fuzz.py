@@ -13,7 +13,7 @@ from ordercast.objects_fuzz.plan import LOAD_S, plan
 from ordercast.replicated.watching import Missed
 from ordercast.testing import Call
 
-PROTOCOLS = ("totem", "total", "cm")
+PROTOCOLS = ("totem", "total", "cm", "primary-backup")
 FEW, MANY = 2, 700
 
 
@@ -35,6 +35,9 @@ def test_nothing_is_wrong_with_any_seed(protocol: str) -> None:
         # ordered time stood still while clocks that were far apart caught up with it
         ("totem", 1022),
         ("cm", 1022),
+        # two primaries made each other's updates void for good: void ones counted as entries
+        ("primary-backup", 15),
+        ("primary-backup", 20),
     ],
 )
 def test_seeds_that_failed(protocol: str, seed: int) -> None:
@@ -53,6 +56,8 @@ def test_seeds_decide_on_all_there_is() -> None:
         [fault.without_disk for each in plans for fault in each.faults],
     ):
         assert set(of) == {False, True}
+    for protocol in PROTOCOLS:
+        assert {plan(protocol, seed).run for seed in range(60)} == {"everywhere", "primary"}
     assert all(fault.at_s <= LOAD_S for each in plans for fault in each.faults)
 
 

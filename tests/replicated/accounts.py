@@ -1,13 +1,15 @@
-"""Classes that the tests replicate."""
+"""Classes that the tests replicate, and clients who use them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 
 import msgspec
 
 import ordercast
+from ordercast.testing import Call, Client, Model, Service, World
 
 
 class NotEnough(ordercast.CommandFailed):
@@ -107,6 +109,27 @@ class Lease(ordercast.Replicated):
         """Its time is over."""
         self.held_by = None
         self.tell("over")
+
+
+def tellers(world: World, accounts: Service[Accounts]) -> None:
+    """Three clients who deposit, and go on when nobody answers."""
+
+    async def teller(client: Client) -> None:
+        for _ in range(12):
+            with suppress(ordercast.Unanswered):
+                await client.call(accounts, "deposit", client.random.choice("ab"), 1)
+            await asyncio.sleep(client.random.random() * 0.3)
+
+    for _ in range(3):
+        world.client(teller)
+
+
+def _deposited(balance: int, call: Call) -> tuple[object, int]:
+    return balance + call.args[1], balance + call.args[1]
+
+
+DEPOSITS = Model("account", 0, _deposited, part=lambda call: call.args[0])
+"""What deposits answer, account by account."""
 
 
 async def synced(*objects: ordercast.Replicated) -> None:

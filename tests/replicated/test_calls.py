@@ -21,7 +21,7 @@ from ordercast.replicated.effects import Answers, Effect, Send
 from ordercast.replicated.machine import Machine
 from ordercast.replicated.notes import Calls, Report, Run, read, written
 from ordercast.replicated.outcome import NOTHING, failed, forgotten, succeeded, unknown
-from ordercast.replicated.quorum import Chain
+from ordercast.replicated.quorum import Always
 from ordercast.replicated.replicated import Subject
 from ordercast.replicated.sessions import MOST_RESULTS, Known, Sessions
 from ordercast.testing import run
@@ -64,7 +64,7 @@ class Alone:
         self.row = Row()
         self.me = Process(1, 1, 1)
         initial = list(self.row._fields.pieces(self.row))
-        self.machine = Machine(Subject(self.row), Chain(), 77, initial)
+        self.machine = Machine(Subject(self.row), Always(), 77, initial)
         self.machine.configuration(Configuration(HERE, Kind.REGULAR, (1,)), self.me, rejoined=False)
         view = View("$row", ViewId(HERE, 1), (Member(self.me, {}),), Cause.JOINED)
         (report,) = self.machine.view(view, self.me)

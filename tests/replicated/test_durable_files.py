@@ -14,6 +14,7 @@ from ordercast.directory import DiskDirectory
 from ordercast.errors import Damaged, StorageProblem
 from ordercast.memory_directory import Crashed, MemoryDirectory
 from ordercast.replicated.durable.files import ObjectFiles
+from ordercast.replicated.durable.frames import SLOTS
 from ordercast.replicated.durable.heads import START, Entry, Head
 
 SMALL = 600
@@ -41,19 +42,23 @@ class History:
         return [b"state %d" % position, *self.data[: position + 1]]
 
 
-def opened(directory: MemoryDirectory) -> ObjectFiles:
-    return ObjectFiles(directory, "bank", 3, segment_bytes=SMALL)
+def opened(directory: MemoryDirectory, segment_bytes: int = SMALL) -> ObjectFiles:
+    return ObjectFiles(directory, "bank", 3, segment_bytes=segment_bytes)
 
 
 class Run:
     """Commits, snapshots and states of others, drawn; how far the disk said that it has all."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, segment_bytes: int = SMALL) -> None:
         self.history = History(seed)
         self.chance = self.history.chance
         self.directory = MemoryDirectory()
         self.synced = START
-        self.files = opened(self.directory)
+        self.segment_bytes = segment_bytes
+        self.open()
+
+    def open(self) -> None:
+        self.files = opened(self.directory, self.segment_bytes)
 
     def steps(self, count: int) -> None:
         for _ in range(count):
@@ -67,6 +72,14 @@ class Run:
                 self.history.more(3)
                 self._snapshot(len(self.history.heads) - 1, replace=True)
             self.synced = self.files.head
+
+    def small_commits(self) -> None:
+        """Until the process ends; now and then something else."""
+        while True:
+            self.files.commit(self.history.more(1))
+            self.synced = self.files.head
+            if self.chance.random() < 0.02:
+                self.steps(3)
 
     def _snapshot(self, position: int, replace: bool) -> None:
         written = self.files.new_snapshot(self.history.heads[position])
@@ -136,6 +149,40 @@ def test_a_crash_at_any_instruction_leaves_what_was_synced(lost: bool) -> None:
             run.check(again, run.synced)
 
 
+@pytest.mark.parametrize("segment_bytes", [5_000, 1_000_000])
+def test_what_the_head_alone_has_is_in_the_log_before_others_are_in_its_place(segment_bytes: int) -> None:
+    for seed in range(60):
+        run = Run(seed, segment_bytes)
+        run.steps(3)
+        for _ in range(3):
+            run.directory.crash_at = run.directory.calls + run.chance.randint(1, 300)
+            with pytest.raises(Crashed):
+                run.small_commits()
+            run.directory.crash(random.Random(seed))
+            run.open()
+            run.check(run.files, run.synced)
+            run.synced = run.files.head
+            keep = run.synced.position
+            del run.history.heads[keep + 1 :], run.history.data[keep + 1 :]
+
+
+def test_a_small_commit_is_one_sync() -> None:
+    run = Run(1, segment_bytes=1_000_000)
+    run.files.commit(run.history.more(1))
+    syncs: list[str] = []
+    sync = run.directory.sync
+
+    def counted(name: str) -> None:
+        syncs.append(name)
+        sync(name)
+
+    run.directory.sync = counted  # type: ignore[method-assign]
+    for _ in range(10 * SLOTS + 1):
+        run.history.heads.append(Head(1, len(run.history.heads), 0))
+        run.files.commit([Entry(run.history.heads[-1], b"x" * 100)])
+    assert (syncs.count("head"), len(syncs)) == (10 * SLOTS + 1, 10 * SLOTS + 1 + 10)
+
+
 def test_a_crash_while_it_is_opened_after_a_crash() -> None:
     for seed in range(60):
         run = Run(seed)
@@ -182,7 +229,7 @@ def damage(directory: MemoryDirectory, older: MemoryDirectory, chance: random.Ra
 
 def check_damaged(seed: int) -> tuple[str, bool]:
     """Damage the files of a run: either nothing is lost, or it is said. Then take the state of another."""
-    run = Run(seed)
+    run = Run(seed, segment_bytes=SMALL if seed % 2 else 100_000)
     run.steps(run.chance.randint(1, 15))
     older = run.directory.copy()
     run.steps(run.chance.randint(1, 15))

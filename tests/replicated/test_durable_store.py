@@ -65,7 +65,7 @@ def test_what_comes_while_the_disk_is_busy_is_synced_next(tmp_path: Path) -> Non
         syncs = 0
 
         def sync(self, name: str) -> None:
-            if name.endswith(".wal"):
+            if name == "head":
                 self.syncs += 1
                 assert self.may.acquire(timeout=60)
             super().sync(name)
@@ -156,6 +156,39 @@ def test_what_follows_a_state_of_another_may_be_appended_before_that_is_written(
         await store.close()
         store = await opened(directory)
         assert store.found.head == Head(2, 4, 2)
+        await store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_state_of_another_does_not_wait_for_a_snapshot_of_what_was_here(late: bool) -> None:
+    async def main() -> None:
+        directory = MemoryDirectory()
+        store = await opened(directory)
+        store.append(entries(1, 2))
+        await store.synced(2)
+        go_on = asyncio.Event()
+
+        async def slow() -> AsyncIterator[bytes]:
+            await go_on.wait()
+            yield b"three"
+
+        # what it is of may not be on disk yet, or is not even appended
+        snapshot = asyncio.create_task(store.write_snapshot(entries(3 if late else 2, 1)[0].head, slow()))
+        await asyncio.sleep(1)
+        if late:
+            go_on.set()
+            await asyncio.sleep(1)
+        replacing = asyncio.ensure_future(store.replace(Head(2, 9, 1), slices(b"nine")))
+        go_on.set()
+        async with asyncio.timeout(10):
+            await asyncio.gather(snapshot, replacing)
+        assert store.synced_head == Head(2, 9, 1)
+        await store.close()
+        assert [name for name in directory.names() if name.endswith(".new")] == []
+        store = await opened(directory)
+        assert [part async for part in store.snapshot()] == [b"nine"]
         await store.close()
 
     run(main())

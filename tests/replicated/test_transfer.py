@@ -13,9 +13,13 @@ import pytest
 
 import ordercast
 from ordercast.core.identity import NodeId
+from ordercast.process_groups.views import Process
+from ordercast.replicated import machine as machines
 from ordercast.replicated import snapshot as snapshots
 from ordercast.replicated import state as states
 from ordercast.replicated import transfer
+from ordercast.replicated.effects import Effect
+from ordercast.replicated.machine import Machine
 from ordercast.replicated.replica import Replica
 from ordercast.testing import Cluster, run
 from ordercast.transport import memory_streams
@@ -229,9 +233,9 @@ def test_a_donor_that_does_not_give_is_followed_by_another(broken: int) -> None:
                 return serve
 
             for node in cluster.nodes[3 - broken : 3]:
-                streams = node._running.streams
+                streams = node._running.streams._streams
                 assert isinstance(streams, memory_streams.MemoryStreams)
-                streams._handle = refusing(node.id)
+                streams._handles[0] = refusing(node.id)
             late = await cluster.nodes[3].replicate(Pages(), "pages", timeout=30)
             assert same(late, objects[0])
             assert len(tried) <= broken
@@ -456,6 +460,59 @@ def test_what_waits_for_a_state_is_bounded(
             assert same(late, two)
             assert "wait for the state" in caplog.text
             assert 2_000 < max(waiting) < 7_000
+
+    run(main())
+
+
+def test_what_has_waited_for_a_state_is_carried_out_in_turns_while_more_is_delivered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_pieces(monkeypatch)
+    monkeypatch.setattr(machines, "AT_A_TIME", 5)
+
+    async def main() -> None:
+        async with Cluster(4, seed=12, protocol="total") as cluster:
+            one, *_ = await filled(cluster, 3000)
+            carried_out: list[int] = []
+            deliver = Machine.deliver
+
+            def watched(machine: Machine, sender: Process, payload: bytes) -> list[Effect]:
+                before, backlog = machine.applied.position, machine._backlog
+                effects = deliver(machine, sender, payload)
+                if backlog:
+                    carried_out.append(machine.applied.position - before)
+                return effects
+
+            turns = iter(range(10_000))
+
+            def go_on(machine: Machine) -> list[Effect]:
+                """Others take so long for their turn that something is delivered."""
+                if next(turns) % 2:
+                    return going_on(machine)
+                replica = replica_of(cluster.nodes[3], "pages")
+                asyncio.get_running_loop().call_later(0.002, lambda: replica.run(machine.go_on()))
+                return []
+
+            going_on = Machine.go_on
+            monkeypatch.setattr(Machine, "deliver", watched)
+            monkeypatch.setattr(Machine, "go_on", go_on)
+
+            async def flood() -> None:
+                written: list[asyncio.Future[None]] = []
+                for number in range(400):
+                    written.append(asyncio.ensure_future(one.write(number, "again")))
+                    await asyncio.sleep(0.0001)
+                await asyncio.gather(*written)
+
+            busy: list[asyncio.Task[None]] = []
+            Sent(cluster).at(1, lambda node: busy.append(asyncio.create_task(flood())))
+            late = await cluster.nodes[3].replicate(Pages(), "pages", timeout=60)
+            await asyncio.gather(*busy)
+            await asyncio.gather(late.sync(), one.sync())
+            assert carried_out
+            assert not any(carried_out)
+            assert replica_of(cluster.nodes[3], "pages").machine._backlog == 0
+            assert same(late, one)
 
     run(main())
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from accounts import synced
+from accounts import DEPOSITS, synced
 
 import ordercast
 from hunts import rounds
-from ordercast.testing import Call, Client, Cluster, Model, World, run, simulated
+from ordercast.testing import Client, Cluster, World, run, simulated
 
 VOTERS = (1, 2, 3)
 PROTOCOLS = pytest.mark.parametrize("protocol", ["totem", "total"])
@@ -67,13 +67,6 @@ class Second(ordercast.Replicated):
     def rename(self, name: str, to: str, why: str) -> None:
         """Give an account another name."""
         self.balance[to] = self.balance.pop(name)
-
-
-def _deposits(balance: int, call: Call) -> tuple[object, int]:
-    return balance + call.args[1], balance + call.args[1]
-
-
-DEPOSITS = Model("account", 0, _deposits, part=lambda call: call.args[0])
 
 
 class Bank:

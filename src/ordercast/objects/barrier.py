@@ -76,7 +76,7 @@ class Barrier(Replicated):
 
     @command
     def arrive(self, ticket: str) -> None:
-        """A party is there."""
+        """A party arrives at the barrier."""
         if self.broken:
             raise BarrierBroken(self.broken)
         self.arrived[ticket] = self.caller

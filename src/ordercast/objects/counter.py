@@ -17,9 +17,9 @@ class Share(NamedTuple):
     """What one replica has added."""
 
     last: CallId
-    """With its last command that did;"""
+    """The last command by which the replica added;"""
     added: int
-    """in all."""
+    """what it has added in all."""
 
 
 class Counter(Replicated):

@@ -39,15 +39,15 @@ class Lost(asyncio.Event):
         self._until = self._time()
 
     def hold_until(self, at: float) -> None:
-        """It is set at that time of the event loop."""
+        """Have it set at that time of the event loop."""
         self._until = at
 
     def is_set(self) -> bool:
-        """Whether it is."""
+        """Whether the lease may have ended."""
         return super().is_set() or self._time() >= self._until
 
     async def wait(self) -> Literal[True]:
-        """Wait until it is."""
+        """Wait until the lease may have ended."""
         return True if self.is_set() else await super().wait()
 
 

@@ -18,7 +18,7 @@ class Holder(NamedTuple):
     process: Process
     """The replica through which it does; ``process.node`` is its node."""
     token: int
-    """Its fencing token."""
+    """The fencing token: greater than that of every earlier holder."""
     says: str
     """What it says of itself."""
 

@@ -19,7 +19,7 @@ class Tickets:
         self._numbers = count(1)
 
     async def draw(self) -> str:
-        """Another one."""
+        """A ticket that nobody has had."""
         number = next(self._numbers)
         if self._replica is None:
             self._replica = await asyncio.create_task(self._begin(), context=outside())

@@ -19,10 +19,11 @@ from ordercast.testing.services import Client
 from ordercast.testing.world import World
 
 AWAY = (OrdercastError, TimeoutError, OSError)
-SETTLES_S = 4.0
+SETTLES_S = 15.0
 """In this time leases end, entries expire, and queues become empty when nothing goes wrong."""
 AGAIN_S = 0.05
-TTL_S = 0.4
+TTLS_S = (0.4, 2.0)
+"""Leases end before a change of the group is over, or long after it."""
 
 
 class Beside:
@@ -40,12 +41,24 @@ class Beside:
     async def replicated(self, node: Node, made: Queue[int] | Map[int], name: str) -> None:
         """Replicate an object, on disk if the journal is."""
         if self._plan.durable:
-            await node.replicate(made, name, durable=DIRECTORY, level=self._plan.level)  # type: ignore[arg-type]
+            level = self._plan.level
+            await node.replicate(made, name, durable=DIRECTORY, level=level, run=self._plan.run)  # type: ignore[arg-type]
         else:
-            await node.replicate(made, name)
+            await node.replicate(made, name, run=self._plan.run)
 
     async def end(self) -> None:
         """Judge it, when all is calm."""
+
+    async def settle(self, done: Callable[[], bool]) -> None:
+        """Wait until something is so that comes by itself when nothing goes wrong, but not for ever."""
+        until = self.world.now + SETTLES_S
+        while not done() and self.world.now < until:
+            await asyncio.sleep(AGAIN_S)
+        await self.world.calm()
+
+
+class GivenUp(Exception):
+    """A block ends that had something in hand, and did not do it."""
 
 
 class QueueUse(Beside):
@@ -53,7 +66,9 @@ class QueueUse(Beside):
 
     def __init__(self, world: World, plan: Plan, over: Callable[[], bool]) -> None:
         super().__init__(world, plan, over)
-        self._begun, self._finished = Counter[int](), Counter[int]()
+        self._done = set[int]()
+        """What somebody has worked at to the end: it may be gone from the queue from then on."""
+        self._finished = Counter[int]()
         self._asked, self._put = set[int](), set[int]()
 
         async def queue(node: Node) -> Queue[int]:
@@ -70,10 +85,12 @@ class QueueUse(Beside):
         while True:
             queue = self._service.there.get(node.id)
             if queue is not None:
-                with suppress(*AWAY):
+                with suppress(*AWAY, GivenUp):
                     async with queue.in_hand() as element:
-                        self._begun[element] += 1
                         await asyncio.sleep(draw.choice((0, 0.02, 0.2)))
+                        if draw.random() < 0.2:
+                            raise GivenUp
+                        self._done.add(element)
                     self._finished[element] += 1
             await asyncio.sleep(draw.uniform(0.001, 0.1))
 
@@ -87,13 +104,17 @@ class QueueUse(Beside):
                 self._put.add(number)
             await asyncio.sleep(client.random.random() * 0.2)
 
+    def _is_done(self) -> bool:
+        return self._put <= self._done and not any(
+            queue.elements or queue.taken for queue in self._service.there.values()
+        )
+
     async def end(self) -> None:
         """All that was put is finished, once."""
-        await asyncio.sleep(SETTLES_S)
-        await self.world.calm()
-        lost = self._put - self._begun.keys()
-        assert not lost, f"nobody got {sorted(lost)[:5]} of the queue"
-        assert self._begun.keys() <= self._asked, "the queue gives what nobody put"
+        await self.settle(self._is_done)
+        lost = self._put - self._done
+        assert not lost, f"nobody has done {sorted(lost)[:5]} of the queue"
+        assert self._done <= self._asked, "the queue gives what nobody put"
         twice = [element for element, count in self._finished.items() if count > 1]
         assert not twice, f"{twice[:5]} of the queue were finished twice"
         for queue in self._service.there.values():
@@ -111,7 +132,7 @@ class LockUse(Beside):
         world.run(self._work)
 
     async def _work(self, node: Node) -> None:
-        draw, lock = self.draw(node), node.lock("lock", ttl=TTL_S)
+        draw, lock = self.draw(node), node.lock("lock", ttl=TTLS_S[self._plan.seed % 2])
         while True:
             held = await (lock.acquire() if draw.random() < 0.7 else lock.try_acquire())
             if held is not None:
@@ -134,8 +155,7 @@ class LockUse(Beside):
     async def end(self) -> None:
         """Somebody gets it again."""
         before = len(self._tokens)
-        await asyncio.sleep(SETTLES_S)
-        await self.world.calm()
+        await self.settle(lambda: len(self._tokens) > before)
         assert len(self._tokens) > before, "nobody gets the lock any more"
 
 
@@ -195,10 +215,16 @@ class MapUse(Beside):
                         await client.call(self._service, "put", key, draw.randrange(10**6))
             await asyncio.sleep(draw.random() * 0.15)
 
+    def _is_done(self) -> bool:
+        return all(
+            self._seen[node] == dict(found.local)
+            and not any(each.expires_us for each in found.entries.values())
+            for node, found in self._service.there.items()
+        )
+
     async def end(self) -> None:
         """All know it, and nothing in it is late."""
-        await asyncio.sleep(SETTLES_S)
-        await self.world.calm()
+        await self.settle(self._is_done)
         for node, found in self._service.there.items():
             here = dict(found.local)
             assert self._seen[node] == here, (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -17,7 +18,7 @@ BALLAST_BYTES = 2_000
 BALLAST_AT_ONCE = 20
 WAKES_AFTER_US = 100_000
 LATEST = 40
-"""So many of some things are kept."""
+"""How many entries are kept of lists that would grow for ever: the latest."""
 
 
 class Line(msgspec.Struct, array_like=True, frozen=True):
@@ -56,8 +57,12 @@ class Journal(Replicated):
     ballast: dict[int, bytes]
     gone: list[Process]
     times: deque[int]
+    marks: set[int]
+    """One for each line. A replica that got its state has them in another order than who gave it: what is put
+    together from the states of two is not whole."""
 
     def __init__(self) -> None:
+        self.marks = set()
         self.lines = []
         self.values = {}
         self.ballast = {}
@@ -72,6 +77,7 @@ class Journal(Replicated):
         line = Line(what, key, value, self.position, self.caller.node)
         self.lines.append(line)
         self.times.append(self.now_us)
+        self.marks.add(crc32(what.encode()))
         if by % 4 == 0:
             self.wake_at_us = self.now_us + WAKES_AFTER_US
         self._noted(line)
@@ -85,7 +91,7 @@ class Journal(Replicated):
             self.ballast[number * BALLAST_AT_ONCE + at] = bytes(BALLAST_BYTES)
 
     async def note_once(self, what: str, key: str, by: int) -> Noted:
-        """The same as `note`, and it may be repeated."""
+        """Note a line, as `note` does; this command may be repeated."""
         with Session(what):
             return await self.note(what, key, by)
 
@@ -95,12 +101,12 @@ class Journal(Replicated):
         return Read(len(self.lines), self.lines[-1] if self.lines else None, dict(self.values))
 
     def left(self, process: Process) -> None:
-        """It is noted."""
+        """Note who has left."""
         self.gone.append(process)
         del self.gone[:-LATEST]
 
     def tick(self) -> None:
-        """It is noted when."""
+        """Note when this was called."""
         self.times.append(self.now_us)
 
     def _noted(self, line: Line) -> None:
@@ -115,7 +121,7 @@ class Row(msgspec.Struct):
 
 
 class DeepJournal(Journal):
-    """The same, with fields in which things change."""
+    """A journal with fields in which things change."""
 
     rows: list[Row]
     by_caller: dict[int, dict[str, int]]

@@ -52,8 +52,8 @@ class JournalUse:
         async def journal(node: Node) -> Journal:
             made = DeepJournal() if plan.deep else Journal()
             if plan.durable:
-                return await node.replicate(made, NAME, durable=DIRECTORY, level=plan.level)  # type: ignore[arg-type]
-            return await node.replicate(made, NAME)
+                return await node.replicate(made, NAME, durable=DIRECTORY, level=plan.level, run=plan.run)  # type: ignore[arg-type]
+            return await node.replicate(made, NAME, run=plan.run)
 
         self.service = world.service(journal)
 

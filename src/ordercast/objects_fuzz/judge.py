@@ -11,7 +11,7 @@ from ordercast.core.identity import NodeId
 from ordercast.objects_fuzz.beside_use import USES
 from ordercast.objects_fuzz.journal_use import JournalUse
 from ordercast.objects_fuzz.plan import LOAD_S, Blackout, Plan, Sizes, plan
-from ordercast.replicated import disk, machine, snapshot, state
+from ordercast.replicated import disk, machine, snapshot, state, transfer
 from ordercast.sim.campaign import Failure
 from ordercast.testing.event_loop import current_process
 from ordercast.testing.faults import KINDS
@@ -33,7 +33,7 @@ def judge(protocol: str, seed: int) -> BaseException | None:
         await _live(world, drawn)
 
     on_disk = drawn.durable and drawn.level is None and not drawn.beside
-    more = {"voters": drawn.voters, "durable": on_disk, "settings": None}
+    more = {"voters": drawn.voters, "durable": on_disk, "settings": None, "rings": drawn.rings}
     how = Settings(drawn.nodes, protocol, KINDS, LIMIT_S, more)
     with _sized(drawn.sizes):
         return run_seed(test, how, seed, drawn.faults).error
@@ -50,6 +50,8 @@ def _sized(sizes: Sizes) -> Iterator[None]:
         (machine, "AT_A_TIME"),
         (disk, "LOG_BYTES"),
         (memory_streams, "BUFFER"),
+        (transfer, "STALL_S"),
+        (transfer, "ALIVE_S"),
     )
     given = (sizes.piece_bytes, sizes.slice_bytes, sizes.step_entries, *sizes[2:])
     usual = [getattr(place, name) for place, name in places]

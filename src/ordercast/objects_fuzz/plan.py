@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from ordercast.core.identity import NodeId
-from ordercast.replicated import disk, machine, snapshot, state
+from ordercast.replicated import disk, machine, snapshot, state, transfer
 from ordercast.testing.faults import KINDS, Fault, draw_faults
 from ordercast.transport import streams
 
@@ -50,6 +50,10 @@ class Sizes(NamedTuple):
     """Of the log on disk, until a snapshot is written."""
     buffer: int
     """Bytes that are on their way between nodes over one stream, until its writer waits."""
+    stall_s: float
+    """For so long a donor may say nothing;"""
+    alive_s: float
+    """and so often it says that it is there."""
 
 
 USUAL = Sizes(
@@ -59,12 +63,14 @@ USUAL = Sizes(
     machine.AT_A_TIME,
     disk.LOG_BYTES,
     streams.BUFFER,
+    transfer.STALL_S,
+    transfer.ALIVE_S,
 )
-SMALL = Sizes(2_000, 1_000, 20, 3, 5_000, 2_000)
+SMALL = Sizes(2_000, 1_000, 20, 3, 5_000, 2_000, 0.1, 0.02)
 
 
 class Plan(NamedTuple):
-    """One run."""
+    """One run, as its seed decides it."""
 
     seed: int
     protocol: str
@@ -75,7 +81,7 @@ class Plan(NamedTuple):
     disk_s: float
     """What is asked of a disk takes so long at most."""
     slow_disk: NodeId
-    """There ten times as long; 0: at none."""
+    """The node whose disk takes ten times as long; 0: none."""
     deep: bool
     """The journal has fields in which things change."""
     beside: str
@@ -83,11 +89,11 @@ class Plan(NamedTuple):
     burst: int
     """Notes that a program calls at once, at most."""
     gap_s: float
-    """So long after each other."""
+    """Seconds between two notes of a burst."""
     pause_s: float
-    """How long it waits then, at most."""
+    """Seconds between two bursts of a program, at most."""
     talkers: Sequence[NodeId]
-    """At these nodes such programs run."""
+    """The nodes at which programs call."""
     fills: bool
     """The state becomes large."""
     sizes: Sizes
@@ -97,6 +103,10 @@ class Plan(NamedTuple):
     """At which node the journal is released, and replicated again; 0: at none."""
     blackouts: Sequence[Blackout]
     faults: Sequence[Fault]
+    run: Literal["everywhere", "primary"]
+    """Where commands are carried out."""
+    rings: Mapping[int, Sequence[NodeId]] | None
+    """With the protocol rings: who is on which network."""
 
     @property
     def voters(self) -> tuple[NodeId, ...] | None:
@@ -105,7 +115,7 @@ class Plan(NamedTuple):
 
 
 def plan(protocol: str, seed: int) -> Plan:
-    """The same for the same seed."""
+    """The run that a seed decides: the same for the same seed."""
     draw = random.Random(f"{seed}/replicated objects")
     nodes = draw.choice((3, 3, 3, 4, 5))
     ids = range(1, nodes + 1)
@@ -122,8 +132,16 @@ def plan(protocol: str, seed: int) -> Plan:
         faults = [_fewer_disks_lost(fault, unlucky) for fault in faults]
     if level is not None:  # what is in the memory of some, or on one disk, does not outlive every crash
         faults = [fault for fault in faults if fault.kind != "crash"]
+    donors = random.Random(f"{seed}/donors")
+    stops = level is None and donors.random() < 0.3
+    if stops:
+        faults += _donor_stops(donors, unlucky if durable else donors.choice(ids))
     forgets = not durable and any(fault.kind == "crash" for fault in faults)
     beside = draw.choice(("queue", "lock", "map", ""))
+    if blackouts:
+        beside = ""
+    if beside in ("queue", "lock"):
+        faults += _holders_stop(random.Random(f"{seed}/holders"), ids)
     burst, pause_s = draw.choice(((1, 0.05), (4, 0.15), (30, 0.8)))
     return Plan(
         seed=seed,
@@ -133,19 +151,60 @@ def plan(protocol: str, seed: int) -> Plan:
         level=level,
         disk_s=draw.choice((0.0, 0.0005, 0.003, 0.02, 0.1)),
         slow_disk=draw.choice((0, 0, *ids)),
-        deep=draw.random() < 0.5,
-        beside="" if blackouts else beside,
+        deep=draw.random() < 0.5 and not stops,
+        beside=beside,
         burst=burst,
         gap_s=draw.choice((0.0, 0.0, 0.0005, 0.002)),
         pause_s=pause_s,
         talkers=draw.choice((ids, ids, (draw.choice(ids),))),
-        fills=draw.random() < 0.4,
-        sizes=draw.choice((USUAL, SMALL)),
+        fills=draw.random() < 0.4 or stops,
+        sizes=SMALL if draw.choice((USUAL, SMALL)) is SMALL or stops else USUAL,
         unlucky=unlucky,
         releases=0 if forgets or draw.random() < 0.6 else draw.choice(ids),
         blackouts=blackouts,
         faults=faults,
+        run=_run(protocol, seed),
+        rings=_rings(random.Random(f"{seed}/rings"), ids) if protocol == "rings" else None,
     )
+
+
+def _donor_stops(draw: random.Random, needs: NodeId) -> list[Fault]:
+    """A node loses its state, and who gives it another one is stopped or cut off half-way: the next donor
+    goes on."""
+    at_s = round(draw.uniform(0.3, LOAD_S - 0.3), 4)
+    lost = Fault(kind="crash", node=needs, at_s=at_s, lasts_s=0.01, without_disk=True)
+    kind = draw.choice(("pause", "partition"))
+    stopped = Fault(kind=kind, at_s=at_s, moment="state half sent", lasts_s=1.0)
+    return [lost, stopped]
+
+
+def _holders_stop(draw: random.Random, ids: Sequence[NodeId]) -> list[Fault]:
+    """Nodes are stopped or cut off for about as long as a lease lasts, and a change of the group takes."""
+    return [
+        Fault(
+            kind=draw.choice(("pause", "pause", "partition")),
+            node=draw.choice(ids),
+            at_s=round(draw.uniform(0.05, LOAD_S), 4),
+            lasts_s=round(draw.uniform(0.1, 0.6), 4),
+        )
+        for _ in range(draw.randint(0, 4))
+    ]
+
+
+def _rings(draw: random.Random, ids: Sequence[NodeId]) -> Mapping[int, Sequence[NodeId]]:
+    """Two networks with one gateway or two, or three in a line, where there are enough nodes for that."""
+    middle = draw.randrange(1, len(ids) - 1)
+    if len(ids) == 3 or draw.random() < 0.4:
+        return {1: ids[: middle + 1], 2: ids[middle:]}
+    if draw.random() < 0.5:
+        return {1: ids[: middle + 1], 2: ids[middle - 1 :]}
+    return {1: ids[:2], 2: ids[1:3], 3: ids[2:]}
+
+
+def _run(protocol: str, seed: int) -> Literal["everywhere", "primary"]:
+    """At the primary alone mostly where the protocol has one, and now and then over any other."""
+    often = 0.8 if protocol == "primary-backup" else 0.1
+    return "primary" if random.Random(f"{seed}/run").random() < often else "everywhere"
 
 
 def _blackouts(draw: random.Random, ids: Sequence[NodeId], unlucky: NodeId) -> list[Blackout]:

@@ -15,11 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ordercast.core.identity import NodeId
+from ordercast.errors import ConfigProblem
 from ordercast.process_groups.views import Process
 from ordercast.replicated.durable.heads import START, Head
 from ordercast.replicated.histories import epoch_of, merged, tips
 from ordercast.replicated.notes import Have, Members, Report, RoundId, Synced
-from ordercast.replicated.quorum import Every, Quorum
+from ordercast.replicated.quorum import Quorum
+
+DONORS = 2
+"""So many replicas keep a snapshot of one place for each that lacks the state."""
 
 
 class Agreement:
@@ -30,7 +34,7 @@ class Agreement:
         self.members: tuple[Process, ...] = ()
         self.chosen: Head | None = None
         """The furthest history of a member, once all have told."""
-        self.merges = isinstance(quorum, Every)
+        self.merges = quorum.merges
         """Whether histories are merged: there is no primary partition."""
         self.parts: tuple[Head, ...] = ()
         """The histories of which the chosen one is made, in the order in which they are merged; none: there
@@ -169,12 +173,12 @@ class Agreement:
         turned = others[begin:] + others[:begin]
         return [(each, self._told[each].port) for each in sorted(turned, key=lambda each: each.node == rep)]
 
-    def gives(self, me: Process, first: int) -> bool:
+    def gives(self, me: Process) -> bool:
         """Whether a replica is among the first of whom one that lacks the state is to get it."""
         if self.parts:
             return False  # all had it before the round became active
         lacking = [each for each, told in self._told.items() if told.head != self.chosen]
-        return any(me == source for each in lacking for source, _ in self.sources(each)[:first])
+        return any(me == source for each in lacking for source, _ in self.sources(each)[:DONORS])
 
     @property
     def complete(self) -> bool:
@@ -188,6 +192,16 @@ class Agreement:
         fields = frozenset[str].intersection(*(frozenset(told.fields) for told in self._told.values()))
         clocks_us = [self._told[each].time_us for each in there]
         return Members(there, clocks_us, sorted(known), sorted(fields))
+
+
+def unlike(report: Report, at_primary: bool, applied: Head) -> ConfigProblem | None:
+    """Why a replica cannot be one with another that has told this; of two, who is new has to go."""
+    if report.at_primary == at_primary or applied.epoch > START.epoch:
+        return None
+    other = "the primary alone carries" if report.at_primary else "all carry"
+    return ConfigProblem(
+        f"at other nodes {other} out the commands of this object: give `run` alike at all nodes"
+    )
 
 
 def _place(head: Head) -> tuple[int, int]:

@@ -41,11 +41,11 @@ class Asked(msgspec.Struct, eq=False):
     deadline: float
     """When the caller is told that there is no answer."""
     shape: str
-    """The command; empty: it is a mark."""
+    """The command's shape; empty for a mark, which is no command."""
     form: Form | None
     arguments: bytes
     queued: bool = True
-    """It is in the outbox."""
+    """Whether the command waits in the outbox."""
     sent_in: ConfigurationId | None = None
     """The configuration in which it was sent last; None: it has not left this replica."""
     sent_us: int = 0
@@ -70,7 +70,7 @@ class Asking:
         self._numbers = 0
         self._floor = 1
         self._asked: dict[int, Asked] = {}
-        """In the order of their numbers."""
+        """Commands without an answer, in the order of their numbers."""
         self._named: dict[tuple[int, int], list[Asked]] = {}
         """Commands of sessions that outlive the replica, by session and number."""
         self._timer: asyncio.TimerHandle | None = None
@@ -143,7 +143,7 @@ class Asking:
         return math.inf if self._timeout is None else self._loop.time() + self._timeout
 
     def forget(self, asked: Asked) -> None:
-        """Nobody waits for it."""
+        """Nobody waits for this answer any more."""
         self._asked.pop(asked.number, None)
         self._forget_name(asked)
         self._admit()
@@ -155,7 +155,8 @@ class Asking:
                 self._named[asked.named] = others
 
     def name(self, asked: Asked, named: tuple[int, int]) -> None:
-        """It was called within a session that may be gone on with elsewhere, under a number of that."""
+        """A command was called within a session that may be gone on with elsewhere, and has a number
+        there."""
         asked.named = named
         self._named.setdefault(named, []).append(asked)
 
@@ -184,7 +185,7 @@ class Asking:
         self._admit()
 
     def reached(self, number: int) -> None:
-        """Everything before a mark is carried out."""
+        """Everything before a mark is carried out: tell who waits for that."""
         asked = self._asked.pop(number, None)
         if asked is not None and not asked.future.done():
             asked.future.set_result(None)

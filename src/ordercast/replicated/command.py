@@ -40,6 +40,18 @@ _KINDS = (
 encode = msgspec.msgpack.Encoder().encode
 
 
+def annotations_of(annotated: Any, owner: type, where: str) -> dict[str, Any]:
+    """The types that a class, or a method of it, is annotated with.
+
+    Raises `ConfigProblem` if one is not known; `where` names the class or method for people."""
+    try:
+        return get_type_hints(annotated, localns={owner.__name__: owner}, include_extras=True)
+    except NameError as error:
+        raise ConfigProblem(
+            f"{where} has an annotation that is not known: {error}; define types at the top of a module"
+        ) from None
+
+
 class CallId(NamedTuple):
     """Identifies a command that was called: the same in all histories that have it."""
 
@@ -47,7 +59,7 @@ class CallId(NamedTuple):
     time_us: int
     """When it was sent first, by the caller's clock: no two messages of a caller have the same time."""
     number: int
-    """In its session."""
+    """The command's number in its session."""
 
 
 class Form:
@@ -56,6 +68,7 @@ class Form:
     def __init__(self, where: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> None:
         """`where` names the command for people. Raises what is wrong with its annotations."""
         self._signature = signature
+        self._made_of = where, signature, hints
         names = list(signature.parameters)[1:]
         for name in (*names, "return"):
             if name not in hints:
@@ -76,6 +89,10 @@ class Form:
         self._positional = sum(
             signature.parameters[name].kind is not inspect.Parameter.KEYWORD_ONLY for name in names
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For classes of notebooks and scripts, which go to other processes by value."""
+        return Form, self._made_of
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         """Arguments of a call as they travel. Raises `TypeError` if they do not fit, at the caller."""
@@ -162,6 +179,12 @@ def _custom(info: Any, depth: int = 0) -> Any:
     return None
 
 
+def _command(function: Callable[..., Any], form: Form | None) -> Command[Any, Any, Any]:
+    made = Command[Any, Any, Any](function)
+    made._form = form
+    return made
+
+
 class Command(Generic[Owner, P, R]):
     """A method that is called at one replica and carried out at all; see `command`."""
 
@@ -173,6 +196,9 @@ class Command(Generic[Owner, P, R]):
         """Name and arguments: replicas whose commands differ in this do not have the same command."""
         self.__doc__ = function.__doc__
         self._form: Form | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _command, (self.function, self._form)
 
     def form(self, owner: type) -> Form:
         """How its arguments and its result travel; `owner` is the class that it is found in."""
@@ -187,14 +213,7 @@ class Command(Generic[Owner, P, R]):
             signature = inspect.signature(function)
             if any(each.kind not in _KINDS for each in signature.parameters.values()):
                 raise ConfigProblem(f"{where} has *args or **kwargs: name its arguments")
-            try:
-                hints = get_type_hints(function, localns={owner.__name__: owner}, include_extras=True)
-            except NameError as error:
-                raise ConfigProblem(
-                    f"{where} has an annotation that is not known: {error}; define types at the top of a "
-                    "module"
-                ) from None
-            self._form = Form(where, signature, hints)
+            self._form = Form(where, signature, annotations_of(function, owner, where))
         return self._form
 
     @overload

@@ -81,7 +81,7 @@ class ReplicaDisk:
     # --- what the machine wants -----------------------------------------------------------------
 
     def do(self, what: Promise | Keep | Store) -> None:
-        """Begin to do it."""
+        """Begin to carry out what the machine wants of the disk."""
         match what:
             case Promise(epoch):
                 self._begin(lambda replica: self._promise(replica, epoch))

@@ -8,14 +8,14 @@ from typing import NamedTuple, TypeAlias
 from ordercast.errors import OrdercastError
 from ordercast.process_groups.views import Process
 from ordercast.replicated.durable.heads import Entry, Head
-from ordercast.replicated.notes import Have, Report, Synced, Tick
+from ordercast.replicated.notes import Have, Report, Synced, Tick, Update
 from ordercast.replicated.snapshot import Snapshot
 
 
 class Send(NamedTuple):
     """Tell the other replicas, in the order, by a safe message; the time is to be filled in."""
 
-    note: Report | Have | Synced | Tick
+    note: Report | Have | Synced | Tick | Update
 
 
 class Answers(NamedTuple):
@@ -92,6 +92,12 @@ class Store(NamedTuple):
     """Keep the state as it is now on disk, in place of what is there (`Machine.storing`)."""
 
 
+class LookAgain(NamedTuple):
+    """Call `PrimaryMachine.overdue` after so many microseconds."""
+
+    after_us: int
+
+
 class GoOn(NamedTuple):
     """Call `Machine.go_on` when others had their turn."""
 
@@ -119,6 +125,7 @@ Effect: TypeAlias = (
     | Keep
     | Store
     | GoOn
+    | LookAgain
     | Begun
 )
 
@@ -134,11 +141,16 @@ class Effects:
         self._effects: list[Effect] = []
 
     def append(self, effect: Effect) -> None:
-        """Want something more."""
+        """Add something that the machine wants."""
         self._effects.append(effect)
 
+    def fail(self, problem: OrdercastError | None) -> None:
+        """Go no further, if there is a problem."""
+        if problem is not None:
+            self._effects.append(Failed(problem))
+
     def of_history(self, effect: Effect) -> None:
-        """The same, if what was carried out stays."""
+        """Add something that the machine wants if what was carried out stays."""
         (self._effects if self.certain else self.withheld).append(effect)
 
     def become_certain(self) -> None:

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
 from ordercast.errors import ConfigProblem, NotReplicated
 from ordercast.process_groups.views import Process
+from ordercast.replicated.changes import make
 from ordercast.replicated.command import length, listed, several
 from ordercast.replicated.durable.heads import Head
 from ordercast.replicated.effects import Answers, Failed
-from ordercast.replicated.notes import Calls, Entry, Members, Run, Tick
+from ordercast.replicated.notes import Calls, Entry, Members, Run, Tick, Update
 from ordercast.replicated.outcome import forgotten, unknown
 from ordercast.replicated.replicated import Replicated, Subject, Turn
 from ordercast.replicated.sessions import Known, Sessions
 from ordercast.replicated.snapshot import Common, Restored, Snapshot
 from ordercast.replicated.state import Outdated
+from ordercast.replicated.told import decoded
 
 LOG = logging.getLogger("ordercast")
 NOBODY = Process(0, 0, 0)
 MOST_CALLERS = 10_000
 """Replicas of which it is remembered which of their commands a history has, where histories are merged: those
 that called last."""
+
+
+class OnUpdate(Protocol):
+    """Is told of updates."""
+
+    def __call__(self, sender: Process, update: Update, *, holds: bool) -> None:
+        """One was delivered."""
+
+
+def _ignored(sender: Process, update: Update, *, holds: bool) -> None:
+    """Stands in where nobody wants to know."""
 
 
 class Execution:
@@ -38,10 +52,12 @@ class Execution:
         self.sessions = Sessions()
         self.applied = applied
         """Up to where it was carried out."""
+        self.on_update: OnUpdate = _ignored
+        """Told of each update that is delivered, and whether it holds."""
         self._merges = subject.target._merged = merges
         self._common = Common(0, [], {}, subject.known, 0, 0, fields=subject.fields)
 
-    def carry_out(self, head: Head, sender: Process, entry: Entry) -> Answers | Failed | None:
+    def carry_out(self, head: Head, sender: Process, entry: Entry) -> Sequence[Answers] | Failed:
         """Carry out the entry behind which the history is at `head`; the answers, if it has commands that
         were called at this replica, or that its class does not know how."""
         try:
@@ -49,12 +65,21 @@ class Execution:
         except Outdated as error:
             return Failed(ConfigProblem(str(error)))
 
-    def _carry_out(self, head: Head, sender: Process, entry: Entry) -> Answers | None:
-        self.applied = head
+    def _carry_out(self, head: Head, sender: Process, entry: Entry) -> Sequence[Answers]:
+        self.applied, base = head, self._common.base
+        self._common.base = head.position, head.checksum
         match entry:
             case Calls():
                 self._pass_time(sender, entry.time_us)
-                return self._call(sender, entry)
+                answers = self._call(sender, entry)
+                return () if answers is None else (answers,)
+            case Update():
+                if entry.base != base or sender not in self._common.there:
+                    self._common.base = base
+                    self.on_update(sender, entry, holds=False)
+                else:
+                    self.on_update(sender, entry, holds=True)
+                    return self._take_over(sender, entry)
             case Tick(time_us):
                 self._pass_time(sender, time_us)
             case Members(there, clocks_us, known, fields):
@@ -71,7 +96,29 @@ class Execution:
                 self.subject.share(common.fields)
                 for gone in sorted(set(before) - set(there)):
                     self.subject.left(self._next_turn(), gone)
-        return None
+        return ()
+
+    def _take_over(self, sender: Process, update: Update) -> Sequence[Answers]:
+        """Make what a primary has changed."""
+        target, common = self.subject.target, self._common
+        common.primary = sender
+        try:
+            make(update.changes, target._fields, target)
+            events = [decoded(event, type(target)) for event in update.told]
+        except (msgspec.MsgspecError, TypeError, LookupError) as error:
+            raise Outdated(f"it does not understand what another one has changed ({error})") from error
+        common.now_us, common.position = max(common.now_us, update.now_us), update.position
+        target._turn = Turn(common.now_us, common.position, NOBODY)
+        for done in update.done:
+            if done.new:
+                self.sessions.keep(done.session, done.first, done.floor, self.applied.position, done.outcomes)
+        for event in events:
+            target.tell(event)
+        return [
+            Answers(done.session, done.first, done.outcomes)
+            for done in update.done
+            if done.session in self.awaited
+        ]
 
     def _call(self, sender: Process, calls: Calls) -> Answers | None:
         session, number, outcomes = calls.session, calls.first, list[bytes]()
@@ -157,6 +204,11 @@ class Execution:
         )
 
     @property
+    def primary(self) -> Process | None:
+        """Who made the last update."""
+        return self._common.primary
+
+    @property
     def immutable(self) -> bool:
         """Whether references to what is in the fields are enough to keep the state."""
         return self.subject.target._fields.immutable
@@ -170,7 +222,9 @@ class Execution:
         state.install(initial, self.subject.target)
         self.sessions, self._common, self.applied = state.sessions, state.common, state.head
         self.subject.share(self._common.fields)
-        self.subject.target._turn = Turn(self._common.now_us, self._common.position, NOBODY)
+        target = self.subject.target
+        target._turn = Turn(self._common.now_us, self._common.position, NOBODY)
+        target._fingerprints = None
 
     def merge(self, head: Head, parts: Sequence[Restored | None], initial: Sequence[bytes]) -> Failed | None:
         """Put what comes of several states into the place of this one; None stands for this one. The history

@@ -23,12 +23,12 @@ class Tail(NamedTuple):
     """A piece of the history."""
 
     base: Head
-    """It follows this place."""
+    """The place of the history that the first entry follows."""
     entries: Sequence[tuple[Head, Process, bytes]]
 
     @property
     def head(self) -> Head:
-        """Where it ends."""
+        """Where the piece of the history ends."""
         return self.entries[-1][0] if self.entries else self.base
 
 
@@ -43,7 +43,7 @@ class Recent:
         self._bytes = 0
 
     def add(self, head: Head, sender: Process, payload: bytes) -> None:
-        """This was carried out, too."""
+        """Remember an entry that was carried out."""
         self._entries.append((head, sender, payload))
         self._bytes += len(payload) + OVERHEAD
         while self._bytes > self._most_bytes:
@@ -78,7 +78,7 @@ class History:
         self.log: deque[tuple[Head, Process, Entry | Mark, bytes]] = deque()
         """What was not carried out yet: the head with it, who sent it, and as it was sent."""
         self.bytes = 0
-        """Of the log."""
+        """Bytes of the entries in the log."""
 
     def append(self, sender: Process, note: Entry | Mark, payload: bytes) -> None:
         """Something was delivered."""
@@ -89,7 +89,7 @@ class History:
         self.bytes += len(payload)
 
     def extend(self, entries: Iterable[tuple[Process, Entry | Mark, bytes]]) -> None:
-        """These were delivered."""
+        """Append entries that were delivered."""
         for sender, note, payload in entries:
             self.append(sender, note, payload)
 
@@ -110,7 +110,7 @@ class History:
         self.base, self.log, self.bytes = head, deque(kept), sum(len(each[3]) for each in kept)
 
     def enter(self, epoch: int, after: int) -> None:
-        """It counts, in an epoch that begins behind that position."""
+        """Go on in an epoch that begins behind position `after`: this history is the one that counts."""
         if not self.passed or self.passed[-1] != epoch:
             self.passed.append(epoch)
         self.head = Head(epoch, self.head.position, self.head.checksum)

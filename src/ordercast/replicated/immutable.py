@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-_SCALARS = (
+SCALARS = (
     inspect.NoneType,
     inspect.BoolType,
     inspect.IntType,
@@ -26,6 +26,7 @@ _SCALARS = (
     inspect.EnumType,
     inspect.LiteralType,
 )
+"""Types of values that are one thing, and have no parts."""
 
 
 def is_immutable(kind: Any) -> bool:
@@ -46,7 +47,7 @@ def _is(info: inspect.Type, within: set[type]) -> bool:
             if cls in within:
                 return True
             return _is_frozen(cls) and all(_is(each.type, within | {cls}) for each in info.fields)
-    return isinstance(info, _SCALARS)
+    return isinstance(info, SCALARS)
 
 
 def _is_frozen(cls: type) -> bool:

@@ -4,17 +4,12 @@ It is told of configurations, of views of the object's group, of messages in it,
 another replica; it answers with effects. Its *history* is a row of entries: commands, ticks, and what rounds
 settled (`agreement.py`). Entries are carried out only while a round is active in a regular configuration;
 others wait in the history's log, as long as it is not known whether they count: those of a transitional
-configuration, and those that are delivered while replicas tell what they have.
-
-A replica whose history is not the chosen one keeps its state until the round is active, and meanwhile gets
-that of another (`Fetch`). What is delivered until it comes waits, and is carried out behind it.
-
-Where histories are merged, replicas that tell of different ones carry theirs out up to where they told, and
-get the states of the others (`Wanted`). Each makes one state of these, at the same place of the order.
-
-A replica with a disk appends the history to it as it is delivered, and says how far it has come (`Synced`).
-Entries are carried out once they are on as many disks as the replica's level asks for
-(``docs/decisions/durability.md``).
+configuration, and those that are delivered while replicas tell what they have. A replica whose history is not
+the chosen one keeps its state until the round is active, and meanwhile gets that of another (`Fetch`); what
+is delivered until it comes is carried out behind it. Where histories are merged, replicas that tell of
+different ones carry theirs out up to where they told, get the states of the others (`Wanted`), and make one
+of these, at the same place of the order. With a disk the history is kept as it is delivered, and carried out
+once on as many disks as the level asks for (``decisions/durability.md``).
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ from zlib import crc32
 
 from ordercast.core.identity import Configuration
 from ordercast.process_groups.views import Process, View
-from ordercast.replicated.agreement import Agreement
+from ordercast.replicated.agreement import Agreement, unlike
 from ordercast.replicated.durable.heads import START, Head
 from ordercast.replicated.effects import (
     Begun,
@@ -69,16 +64,16 @@ from ordercast.replicated.watching import Missed
 
 TICK_STEP_US = 50_000
 """Replicas tell each other that time has passed, one after the other, until one was heard."""
-AT_A_TIME = 1_000
-"""Entries that are carried out before others have their turn."""
-
-DONORS = 2
-"""So many replicas keep a snapshot of one place for each that lacks the state."""
+AT_A_TIME = 100
+"""Entries of a backlog that are carried out before others have their turn: about a millisecond."""
 MOST_WAITING = 256 * 1024 * 1024
 
 
 class Machine:
-    """One replica."""
+    """One replica of an object: takes what is delivered and what is on disk, and answers with `Effects`."""
+
+    at_primary = False
+    """Whether commands are carried out by the primary alone."""
 
     def __init__(
         self,
@@ -112,15 +107,15 @@ class Machine:
         self._old: History | None = None
         """The history that the object's state is of, where it is not the one that counts."""
         self.recent = Recent(begin)
-        """What was carried out last, for replicas that lack only that."""
+        """What was carried out last."""
         self._wanted: Wanted | None = None
         """The history that counts, where the object has no state of it yet."""
         self._since: list[tuple[Process, Entry | Mark, bytes]] = []
         """What was delivered since the round began, until it is settled."""
         self._began: tuple[Head | None, Head | None] = (None, None)
         """Where both histories were when the round began."""
-        self._going_on = False
-        """There is more to carry out, in another turn."""
+        self._backlog = 0
+        """So many entries were left when others had to have their turn: `go_on` carries them out."""
         self._wake: int | None = None
         self._out = Effects()
 
@@ -135,6 +130,11 @@ class Machine:
     def up_to_date(self) -> bool:
         """Whether this replica carries out what is delivered."""
         return self.agreement.active and self._presence.regular and self.has_state
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether what was carried out stays."""
+        return self.up_to_date and self._out.certain
 
     @property
     def holds_commands(self) -> bool:
@@ -191,9 +191,9 @@ class Machine:
         self.agreement.begin(round, presence.group, presence.configuration.members)
         mine, wanted = self._mine, self._wanted
         self._began = (None if mine is None else mine.head, None if wanted is None else wanted.head)
-        told = (self._known, self.port, *self.disk.told)
         passed = list(mine.passed) if mine is not None and self.agreement.merges else []
-        self._out.append(Send(Report(round, self._began[0], *told, passed=passed, fields=self._fields)))
+        told = self._known, self.port, *self.disk.told, 0, passed, self._fields, self.at_primary
+        self._out.append(Send(Report(round, self._began[0], *told)))
 
     def _keep_since(self) -> None:
         """The round is over without having been settled: what was delivered in it goes behind what was
@@ -211,6 +211,7 @@ class Machine:
         """A message in the object's group."""
         note = read(payload)
         if isinstance(note, Report):
+            self._out.fail(unlike(note, self.at_primary, self.applied))
             if self.agreement.report(sender, note):
                 self._settle()
         elif isinstance(note, Have):
@@ -273,7 +274,6 @@ class Machine:
     def _activate(self) -> None:
         if not self.agreement.activate():
             return
-        assert self.agreement.round is not None
         history = self._wanted or self._mine
         assert history is not None
         assert self.agreement.chosen is not None
@@ -307,21 +307,22 @@ class Machine:
         return self._out.take()
 
     def go_on(self) -> list[Effect]:
-        """`GoOn` was asked for."""
-        self._going_on = False
-        self.advance()
+        """`GoOn` was asked for: carry out some more, and as many as came meanwhile: the backlog shrinks."""
+        backlog, self._backlog = self._backlog, 0
+        came = 0 if self._mine is None else len(self._mine.log) - backlog
+        self.advance(more=max(0, came))
         return self._out.take()
 
     def _offer(self) -> None:
         """Keep the state as it is now, if others are to get it from this replica and it costs no encoding."""
-        if self.execution.immutable and self.agreement.gives(self.me, DONORS):
+        if self.execution.immutable and self.agreement.gives(self.me):
             self._out.append(Offer(self.snapshot()))
 
-    def advance(self) -> None:
-        """Carry out what can be."""
+    def advance(self, more: int = 0) -> None:
+        """Carry out what can be, but at most `AT_A_TIME` entries and so many more: `go_on` does the rest."""
         mine, wanted, agreement = self._mine, self._wanted, self.agreement
-        waits = wanted is not None and wanted.own is None
-        if mine is None or waits or not (self._presence.regular and agreement.settled):
+        carries_out = self._presence.regular and agreement.settled
+        if mine is None or not carries_out or (wanted is not None and wanted.own is None):
             return
         entries = self.disk.keep(mine, agreement)
         if entries:
@@ -332,11 +333,10 @@ class Machine:
             if last is None or last > agreement.chosen.position:
                 self._out.become_certain()
         log, carry_out, count = mine.log, self.execution.carry_out, 0
-        while log and not self._pauses and (last is None or log[0][0].position <= last):
-            if count == AT_A_TIME:
-                if not self._going_on:
-                    self._going_on = True
-                    self._out.append(GoOn())
+        while log and not (self._pauses or self._backlog) and (last is None or log[0][0].position <= last):
+            if count == AT_A_TIME + more:
+                self._backlog = len(log)
+                self._out.append(GoOn())
                 break
             count += 1
             head, sender, note, payload = log.popleft()
@@ -350,8 +350,8 @@ class Machine:
                 self._out.append(done)
                 return
             self.recent.add(head, sender, payload)
-            if done is not None:
-                self._out.of_history(done)
+            for answers in done:
+                self._out.of_history(answers)
             if isinstance(note, Members):
                 self._offer()
         self._look_at_arrived()
@@ -376,8 +376,7 @@ class Machine:
         history = History(state.head)
         for sender, note, payload, head in entries:
             history.restore(sender, note, payload, head)
-        self._mine, self.disk.kept = history, history.head.position
-        self.recent = Recent(state.head)
+        self._mine, self.recent, self.disk.kept = history, Recent(state.head), history.head.position
 
     def promised(self, epoch: int) -> list[Effect]:
         """What `Promise` asked for is on disk."""
@@ -393,10 +392,11 @@ class Machine:
 
     def synced(self, head: Head) -> list[Effect]:
         """The history is on disk up to here."""
-        agreement = self.agreement
-        if agreement.active and agreement.round is not None and head.epoch == agreement.epoch:
+        agreement, round = self.agreement, self.agreement.round
+        if agreement.active and round is not None and head.epoch == agreement.epoch:
             self.disk.synced = head.position
-            self._out.append(Send(Synced(agreement.round, head.position)))
+            agreement.sync(self.me, synced := Synced(round, head.position))
+            self._out.append(Send(synced))
             self.advance()
         return self._out.take()
 

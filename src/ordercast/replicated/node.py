@@ -2,71 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ordercast.core.identity import Configuration, Guarantee, NodeId
 from ordercast.directory import Directory
-from ordercast.process_groups.views import Cause, Life, Received, Unheard, View
+from ordercast.process_groups.interface import LocalProcesses
 from ordercast.replicated.quorum import Quorum
 from ordercast.transport.streams import Streams
 
 
-class Listener(Protocol):
-    """Is told what one local process gets, in the one order."""
-
-    def received(self, received: Received) -> None:
-        """Messages."""
-
-    def unheard(self, unheard: Unheard) -> None:
-        """Messages that the process sent reach nobody."""
-
-    def installed(self, view: View) -> None:
-        """A group that the process is in has a new view."""
-
-    def left(self, group: str, cause: Cause) -> None:
-        """The process is in a group no longer."""
-
-    def configuration(self, change: Configuration) -> None:
-        """A configuration of nodes begins, or another life of the node with it."""
-
-
-class LocalProcess(Protocol):
-    """A process at this node."""
-
-    number: int
-
-    def join(self, group: str, properties: Mapping[str, str] | None = None) -> None:
-        """Ask to be in a group."""
-
-    def end(self) -> None:
-        """Leave all groups, and be told nothing more."""
-
-    def front(self, groups: tuple[str, ...]) -> bytes:
-        """What stands in front of a message from this process to these groups."""
-
-    def try_send(
-        self, groups: tuple[str, ...], payloads: Sequence[bytes], guarantee: Guarantee
-    ) -> int | None:
-        """Send messages without waiting; None if there is no room now.
-
-        Raises `NoMajority` outside the primary partition, `MessageTooLarge`, or why the node has ended."""
-
-
-class Processes(Protocol):
-    """All local processes of a node."""
-
-    def begin(self, listener: Listener) -> LocalProcess:
-        """A process begins, and is in no group yet."""
-
-    @property
-    def life(self) -> Life:
-        """The life of the node that they are in."""
-
-    @property
-    def largest(self) -> int:
-        """Bytes of the largest message, with its address and what is said beside it."""
+class Processes(LocalProcesses, Protocol):
+    """All local processes of a node, and the configuration that they are in."""
 
     @property
     def configuration(self) -> Configuration | None:

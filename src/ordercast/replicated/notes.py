@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from ordercast.core.wire import UNREADABLE
 from ordercast.process_groups.views import Process
+from ordercast.replicated.changes import Change
 from ordercast.replicated.durable.heads import Head
 from ordercast.replicated.sessions import Number
 
@@ -93,6 +94,8 @@ class Report(msgspec.Struct, array_like=True, frozen=True, tag="r"):
     """The epochs that the history has passed through, if histories are merged."""
     fields: Annotated[list[str], Meta(max_length=MOST_COMMANDS)] = []
     """The fields of its class."""
+    at_primary: bool = False
+    """Whether it has commands carried out by the primary alone."""
 
 
 class Have(msgspec.Struct, array_like=True, frozen=True, tag="h"):
@@ -122,9 +125,40 @@ class Members(msgspec.Struct, array_like=True, frozen=True, tag="n"):
     """and the fields that the classes of all have."""
 
 
-Entry: TypeAlias = Calls | Tick | Members
+class Done(msgspec.Struct, array_like=True, frozen=True):
+    """Commands of one session that the primary carried out, or had carried out before."""
+
+    session: Number
+    first: Number
+    """The number of the first one; the others' follow it."""
+    floor: Number
+    outcomes: list[bytes]
+    new: bool = True
+    """Whether the commands were carried out now, and not before."""
+
+
+class Update(msgspec.Struct, array_like=True, frozen=True, tag="u"):
+    """What commands have changed that the primary carried out (004 §4.3.1): all replicas take it over."""
+
+    round: RoundId
+    """The round in which they were carried out."""
+    base: tuple[Number, Number]
+    """Position and checksum of the history behind the last entry that the primary had carried out then, void
+    updates apart. If the history went on otherwise, this one is void, the same at all, and the commands are
+    carried out again."""
+    now_us: Number
+    """What time it was for the commands, and"""
+    position: Number
+    """the number of the last of them (`Replicated.position`)."""
+    done: list[Done]
+    changes: list[Change]
+    told: list[msgspec.Raw] = []
+    """What the commands told those who watch (`told.py`)."""
+
+
+Entry: TypeAlias = Calls | Tick | Members | Update
 """What the history of an object consists of."""
-Note: TypeAlias = Calls | Tick | Mark | Report | Have | Synced
+Note: TypeAlias = Calls | Tick | Mark | Report | Have | Synced | Update
 _decoder: msgspec.msgpack.Decoder[Note] = msgspec.msgpack.Decoder(Note)
 _encode = msgspec.msgpack.Encoder().encode
 

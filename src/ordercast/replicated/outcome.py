@@ -20,17 +20,17 @@ _decode = msgspec.msgpack.Decoder(tuple[str, str, list[Any] | None]).decode
 
 
 NOTHING = _RESULT + _encode(None)
-"""It was carried out, and its result is None."""
+"""The outcome of a command that was carried out and returned None."""
 
 
 def succeeded(result: object) -> bytes:
-    """It was carried out, with this result, which is encoded at once. Raises what msgspec says of one that
-    cannot be."""
+    """The outcome of a command with this result, which is encoded at once. Raises what msgspec says of one
+    that cannot be."""
     return _RESULT + _encode(result)
 
 
 def failed(error: Exception) -> bytes:
-    """It raised."""
+    """The outcome of a command that raised this exception."""
     kind, args = type(error), None
     if isinstance(error, CommandFailed):
         try:
@@ -42,12 +42,12 @@ def failed(error: Exception) -> bytes:
 
 
 def unknown(shape: str) -> bytes:
-    """Not all replicas know it, so none carried it out."""
+    """The outcome of a command that not all replicas know, so that none carried it out."""
     return _UNKNOWN + shape.encode()
 
 
 def forgotten() -> bytes:
-    """It may have been carried out, and nobody remembers."""
+    """The outcome of a command that may have been carried out, which nobody remembers."""
     return _FORGOTTEN
 
 

@@ -15,10 +15,11 @@ import msgspec
 
 from ordercast.core.identity import Guarantee
 from ordercast.errors import NodeClosed, NoMajority, OrdercastError
+from ordercast.process_groups.interface import LocalProcess
 from ordercast.replicated.asking import MOST_BYTES, Asked, Asking, packed, together
 from ordercast.replicated.effects import Send
 from ordercast.replicated.machine import Machine
-from ordercast.replicated.node import LocalProcess, Surroundings
+from ordercast.replicated.node import Surroundings
 from ordercast.replicated.notes import GROUP, Mark, Report, Synced, Tick, written
 
 LOG = logging.getLogger("ordercast")
@@ -50,7 +51,7 @@ class Posting:
         """When new commands were sent last, by this node's clock: each message has a time of its own."""
         self._outbox: deque[Asked | Send] = deque()
         self._due = False
-        """It will be sent at the end of this turn of the event loop."""
+        """Whether the outbox is sent at the end of this turn of the event loop."""
         self._more = asyncio.Event()
         self._majority = True
         self._process: LocalProcess | None = None
@@ -197,7 +198,7 @@ class Posting:
         return True
 
     def _take_out(self, count: int) -> None:
-        """So many of the outbox were sent."""
+        """Take the first `count` out of the outbox: they were sent."""
         configuration = self._node.processes.configuration
         for _ in range(count):
             what = self._outbox.popleft()

@@ -16,6 +16,9 @@ from ordercast.core.identity import NodeId
 class Quorum(Protocol):
     """Says whether replicas may go on; an empty sentence means yes, others say for whom they wait."""
 
+    merges: bool
+    """Every partition goes on by itself, and histories that part are merged."""
+
     def choose(self, keepers: Collection[NodeId], there: Collection[NodeId], *, stored: bool) -> str:
         """Whether the furthest history of these nodes' replicas has everything that was ever answered.
 
@@ -32,11 +35,15 @@ class Quorum(Protocol):
         """Up to where the history is on enough disks, where these nodes have it up to these positions."""
 
 
-class Chain:
-    """For protocols with a primary partition of their own."""
+class Always:
+    """Replicas wait for nobody: the protocol has a primary partition of its own, in which whoever stayed has
+    everything; or every partition goes on by itself, and histories that part are merged later."""
+
+    def __init__(self, *, merges: bool = False) -> None:
+        self.merges = merges
 
     def choose(self, keepers: Collection[NodeId], there: Collection[NodeId], *, stored: bool) -> str:
-        """Always: who stayed in the primary partition has everything."""
+        """Always."""
         return ""
 
     def begin(self, holders: Collection[NodeId], there: Collection[NodeId], *, others: bool) -> str:
@@ -50,6 +57,8 @@ class Chain:
 
 class Majority:
     """For several partitions of which that with most voters goes on."""
+
+    merges = False
 
     def __init__(self, voters: Collection[NodeId]) -> None:
         self._voters = frozenset(voters)
@@ -91,22 +100,6 @@ class Majority:
         return reached[len(reached) // 2]
 
 
-class Every:
-    """For objects of which every partition goes on by itself, and whose histories are merged."""
-
-    def choose(self, keepers: Collection[NodeId], there: Collection[NodeId], *, stored: bool) -> str:
-        """Always: who has another history is merged with later."""
-        return ""
-
-    def begin(self, holders: Collection[NodeId], there: Collection[NodeId], *, others: bool) -> str:
-        """Always."""
-        return ""
-
-    def kept(self, positions: Mapping[NodeId, int]) -> int:
-        """Nowhere: nothing is on disk."""
-        return 0
-
-
 def quorum_of(voters: Collection[NodeId], primary_partition: bool) -> Quorum | None:
     """When replicas of a node's objects may go on; None where every partition goes on by itself.
 
@@ -114,7 +107,7 @@ def quorum_of(voters: Collection[NodeId], primary_partition: bool) -> Quorum | N
     only."""
     if voters:
         return Majority(voters)
-    return Chain() if primary_partition else None
+    return Always() if primary_partition else None
 
 
 def _names(nodes: Collection[NodeId]) -> str:

@@ -19,6 +19,7 @@ from ordercast.errors import (
     OrdercastError,
     Unanswered,
 )
+from ordercast.process_groups.interface import LocalProcess
 from ordercast.process_groups.views import Cause, Life, Process, Received, Unheard, View
 from ordercast.replicated.asking import MOST_PENDING, Asked, Asking, unanswered
 from ordercast.replicated.command import Command, Form
@@ -32,6 +33,7 @@ from ordercast.replicated.effects import (
     Fetch,
     GoOn,
     Keep,
+    LookAgain,
     Offer,
     Promise,
     Reached,
@@ -44,13 +46,15 @@ from ordercast.replicated.effects import (
 from ordercast.replicated.history import Tail
 from ordercast.replicated.levels import Level
 from ordercast.replicated.machine import Machine
-from ordercast.replicated.node import LocalProcess, Surroundings
+from ordercast.replicated.node import Surroundings
 from ordercast.replicated.notes import Report
 from ordercast.replicated.posting import CALL_OVERHEAD, Posting
+from ordercast.replicated.primary_machine import PrimaryMachine
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Replicated, Subject
 from ordercast.replicated.session import current
 from ordercast.replicated.snapshot import NOT_ENCODED, Restored, Snapshot, Unsound
+from ordercast.replicated.telling import Telling
 from ordercast.replicated.watching import Watch
 
 LOG = logging.getLogger("ordercast")
@@ -70,9 +74,13 @@ class Replica:
         port: int,
         level: Level,
         disk: ReplicaDisk | None,
+        *,
+        at_primary: bool = False,
+        told_in: str | None = None,
     ) -> None:
         """`fetch` is told which state is needed, and that none is. `port`: where states are given. `disk`:
-        where the object is kept; None: nowhere. It is a replica from `begin` on."""
+        where the object is kept; None: nowhere. `at_primary`: the primary alone carries commands out.
+        `told_in`: the group in which the history is told. It is a replica from `begin` on."""
         self.name = name
         self.target = target
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -82,12 +90,20 @@ class Replica:
         self._fetch = fetch
         subject = Subject(target)
         session, durable = node.new_seed() >> 2, disk is not None
-        self.machine = Machine(subject, quorum, session, subject.initial, level, durable=durable)
+        if at_primary:
+            most = node.processes.largest - CALL_OVERHEAD
+            self.machine: Machine = PrimaryMachine(
+                subject, quorum, session, subject.initial, level, durable=durable, most=most
+            )
+        else:
+            self.machine = Machine(subject, quorum, session, subject.initial, level, durable=durable)
         self._disk = disk
         self.machine.port = port
         self.machine.most_waiting = node.most_waiting
         self._asking = Asking(timeout, self._unanswered)
         self._posting = Posting(name, node, self.machine, self._asking, self._check_open)
+        self._told_in = told_in
+        self._telling: Telling | None = None
         self._alarm: asyncio.TimerHandle | None = None
         self._completing: WeakKeyDictionary[Snapshot, asyncio.Task[None]] = WeakKeyDictionary()
         self._watches: dict[Watch, None] = {}
@@ -108,6 +124,8 @@ class Replica:
         if node.processes.configuration is not None:
             self._do(self.machine.configuration(node.processes.configuration, self._me, rejoined=False))
         self._process.join(*self._posting.groups)
+        if self._told_in is not None:
+            self._telling = Telling(self._told_in, node, self.machine, self.begin_snapshot, self.completed)
 
     @property
     def _me(self) -> Process:
@@ -227,6 +245,8 @@ class Replica:
                     self.fail(problem)
                 case GoOn():
                     asyncio.get_running_loop().call_soon(lambda: self.run(self.machine.go_on()))
+                case LookAgain(after_us):
+                    asyncio.get_running_loop().call_later(after_us / 1_000_000, self._on_overdue)
                 case Dropped(size):
                     LOG.warning(
                         "%s: %d bytes wait for the state, which did not come yet: they are dropped, and a "
@@ -238,6 +258,8 @@ class Replica:
                     if not self.ready.done():
                         self.ready.set_result(None)
                     self._posting.again(anew=anew)
+        if self._telling is not None:
+            self._telling.look()
 
     def _set_alarm(self, at_us: int | None) -> None:
         if self._alarm is not None:
@@ -250,6 +272,10 @@ class Replica:
     def _on_alarm(self) -> None:
         self._alarm = None
         self._do(self.machine.alarm(self._node.now_us()))
+
+    def _on_overdue(self) -> None:
+        if isinstance(self.machine, PrimaryMachine):
+            self.run(self.machine.overdue())
 
     def state_came(self, state: Restored | Tail) -> None:
         """The state of another replica has come, or what leads there."""
@@ -267,7 +293,7 @@ class Replica:
         return await self.completed(self.begin_snapshot())
 
     def begin_snapshot(self) -> Snapshot:
-        """The same, to be awaited with `completed`."""
+        """The state as it is now, to be awaited with `completed`."""
         return self._complete(self.machine.snapshot())
 
     def _complete(self, snapshot: Snapshot) -> Snapshot:
@@ -307,6 +333,8 @@ class Replica:
             effects = deliver(sender, payload)
             if effects:
                 self._do(effects)
+        if self._telling is not None:
+            self._telling.look()
 
     def unheard(self, unheard: Unheard) -> None:
         """Replicas send no heads."""
@@ -362,6 +390,8 @@ class Replica:
         self._posting.end()
         self._set_alarm(None)
         self._fetch(self, StopFetching())
+        if self._telling is not None:
+            self._telling.end()
         if self._process is not None:
             self._process.end()
         self._asking.fail(

@@ -14,7 +14,7 @@ from ordercast.replicated.disk import ReplicaDisk
 from ordercast.replicated.effects import Fetch, Offer, StopFetching
 from ordercast.replicated.levels import Level, level_of
 from ordercast.replicated.node import Surroundings
-from ordercast.replicated.quorum import Every, Majority, Quorum
+from ordercast.replicated.quorum import Always, Majority, Quorum
 from ordercast.replicated.replica import Replica
 from ordercast.replicated.replicated import Replicated, Subject
 from ordercast.replicated.transfer import Fetching, Giving
@@ -43,6 +43,8 @@ class Replicas:
         durable: str | os.PathLike[str] | None,
         level: str | None,
         partition: str = "primary",
+        run: str = "everywhere",
+        history: str | None = None,
     ) -> T:
         """Replicate an object; returns it when it has the state that the others have."""
         directory = None if durable is None else Path(durable)
@@ -68,8 +70,20 @@ class Replicas:
                 'primary="majority" and voters, or a protocol with a primary partition, as in '
                 'protocol="total", or replicate it with partition="merge"'
             )
+        if run not in ("everywhere", "primary"):
+            raise ConfigProblem(f"run is {run!r}: choose one of everywhere, primary")
+        if run == "primary" and partition == "merge":
+            raise ConfigProblem(
+                f"the commands of {name!r} are to run at the primary, and every partition would have one "
+                '(partition="merge"): leave `run` or `partition` out'
+            )
+        if history is not None and partition == "merge":
+            raise ConfigProblem(
+                f"the history of {name!r} is to be told in {history!r}, and every partition would tell "
+                'another one (partition="merge"): leave `history` or `partition` out'
+            )
         asked = level_of(level, durable=durable is not None)
-        quorum = Every() if partition == "merge" else self._node.quorum
+        quorum = Always(merges=True) if partition == "merge" else self._node.quorum
         assert quorum is not None, "it is checked above"
         if (durable is not None or asked is Level.MAJORITY_DISK) and not isinstance(quorum, Majority):
             raise ConfigProblem(
@@ -78,7 +92,8 @@ class Replicas:
             )
         self._names.add(name)
         try:
-            return await self._begin(target, name, timeout, directory, asked, quorum)
+            at_primary = run == "primary"
+            return await self._begin(target, name, timeout, directory, asked, quorum, at_primary, history)
         except BaseException:
             self._names.discard(name)
             raise
@@ -107,12 +122,26 @@ class Replicas:
         durable: Path | None,
         level: Level,
         quorum: Quorum,
+        at_primary: bool,
+        history: str | None,
     ) -> T:
         if self._port is None:
             self._port = asyncio.create_task(self._node.streams.serve(self._giving.serve))
         port = await asyncio.shield(self._port)
         disk = None if durable is None else await self._open_disk(name, durable)
-        replica = Replica(name, target, quorum, self._node, timeout, self._fetch, port, level, disk)
+        replica = Replica(
+            name,
+            target,
+            quorum,
+            self._node,
+            timeout,
+            self._fetch,
+            port,
+            level,
+            disk,
+            at_primary=at_primary,
+            told_in=history,
+        )
         self._replicas[name] = replica
         if disk is not None:
             self._disks[replica] = disk

@@ -45,7 +45,7 @@ class Known(Enum):
 
     NEW = "new"
     FORGOTTEN = "forgotten"
-    """It may have been carried out."""
+    """Its session, or its number there, is no longer remembered: it may have been carried out."""
 
 
 class Sessions:
@@ -148,7 +148,7 @@ class Sessions:
 
     @staticmethod
     def pieces(captured: list[tuple[int, Session]]) -> Iterator[bytes]:
-        """They, piece by piece."""
+        """The sessions as bytes, piece by piece."""
         return in_pieces(captured, encode)
 
     def add(self, piece: bytes) -> None:

@@ -31,6 +31,9 @@ WORK_S = 0.001
 """For so long a state is worked on before as long a rest."""
 PIECES = 8
 """So many pieces of work are done in one turn of the event loop, at most."""
+CAPTURE_S = 0.004
+"""For so long a state is captured before others have their turn. There is no rest: the object carries nothing
+out until all of it is captured."""
 NOT_ENCODED = (
     "the state cannot be given to other nodes: its fields hold what is not of their types, or cannot be "
     "encoded ({})"
@@ -56,6 +59,10 @@ class Common(msgspec.Struct, array_like=True):
     seen: dict[Process, tuple[int, int]] = {}
     """Of each caller, the last command that was carried out (`CallId`), if histories are merged. Who called
     last comes last."""
+    base: tuple[Number, Number] = (0, 0)
+    """Position and checksum of the history behind the last entry that was no void update."""
+    primary: Process | None = None
+    """Who made the last update that was not void."""
 
 
 class Opening(msgspec.Struct, array_like=True):
@@ -87,7 +94,7 @@ class Pace:
         self._begun = self._loop.time()
 
     async def rest(self) -> None:
-        """It is done."""
+        """Some work is done: let others have their turn, where it took long."""
         self._spent += self._loop.time() - self._begun
         self._pieces += 1
         if self._spent >= WORK_S or self._pieces >= PIECES:
@@ -120,14 +127,17 @@ class Snapshot:
 
     async def completed(self) -> None:
         """Capture all, while the event loop goes on."""
-        pace = Pace()
+        time = asyncio.get_running_loop().time
         while not self.complete:
-            pace.begin()
-            self.step()
-            await pace.rest()
+            await asyncio.sleep(0)
+            until = time() + CAPTURE_S
+            for _ in range(PIECES):
+                self.step()
+                if self.complete or time() >= until:
+                    break
 
     def slices(self) -> Iterator[bytes]:
-        """All of it; from its beginning each time."""
+        """All slices of the state, from the first one each time."""
         assert self.complete, "what is not captured yet may change"
         count = 0
         for content in self._contents():

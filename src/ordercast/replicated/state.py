@@ -10,15 +10,16 @@ later; else it is encoded at once. Either goes in steps, between which nothing m
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import islice
-from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
+from itertools import chain, islice
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 import msgspec
 
-from ordercast.errors import ConfigProblem
-from ordercast.replicated.command import check_type, encode
+from ordercast.replicated.command import annotations_of, check_type, encode
+from ordercast.replicated.fingerprint import may_have_sets
 from ordercast.replicated.immutable import is_immutable
 
 T = TypeVar("T")
@@ -47,10 +48,10 @@ class Piece(msgspec.Struct, array_like=True):
 
     field: str
     first: bool
-    """The field begins with it."""
+    """Whether the field begins with this piece."""
     data: msgspec.Raw
     maxlen: int | None = None
-    """Of a deque."""
+    """The `maxlen` of the field, if it is a deque."""
 
 
 _piece = msgspec.msgpack.Decoder(Piece).decode
@@ -76,6 +77,7 @@ class Field:
     def __init__(self, name: str, where: str, kind: Any) -> None:
         """`where` names it for people."""
         self.name = name
+        self._made_of = name, where, kind
         self.made = get_origin(kind) or kind
         """The type of container, if it is one."""
         self.divided = self.made in (list, dict, set, deque)
@@ -85,7 +87,28 @@ class Field:
         parts = (get_args(kind) or (Any,)) if self.divided else (kind,)
         self.immutable = all(is_immutable(each) for each in parts)
         """Whether nothing can change what is in it, or its value where it is not divided."""
+        self.has_sets = may_have_sets(kind)
+        """Whether there may be sets in it."""
         self._decode = msgspec.msgpack.Decoder(kind).decode
+        self.key = msgspec.msgpack.Decoder(parts[0]).decode if self.divided else self._decode
+        """Decodes a key of a dict, or an element."""
+        self.some = self._decode
+        """Decodes some entries of a container."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For classes of notebooks and scripts, which go to other processes by value."""
+        return Field, self._made_of
+
+    def made_of(self, pieces: Iterable[bytes]) -> Any:
+        """The value that these pieces are of."""
+        value: Any = None
+        for data in pieces:
+            piece = _piece(data)
+            if piece.first:
+                value = self.begin(piece)
+            else:
+                self.go_on(value, piece)
+        return value
 
     def pieces(self, value: Any) -> Iterator[bytes]:
         """The value, piece by piece."""
@@ -94,7 +117,7 @@ class Field:
         return self.pieces_of((), value)
 
     def pieces_of(self, entries: Iterable[Any], value: Any) -> Iterator[bytes]:
-        """The same of entries that were taken from the value."""
+        """The value, piece by piece, from entries that were taken from it before."""
         if not self.divided:
             yield encode(Piece(self.name, True, msgspec.Raw(encode(value))))
             return
@@ -124,7 +147,8 @@ class Captured:
     def __init__(self, field: Field, value: Any) -> None:
         self._field = field
         self._value = value
-        self._copies: tuple[list[Any], ...] = ()
+        self._copies: list[list[tuple[Any, ...]]] = []
+        """References to the entries: of a dict, to its keys, and to its values."""
         self._encoded: list[bytes] = []
 
     def steps(self) -> Iterator[int]:
@@ -136,20 +160,21 @@ class Captured:
                 self._encoded.append(piece)
                 yield len(piece) // ENTRY_BYTES
         elif field.divided:
-            sources = (value, value.values()) if field.made is dict else (value,)
-            self._copies = tuple([] for _ in sources)
-            for source, copy in zip(sources, self._copies, strict=True):
-                rest = iter(source)
-                while some := list(islice(rest, STEP_ENTRIES)):
-                    copy += some
+            for source in (value, value.values()) if field.made is dict else (value,):
+                rest, copies = iter(source), list[tuple[Any, ...]]()
+                self._copies.append(copies)
+                while some := tuple(islice(rest, STEP_ENTRIES)):
+                    copies.append(some)
+                    gc.collect(0)  # looks at these alone, and never again if they cannot be parts of cycles
                     yield len(some)
 
     def pieces(self) -> Iterator[bytes]:
-        """It, piece by piece; as often as is wanted."""
+        """The field as bytes, piece by piece; as often as is wanted."""
         if not self._field.immutable:
             return iter(self._encoded)
-        entries = zip(*self._copies, strict=True) if len(self._copies) == 2 else iter(*self._copies or ((),))
-        return self._field.pieces_of(entries, self._value)
+        entries = [chain.from_iterable(copies) for copies in self._copies]
+        together = zip(*entries, strict=True) if self._field.made is dict else chain(*entries)
+        return self._field.pieces_of(together, self._value)
 
 
 class Fields:
@@ -160,14 +185,9 @@ class Fields:
 
     @classmethod
     def of(cls, owner: type, base: type) -> Self:
-        """Those that the annotations of a class name, and `wake_at_us`. Raises what is wrong with them."""
-        try:
-            hints = get_type_hints(owner, localns={owner.__name__: owner}, include_extras=True)
-        except NameError as error:
-            raise ConfigProblem(
-                f"{owner.__name__} has an annotation that is not known: {error}; define types at the top of "
-                "a module"
-            ) from None
+        """The fields that the annotations of a class name, and `wake_at_us`. Raises what is wrong with
+        them."""
+        hints = annotations_of(owner, owner, owner.__name__)
         return cls(
             {
                 name: Field(name, f"the field {owner.__name__}.{name}", kind)
@@ -177,8 +197,21 @@ class Fields:
         )
 
     def only(self, names: Collection[str]) -> Fields:
-        """Those of these names."""
+        """The fields of these names."""
         return Fields({name: field for name, field in self._fields.items() if name in names})
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self._fields.values())
+
+    def sorted(self) -> list[Field]:
+        """The fields by name."""
+        return [self._fields[name] for name in sorted(self._fields)]
+
+    def called(self, name: str) -> Field:
+        """The field of that name. Raises `Outdated` if there is none."""
+        if name not in self._fields:
+            raise Outdated(f"it lacks the field {name}, which the others have")
+        return self._fields[name]
 
     @property
     def names(self) -> frozenset[str]:
@@ -213,18 +246,23 @@ class Incoming:
         self._values: dict[str, Any] = {}
 
     def add(self, data: bytes) -> None:
-        """The next piece. Raises `msgspec.MsgspecError` if it is not what the class's annotations say, and
-        `Outdated` if the class does not have such a field."""
+        """The next piece. Raises `msgspec.MsgspecError` if it is none, `Outdated` if the class has no such
+        field, or one of another type."""
         piece = _piece(data)
         field = self._fields.get(piece.field)
         if field is None:
             raise Outdated(f"it lacks the field {piece.field}, which the others have")
-        if piece.first:
-            self._values[piece.field] = field.begin(piece)
-        elif not field.divided or piece.field not in self._values:
-            raise msgspec.ValidationError(f"a piece of {piece.field} is out of place")
-        else:
-            field.go_on(self._values[piece.field], piece)
+        if not piece.first and (not field.divided or piece.field not in self._values):
+            raise msgspec.DecodeError(f"a piece of {piece.field} is out of place")
+        try:
+            if piece.first:
+                self._values[piece.field] = field.begin(piece)
+            else:
+                field.go_on(self._values[piece.field], piece)
+        except msgspec.ValidationError as error:
+            raise Outdated(
+                f"its field {piece.field} is of another type than that of the others ({error})"
+            ) from error
 
     def finish(self, initial: Iterable[bytes], target: object) -> None:
         """Put it into an object; fields that did not come have the values of `initial`."""

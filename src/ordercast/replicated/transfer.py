@@ -87,21 +87,21 @@ _entries = msgspec.msgpack.Decoder(list[tuple[Head, Process, bytes]]).decode
 
 
 class Digest:
-    """Over slices, one behind the other."""
+    """A digest of slices that follow each other."""
 
     def __init__(self) -> None:
         self._sum = hashlib.blake2b(digest_size=16)
         self.count = 0
 
     def add(self, data: bytes) -> None:
-        """The next slice."""
+        """Add the next slice."""
         self._sum.update(len(data).to_bytes(4, "big"))
         self._sum.update(data)
         self.count += 1
 
     @property
     def value(self) -> bytes:
-        """Of all that were added."""
+        """The digest of all slices that were added."""
         return self._sum.digest()
 
 
@@ -302,7 +302,7 @@ class Fetching:
         return self._task.done()
 
     def stop(self) -> None:
-        """It is not needed any more."""
+        """Stop: the state is not needed any more."""
         self._task.cancel()
 
     async def _run(self) -> None:

@@ -10,7 +10,7 @@ from ordercast.replicated.snapshot import Restored
 
 
 class Wanted(History):
-    """It, and what has come of a state.
+    """The history that counts, and what has come so far of a state that it leads to.
 
     If it is made of several histories, which are its parts, it needs the state of each at its end; or a state
     of its own, of a replica that has merged them.
@@ -40,7 +40,7 @@ class Wanted(History):
         return self.missing is not None
 
     def give_up_parts(self) -> None:
-        """They will not be merged here."""
+        """Histories that parted will not be merged at this replica."""
         self._parts.clear()
         self.own = None
 

@@ -32,7 +32,7 @@ class Watch:
         self._ended = False
 
     def put(self, event: Any) -> None:
-        """An event happened."""
+        """Give an event to who watches."""
         if len(self._events) >= MOST_EVENTS:
             self.end(
                 Evicted(

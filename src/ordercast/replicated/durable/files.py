@@ -5,11 +5,12 @@
 - ``head``: how far all this is on disk, and which files it is. Written after them, and synced.
 - ``*.new``: something half written; removed at the next start.
 
-A commit is written behind the last one and synced, and then the head says so and is synced. So what the head
-says is there, however a process or a machine ends; if it is not, the disk has lost it, and `Found.damage`
-says what. What is found behind the place that the head tells is of a commit that nobody was told of: it is
-kept if it is whole. A file that another version of itself was put in the place of does not fit to the
-others.
+A large commit is written behind the last one and synced, and then the head says so and is synced. A small
+one is in the head itself, which is synced, and is written behind the last one, too; the log is synced once
+for several of them, before the head has other commits in their place. So what the head says is there, however
+a process or a machine ends; if it is not, the disk has lost it, and `Found.damage` says what. What is found
+behind the place that the head tells is of a commit that nobody was told of: it is kept if it is whole. A file
+that another version of itself was put in the place of does not fit to the others.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class ObjectFiles:
         self._last = self.found.last
         self._length, self._checksum = self.found.length, self.found.checksum
         self._rotate = True
+        self._held: int | None = None
+        """The first commit that may be in the head alone."""
         self._snapshots = self.found.highest
         self._promised = self.found.promised
         if self.found.damage is None:
@@ -69,6 +72,8 @@ class ObjectFiles:
         """What was found is on disk when this returns: the life before this one may have written and not
         synced it. What nobody needs goes."""
         found = self.found
+        for name, at, data in found.held:
+            self._directory.write(name, at, data)
         for name in sorted(self._kept() & set(self._directory.names())):
             self._directory.sync(name)
         self._directory.sync_names()
@@ -123,9 +128,14 @@ class ObjectFiles:
         parts.append(data)
         whole = b"".join(parts)
         name = frames.segment_name(number)
+        in_head = not begins and len(whole) <= frames.MOST_IN_SLOT
         with _Failing(self):
-            self._directory.write(name, at, whole)
-            self._directory.sync(name)
+            if begins:
+                self._sync_held()
+            if not in_head:
+                self._directory.write(name, at, whole)
+                self._directory.sync(name)
+                self._held = None
             if begins:
                 self._directory.sync_names()
             self.head = entries[-1].head
@@ -133,7 +143,9 @@ class ObjectFiles:
             if not begins:
                 self._segments.pop()
             self._segments.append(ReadSegment(number, self.head.position, self._length))
-            self._write_head()
+            self._write_head(whole if in_head else b"")
+            if in_head:
+                self._directory.write(name, at, whole)
 
     def promise(self, epoch: int) -> None:
         """The node takes part in no earlier history any more: on disk when this returns, or together with the
@@ -144,8 +156,19 @@ class ObjectFiles:
             with _Failing(self):
                 self._write_head()
 
-    def _write_head(self, *, anew: bool = False) -> None:
+    def _sync_held(self) -> None:
+        """What may be in the head alone is on disk in the log when this returns."""
+        if self._held is not None:
+            self._directory.sync(frames.segment_name(self._last))
+            self._held = None
+
+    def _write_head(self, held: bytes = b"", *, anew: bool = False) -> None:
+        """Say what is on disk; `held`: the end of the log, which need not be."""
         self._commit += 1
+        if self._held is not None and (anew or self._held <= self._commit - frames.SLOTS):
+            self._sync_held()
+        if held and self._held is None:
+            self._held = self._commit
         first = self._segments[0].number if self._segments else self._last + 1
         told = Told(
             frames.FORMAT,
@@ -158,10 +181,11 @@ class ObjectFiles:
             self._length,
             self._checksum,
             self._promised,
+            held,
         )
         slot = frames.slot_bytes(told)
         if anew:
-            self._directory.write(HEAD + NEW, 0, slot * 4)
+            self._directory.write(HEAD + NEW, 0, slot * (2 * frames.SLOTS))
             self._directory.sync(HEAD + NEW)
             self._directory.rename(HEAD + NEW, HEAD)
             self._directory.sync_names()
@@ -201,7 +225,6 @@ class ObjectFiles:
         """The snapshot, of whatever history, counts from here on; everything else that is here goes."""
         self._check(damaged_too=True)
         self.head = written.head
-        self._last = max(self._last, self.found.highest)
         self._switch(written, [])
         self.found = self.found.repaired()
 
@@ -209,10 +232,12 @@ class ObjectFiles:
         file = written.file
         name = frames.snapshot_name(file.number)
         with _Failing(self):
+            self._sync_held()
             self._directory.rename(name + NEW, name)
             self._directory.sync_names()
             self._snapshot, self._segments = file, kept
             if not kept:
+                self._last = max(self._last, self.found.highest)
                 self._rotate, self._length, self._checksum = True, 0, 0
             self._write_head(anew=self.found.damage is not None)
             self._remove_others()
@@ -267,7 +292,7 @@ class SnapshotWriter:
             self._unsynced = 0
 
     def write_all(self, slices: Sequence[bytes]) -> None:
-        """Some more of them."""
+        """Write some more slices."""
         for data in slices:
             self.write(data)
 

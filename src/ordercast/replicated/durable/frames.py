@@ -4,26 +4,33 @@ A frame is its length, a checksum and a body. The checksum goes on from that of 
 first one of a file begins with whose file it is and which. So a frame that is changed, moved, left out, or
 from another file or an earlier version of this one does not fit.
 
-The head is a file of four slots. It is written in turn: commit 0 into slots 0 and 2, commit 1 into slots 1
-and 3, and so on. A crash while it is written can spoil both slots of that commit, and no others; what a
-damaged disk does to neighbouring bytes cannot spoil exactly these two. So the one is told from the other.
+The head is a file of two rows of slots. Each commit is written into one slot of both rows, the next commit
+into the next ones, and so on in turn. A crash while it is written can spoil both slots of that commit, and no
+others; what a damaged disk does to neighbouring bytes cannot spoil exactly these two. So the one is told from
+the other. A slot has the frames of a small commit in it: so one sync, that of the head, is enough for it, and
+the log is synced before the slot is written again.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
+from ordercast.core.slots import OVERHEAD, record_in, slot_of
 from ordercast.core.wire import UNREADABLE
 from ordercast.replicated.durable.heads import Head
 
 FORMAT = 1
-SLOT_SIZE = 4096
-HEAD_SIZE = 4 * SLOT_SIZE
+SLOT_SIZE = 8192
+MOST_IN_SLOT = 6 * 1024
+"""Bytes of the log that a slot has in it, at most."""
+SLOTS = 16
+"""Slots of a row: so many commits are in the head."""
+HEAD_SIZE = 2 * SLOTS * SLOT_SIZE
 _FRAME = struct.Struct("<4sII")
 _MAGIC = b"OCW1"
 MOST_FRAME = 1 << 31
@@ -143,7 +150,7 @@ class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
     head: Head
     bytes: int
     checksum: int
-    """Of its last frame."""
+    """The checksum of the snapshot's last frame."""
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True):
@@ -162,24 +169,23 @@ class Told(msgspec.Struct, frozen=True, array_like=True):
     """Up to where the last segment is written, and of the last frame up to there."""
     promised: int
     """The node takes part in no history of an earlier epoch any more."""
+    frames: bytes = b""
+    """The end of the last segment, if it need not be there."""
 
 
-_SLOT = struct.Struct("<4sII")
 _SLOT_MAGIC = b"OCWH"
 _decode_told = msgspec.msgpack.Decoder(Told).decode
 
 
 def slot_bytes(told: Told) -> bytes:
     """A slot as it is written."""
-    data = _encode(told)
-    assert len(data) + _SLOT.size <= SLOT_SIZE, "a slot has a bounded size"
-    return (_SLOT.pack(_SLOT_MAGIC, len(data), crc32(data)) + data).ljust(SLOT_SIZE, b"\0")
+    return slot_of(_SLOT_MAGIC, _encode(told), SLOT_SIZE)
 
 
 def slot_places(commit: int) -> tuple[int, int]:
     """Where in the head the two slots of a commit are."""
-    at = commit % 2 * SLOT_SIZE
-    return at, at + 2 * SLOT_SIZE
+    at = commit % SLOTS * SLOT_SIZE
+    return at, at + SLOTS * SLOT_SIZE
 
 
 class HeadFound(NamedTuple):
@@ -188,38 +194,34 @@ class HeadFound(NamedTuple):
     told: Told | None
     """The latest that can be read."""
     certain: bool
-    """There can have been no later one."""
+    """Whether `told` is the latest that was ever written: no later slot is damaged."""
     whole: bool
-    """Nothing of the file is damaged."""
+    """Whether no part of the file is damaged."""
+    held: Sequence[Told] = ()
+    """What the last commits said that have their frames with them, in order."""
 
 
 def read_head(data: bytes) -> HeadFound:
     """What this head file says, and whether that can be relied on."""
     slots = [_slot(data[at : at + SLOT_SIZE]) for at in range(0, HEAD_SIZE, SLOT_SIZE)]
-    found = [slot for slot in slots if slot is not None]
+    found = {slot.commit: slot for slot in slots if slot is not None}
     if not found:
         return HeadFound(None, False, False)
-    told = max(found, key=lambda slot: slot.commit)
-    whole = len(found) == 4 and len(data) == HEAD_SIZE
-    lost = [parity for parity in (0, 1) if slots[parity] is None and slots[parity + 2] is None]
-    # A crash spoils what was being written only: then the slots of the commit before it are both whole.
-    certain = len(data) == HEAD_SIZE and all(
-        slots[1 - parity] is not None and slots[3 - parity] is not None for parity in lost
-    )
-    return HeadFound(told, certain, whole)
+    readable = 2 * SLOTS - slots.count(None)
+    lost = sum(one is None and other is None for one, other in zip(slots, slots[SLOTS:], strict=False))
+    # A crash spoils what was being written only: then all slots of the commits before it are whole.
+    certain = len(data) == HEAD_SIZE and (not lost or readable == 2 * SLOTS - 2)
+    whole = len(data) == HEAD_SIZE and readable == 2 * SLOTS
+    held = [found[commit] for commit in sorted(found) if found[commit].frames]
+    return HeadFound(found[max(found)], certain, whole, held)
 
 
 def _slot(data: bytes) -> Told | None:
-    if len(data) < _SLOT.size:
-        return None
-    magic, length, sum = _SLOT.unpack_from(data)
-    packed = data[_SLOT.size : _SLOT.size + length]
-    if magic != _SLOT_MAGIC or len(packed) != length or crc32(packed) != sum:
-        return None
-    if any(data[_SLOT.size + length :]):
+    record = record_in(_SLOT_MAGIC, data)
+    if record is None or any(data[OVERHEAD + len(record) :]):
         return None
     try:
-        return _decode_told(packed)
+        return _decode_told(record)
     except UNREADABLE:
         return None
 

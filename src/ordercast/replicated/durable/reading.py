@@ -23,8 +23,16 @@ class ReadSegment(NamedTuple):
     bytes: int
 
 
+class Held(NamedTuple):
+    """What belongs into a file, at this place."""
+
+    name: str
+    at: int
+    data: bytes
+
+
 class Found(NamedTuple):
-    """What was on disk."""
+    """What of an object was found on disk."""
 
     head: Head | None = None
     """How far the history is there; None if there is nothing, or something is damaged."""
@@ -39,7 +47,7 @@ class Found(NamedTuple):
     notices: tuple[str, ...] = ()
     """What was damaged without anything being lost."""
     fresh: bool = False
-    """There was nothing at all."""
+    """Whether the directory held no file of a replica."""
     head_whole: bool = True
     commit: int = 0
     segments: tuple[ReadSegment, ...] = ()
@@ -51,9 +59,11 @@ class Found(NamedTuple):
     """No file has a higher number."""
     promised: int = 0
     """The latest epoch that the node said it takes part in."""
+    held: tuple[Held, ...] = ()
+    """What is in the head alone, and belongs into segments."""
 
     def repaired(self) -> Found:
-        """The same without damage: the state was taken from another replica."""
+        """What was found, without its damage: the state was taken from another replica."""
         return self._replace(damage=None)
 
 
@@ -75,7 +85,7 @@ def survey(directory: Directory, owner: Owner) -> Found:
     if told is None:
         return Found(damage=f"{directory}/{HEAD} is damaged", highest=highest)
     _check_owner(directory, owner, told)
-    found = _Reading(directory, owner, told, names)
+    found = _Reading(directory, owner, told, read.held, names)
     try:
         if not read.certain:
             raise _Loss(f"{directory}/{HEAD} is damaged")
@@ -106,6 +116,7 @@ def survey(directory: Directory, owner: Owner) -> Found:
         checksum=found.checksum,
         highest=highest,
         promised=told.promised,
+        held=tuple(found.held),
     )
 
 
@@ -126,7 +137,10 @@ def _check_owner(directory: Directory, owner: Owner, told: Told) -> None:
 class _Reading:
     """Follows the files that the head names, from the snapshot to the last entry."""
 
-    def __init__(self, directory: Directory, owner: Owner, told: Told, names: list[str]) -> None:
+    def __init__(
+        self, directory: Directory, owner: Owner, told: Told, held: Sequence[Told], names: list[str]
+    ) -> None:
+        """`held`: what the head says of commits whose frames it has."""
         self._directory = directory
         self._owner = owner
         self._told = told
@@ -135,6 +149,8 @@ class _Reading:
         self.entries: list[Entry] = []
         self.snapshot: SnapshotFile | None = None
         self.segments: list[ReadSegment] = []
+        self.held: list[Held] = []
+        self._in_head = held
         self.commit = 0
         self.last = told.last
         self.length = told.length
@@ -170,7 +186,7 @@ class _Reading:
         size = self._directory.size(name) if name in self._names else None
         if size is None:
             raise _Loss(f"{self._directory}/{name} is missing")
-        data = self._directory.read(name, 0, size)
+        data = self._with_held(number, self._directory.read(name, 0, size))
         checksum, at, last = frames.beginning(self._owner, name), 0, self.head.position
         first, ends = True, number == told.last
         until = told.length if ends else None
@@ -196,6 +212,15 @@ class _Reading:
             self.length, self.checksum = at, checksum
         self.segments.append(ReadSegment(number, last, at))
         return checksum
+
+    def _with_held(self, number: int, data: bytes) -> bytes:
+        """A segment, with what the head has of it."""
+        for told in self._in_head:
+            at = told.length - len(told.frames)
+            if told.last == number and data[at : told.length] != told.frames and at <= len(data):
+                self.held.append(Held(frames.segment_name(number), at, told.frames))
+                data = data[:at] + told.frames + data[told.length :]
+        return data
 
     def _open(self, name: str, body: frames.Body, before: int | None) -> None:
         """A segment begins: it must go on where the one before it ended."""

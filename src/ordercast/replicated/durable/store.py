@@ -43,6 +43,8 @@ class DurableObject:
         """Called in the event loop, once: nothing more comes to be on this disk."""
         self.waiting_bytes = 0
         """What is appended and not on disk yet. The replica applies no more while it is too much."""
+        self.synced_head: Head = files.head
+        """Up to here everything is on disk."""
         self._files = files
         self._log_thread, self._snapshot_thread = threads
         self._loop = asyncio.get_running_loop()
@@ -86,11 +88,6 @@ class DurableObject:
         return cls(files, threads)
 
     @property
-    def synced_head(self) -> Head:
-        """Up to here everything is on disk."""
-        return self._files.head
-
-    @property
     def log_bytes(self) -> int:
         """Bytes of the log behind the snapshot, about: with many of them it is time for another snapshot."""
         return self._files.log_bytes
@@ -104,11 +101,11 @@ class DurableObject:
         self._write_soon()
 
     async def synced(self, position: int) -> None:
-        """Wait until everything up to this position is on disk. Raises `StorageProblem` if it never will
-        be."""
+        """Wait until everything up to this position is on disk, or a state of another replica is to take its
+        place. Raises `StorageProblem` if it never will be."""
         if self._ended is not None:
             raise self._ended
-        if self._replacing or position > self._files.head.position:
+        if self._replacing or position > self.synced_head.position:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._waiters.append((position, waiter))
             await waiter
@@ -147,11 +144,16 @@ class DurableObject:
             self._tell(head)
 
     def _tell(self, head: Head) -> None:
-        while self._waiters and self._waiters[0][0] <= head.position:
+        self.synced_head = head
+        self._wake(head.position)
+        self.on_synced(head)
+
+    def _wake(self, position: int | None) -> None:
+        """Wake who waits for this position, or an earlier one; None: all."""
+        while self._waiters and (position is None or self._waiters[0][0] <= position):
             _, waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-        self.on_synced(head)
 
     def _fail(self, error: BaseException) -> None:
         if self._ended is not None:
@@ -198,11 +200,17 @@ class DurableObject:
                 yield data
 
     async def write_snapshot(self, head: Head, slices: AsyncIterator[bytes]) -> None:
-        """Keep the state as it is at this place of the history; then the log up to there goes."""
+        """Keep the state as it is at this place of the history; then the log up to there goes. Nothing comes
+        of it if the state of another replica takes the place of both."""
         async with self._snapshots:
+            replaced = self._replaced
             written = await self._written_snapshot(head, slices)
-            await self.synced(head.position)
-            await self._in_log_thread(lambda: self._files.adopt(written))
+            if self._replaced == replaced:
+                await self.synced(head.position)
+            if self._replaced == replaced:
+                await self._in_log_thread(lambda: self._files.adopt(written))
+            else:
+                await self._loop.run_in_executor(self._snapshot_thread, written.abandon)
 
     def replace(self, head: Head, slices: AsyncIterator[bytes]) -> Awaitable[None]:
         """Keep a state that was taken from another replica; all that was here goes, and what of it is
@@ -216,6 +224,7 @@ class DurableObject:
         self._replaced += 1
         while self._waiting:
             self.waiting_bytes -= len(self._waiting.popleft().data) + _OVERHEAD
+        self._wake(None)
         return self._replace(self._replaced, head, slices)
 
     async def _replace(self, number: int, head: Head, slices: AsyncIterator[bytes]) -> None:
