@@ -28,3 +28,16 @@ def test_random_commands(protocol: str, nodes: int, durable: bool) -> None:
         await use(world)
 
     random_commands()
+
+
+@pytest.mark.campaign
+def test_random_commands_at_replicas_on_three_rings() -> None:
+    """States come from other rings, too: gateways carry them."""
+
+    @simulated(
+        nodes=5, seeds=range(rounds(3, 2000)), protocol="rings", rings={1: (1, 2), 2: (2, 3, 4), 3: (4, 5)}
+    )
+    async def random_commands(world: World) -> None:
+        await use(world)
+
+    random_commands()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from accounts import Accounts
+from accounts import DEPOSITS, Accounts, tellers
 
 import ordercast
 from hunts import rounds
@@ -34,28 +34,12 @@ async def open_accounts(node: ordercast.Node) -> Accounts:
     return await node.replicate(Accounts(), "accounts")
 
 
-def _deposits(balance: int, call: Call) -> tuple[object, int]:
-    return balance + call.args[1], balance + call.args[1]
-
-
-DEPOSITS = Model("account", 0, _deposits, part=lambda call: call.args[0])
-
-
 @pytest.mark.campaign
 @pytest.mark.parametrize("protocol", ["totem", "total"])
 def test_what_was_answered_stays_whatever_fails(protocol: str) -> None:
     @simulated(nodes=3, seeds=range(rounds(10, 3000)), protocol=protocol)
     async def deposits(world: World) -> None:
-        accounts = world.service(open_accounts, model=DEPOSITS)
-
-        async def teller(client: Client) -> None:
-            for _ in range(12):
-                with suppress(ordercast.Unanswered):
-                    await client.call(accounts, "deposit", client.random.choice("ab"), 1)
-                await asyncio.sleep(client.random.random() * 0.3)
-
-        for _ in range(3):
-            world.client(teller)
+        tellers(world, world.service(open_accounts, model=DEPOSITS))
 
     deposits()
 
@@ -84,6 +68,34 @@ def test_replicas_that_differ_are_noticed() -> None:
 
     with pytest.raises(ReplicasDiffer, match="balance is"):
         differing()
+
+
+class Raffle(ordercast.Replicated):
+    """Its replicas draw by the order of a set, which is that of their processes."""
+
+    names: set[str]
+
+    def __init__(self) -> None:
+        self.names = set()
+
+    @ordercast.command
+    def draw(self, number: int) -> None:
+        self.names.add(f"{id(self) % 1_000_003} {number}")
+
+
+def test_where_replicas_with_sets_differ_it_is_told_how_their_order_matters() -> None:
+    @simulated(nodes=3, seeds=range(1), faults=False)
+    async def differing(world: World) -> None:
+        async def open(node: ordercast.Node) -> Raffle:
+            return await node.replicate(Raffle(), "raffle")
+
+        raffle = world.service(open)
+        await world.ready()
+        await raffle.at(1).draw(1)
+
+    with pytest.raises(ReplicasDiffer, match=r"names may hold sets: go through sorted") as caught:
+        differing()
+    assert " 1'] at node" in str(caught.value), "elements of sets are shown as they are"
 
 
 def test_histories_are_judged() -> None:
@@ -204,6 +216,31 @@ def test_who_never_lets_time_pass_fails_with_a_sentence() -> None:
         busy()
 
 
+class Cached(Accounts):
+    """Keeps something that is no field of its state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cache = 0
+
+
+def test_an_object_that_the_library_refuses_fails_the_test_at_once() -> None:
+    @simulated(nodes=2, seeds=range(1), faults=False)
+    async def refused(world: World) -> None:
+        async def open(node: ordercast.Node) -> Cached:
+            return await node.replicate(Cached(), "accounts")
+
+        cached = world.service(open)
+
+        async def caller(client: Client) -> None:
+            await client.call(cached, "deposit", "ann", 1)
+
+        world.client(caller)
+
+    with pytest.raises(ordercast.ConfigProblem, match=r"Cached\._cache is no field of its state"):
+        refused()
+
+
 def test_programs_that_raise_fail_the_test() -> None:
     @simulated(nodes=3, seeds=range(1), faults=False)
     async def raising(world: World) -> None:
@@ -227,7 +264,7 @@ import ordercast
 from ordercast.testing import simulated
 from ordercast.testing.rows import KeptRows
 from ordercast.testing.simulated import Settings, faults_of, run_seed
-from accounts import Accounts
+from accounts import DEPOSITS, Accounts, tellers
 
 async def test(world):
     async def open(node):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ordercast.core.identity import NodeId
+from ordercast.replicated.fingerprint import in_order, ordered
 from ordercast.replicated.machine import Machine
 from ordercast.replicated.replica import Replica
 from ordercast.replicated.replicated import Replicated
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from ordercast.testing.world import World
 
 _encode = msgspec.msgpack.Encoder().encode
-_PLAIN = frozenset((bool, int, float, str, bytes, type(None)))
 
 COMPARE_S = 0.1
 """How often replicas are compared while a test runs."""
@@ -33,20 +31,23 @@ class ReplicasDiffer(AssertionError):
 
 def compare(replicas: Iterable[tuple[NodeId, Replica]]) -> None:
     """Compare the replicas of one object that are at the same place of its history."""
-    first: dict[Any, tuple[NodeId, dict[str, bytes]]] = {}
+    places: dict[tuple[int, int], list[tuple[NodeId, Replica]]] = {}
     for node, replica in replicas:
-        machine = replica.machine
-        if not machine.up_to_date:
-            continue
-        state = dict(_state(replica.target, machine))
-        other, expected = first.setdefault((machine.applied.epoch, machine.applied.position), (node, state))
-        for name, value in state.items():
-            if value != expected[name]:
-                here, there = _readable(value), _readable(expected[name])
-                raise ReplicasDiffer(
-                    f"the replicas of {replica.name} differ: behind position {machine.applied.position} "
-                    f"{name} is\n    {here} at node {node}, and\n    {there} at node {other}"
-                )
+        if replica.machine.up_to_date:
+            at = replica.machine.applied
+            places.setdefault((at.epoch, at.position), []).append((node, replica))
+    for (other, first), *others in places.values():
+        expected = dict(_state(first.target, first.machine)) if others else {}
+        for node, replica in others:
+            for name, value in _state(replica.target, replica.machine):
+                if value != expected[name]:
+                    here, there = _readable(value), _readable(expected[name])
+                    raise ReplicasDiffer(
+                        f"the replicas of {replica.name} differ: behind position "
+                        f"{replica.machine.applied.position} "
+                        f"{name} is\n    {here} at node {node}, and\n    {there} at node {other}"
+                        f"{_about_sets(replica.target)}"
+                    )
 
 
 async def compare_often(world: World) -> None:
@@ -80,29 +81,25 @@ def _by_name(world: World) -> dict[str, list[tuple[NodeId, Replica]]]:
 def _state(target: Replicated, machine: Machine) -> Iterator[tuple[str, bytes]]:
     """The parts of a replica's state, encoded so that they are equal if the replicas are."""
     sessions = machine.execution.sessions
-    for name in sorted(machine.execution.common.fields & target._fields.names):
-        yield name, _encode(_ordered(getattr(target, name)))
+    for field in target._fields.sorted():
+        if field.name in machine.execution.common.fields:
+            value = getattr(target, field.name)
+            yield field.name, _encode(in_order(value, field.has_sets))
     yield "the checksum of its history", _encode(machine.applied.checksum)
     yield "the table of sessions", b"".join(sessions.pieces(sessions.captured()))
-    yield "what is common to all objects", _encode(_ordered(machine.execution.common))
+    yield "what is common to all objects", _encode(ordered(machine.execution.common))
 
 
-def _ordered(value: Any) -> Any:
-    """A value without sets, whose order is their process's own; that of a dict is a part of the state."""
-    if type(value) in _PLAIN:
-        return value
-    match value:
-        case set() | frozenset():
-            return sorted(_encode(_ordered(each)) for each in value)
-        case dict():
-            return [(_ordered(key), _ordered(each)) for key, each in value.items()]
-        case list() | tuple() | deque():
-            return [_ordered(each) for each in value]
-        case msgspec.Struct():
-            return [_ordered(each) for each in msgspec.structs.astuple(value)]
-    if dataclasses.is_dataclass(value):
-        return [_ordered(getattr(value, field.name)) for field in dataclasses.fields(value)]
-    return value
+def _about_sets(target: Replicated) -> str:
+    """What may be the reason, if the object has sets."""
+    names = [field.name for field in target._fields.sorted() if field.has_sets]
+    if not names:
+        return ""
+    return (
+        f"\n(what is in a set has another order at each replica and in each process, and {', '.join(names)} "
+        "may hold sets: go through sorted(...); with PYTHONHASHSEED=0 in the environment, runs repeat "
+        "themselves)"
+    )
 
 
 def _readable(value: bytes) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -16,11 +18,15 @@ from ordercast.runtime.config import NodeConfig
 from ordercast.runtime.environment import Environment, Trace
 from ordercast.runtime.ring_settings import RingSettings
 from ordercast.runtime.storage import Memory, Storage
+from ordercast.testing.client_network import ClientNetwork, address_of
 from ordercast.testing.rows import RowDigest
 from ordercast.transport.interface import OneNetwork, Setup
 from ordercast.transport.memory import MemoryNetwork
 from ordercast.transport.memory_streams import MemoryStreams
 from ordercast.transport.streams import Streams
+
+STREAM_BYTES = 65_536
+"""Bytes of the stream of clients in memory, few: what is older is read from logs."""
 
 
 class Cluster:
@@ -39,12 +45,15 @@ class Cluster:
         rings: Mapping[int, Sequence[NodeId]] | None = None,
         open_trace: Callable[[int], Trace | None] | None = None,
         at_moment: Callable[[NodeId, str], None] = lambda id, moment: None,
+        clients: bool = False,
+        client_stream: Sequence[str] = (),
     ) -> None:
         """`settings` are the protocol's; `loss` and `delay_us` as in `MemoryNetwork`. With `voters` only a
         majority of them goes on (``primary = "majority"``). `rings`: by the number of each network, the nodes
         on it; who is on several is a gateway (``protocol = "rings"``). `open_trace`: where the rows of a life
         go whose clock is so many microseconds ahead; left out, `trace`. `at_moment` is told that a node has
-        come to a moment."""
+        come to a moment. With `clients` nodes serve clients; `client_stream`: what these read as a stream of
+        JetStream, from logs that the nodes keep then in a temporary directory."""
         ids = range(1, count + 1)
         self._rings = dict(rings or {})
         self.networks = {
@@ -66,6 +75,14 @@ class Cluster:
         self.ahead_us = dict.fromkeys(ids, 0)
         """By how much the clock that each node's next life finds is ahead of virtual time."""
         self._directories: dict[tuple[NodeId, Path], MemoryDirectory] = {}
+        self._clients = clients or bool(client_stream)
+        self._client_stream = tuple(client_stream)
+        networks = tuple(self.networks.values()) or (self.network,)
+        self.client_network = ClientNetwork(networks, seed)
+        """How clients reach nodes."""
+        self._logs = tempfile.TemporaryDirectory(prefix="ordercast-logs-") if client_stream else None
+        self._log_of = dict.fromkeys(ids, 1)
+        """Which directory has the log that each node's next life finds."""
         self._chance = {id: random.Random(f"{seed}/machine/{id}") for id in ids}
         self.nodes = [self.node(id) for id in ids]
 
@@ -83,7 +100,12 @@ class Cluster:
             open_streams=lambda config, transport, keyring: self._open_streams(id),
             at_moment=lambda moment: self._at_moment(id, moment),
             open_directory=lambda path: self._open_directory(id, path),
+            listen_for_clients=self.client_network.listen(id),
         )
+        clients: dict[str, Any] = {"clients": address_of(id)} if self._clients else {}
+        if self._logs is not None:
+            clients |= {"log": self._log(id), "log_sync": False, "client_stream": self._client_stream}
+            clients["client_stream_bytes"] = STREAM_BYTES
         return Node(
             id=id,
             protocol=self._protocol,
@@ -92,7 +114,12 @@ class Cluster:
             primary="majority" if voters and self._protocol in ("totem", "rings") else None,
             voters=voters,
             ring=tuple(RingSettings(network=number) for number, nodes in self._rings.items() if id in nodes),
+            **clients,
         )
+
+    def _log(self, id: NodeId) -> Path:
+        assert self._logs is not None, "nodes keep logs"
+        return Path(self._logs.name, f"{id}-{self._log_of[id]}")
 
     def _open_disk(self, id: NodeId) -> Storage:
         disk = self._disks.get(id)
@@ -110,6 +137,7 @@ class Cluster:
             disk.incarnation = lost.incarnation
         for node, path in [each for each in self._directories if each[0] == id]:
             del self._directories[node, path]
+        self._log_of[id] += 1
 
     def damage_disk(self, id: NodeId, chance: random.Random) -> None:
         """One bit of what replicated objects have in the directories is not what was written."""
@@ -126,6 +154,11 @@ class Cluster:
             if node == id:
                 directory.crash(chance)
                 self._directories[node, path] = directory.copy()
+        if self._logs is not None:
+            before = self._log(id)
+            self._log_of[id] += 1
+            if before.exists():
+                shutil.copytree(before, self._log(id))
 
     async def _open_transport(self, config: NodeConfig, setup: Setup) -> OneNetwork:
         return self.networks.get(setup.network, self.network).open(setup)
@@ -156,6 +189,12 @@ class Cluster:
         for network in (self.network, *self.networks.values()):
             network.partition(*({node} for node in network.nodes))
         await asyncio.gather(*(node.stop() for node in self.nodes))
+        self.end()
+
+    def end(self) -> None:
+        """Let go of what is kept for the nodes."""
+        if self._logs is not None:
+            self._logs.cleanup()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -35,7 +35,7 @@ class NodeProcess:
         self.killed = False
         self._context = copy_context()
         self._context.run(_process.set, self)
-        self._held: list[_Callback] = []
+        self._held: list[_OfProcess] = []
         """What was due while it was stopped."""
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._asked: dict[asyncio.Future[Any], None] = {}
@@ -70,11 +70,11 @@ class NodeProcess:
         self.stopped = True
 
     def go_on(self) -> None:
-        """It runs again, and what was due runs first."""
+        """The process runs again, and what was due runs first."""
         self.stopped = False
         held, self._held = self._held, []
-        for callback in held:
-            callback.again()
+        for handle in held:
+            handle.call_soon()
 
     def kill(self) -> None:
         """Nothing of it runs any more, but the end of its tasks: see `end`."""
@@ -131,31 +131,33 @@ def current_process() -> NodeProcess | None:
     return _process.get()
 
 
-class _Callback:
+class _OfProcess(asyncio.Handle):
     """A callback of a process, which waits while that is stopped."""
 
-    __slots__ = ("_args", "_callback", "_context", "_process", "handle")
+    __slots__ = ()
+    process: NodeProcess
 
-    def __init__(
-        self, process: NodeProcess, context: Context, callback: Callable[..., Any], args: tuple[Any, ...]
-    ) -> None:
-        self._process = process
-        self._context = context
-        self._callback = callback
-        self._args = args
-        self.handle: asyncio.Handle
-
-    def __call__(self) -> None:
-        if self._process.stopped:
-            self._process._held.append(self)
+    def _run(self) -> None:
+        if self.process.stopped:
+            self.process._held.append(self)
         else:
-            self._callback(*self._args)
+            super()._run()
 
-    def again(self) -> None:
-        """The process goes on: call it soon, unless it was cancelled meanwhile."""
-        if not self.handle.cancelled():
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self._callback, *self._args, context=self._context)
+    def call_soon(self) -> None:
+        """The process goes on."""
+        self._loop._ready.append(self)  # type: ignore[attr-defined]
+
+
+class _Handle(_OfProcess):
+    """One that is called soon."""
+
+    __slots__ = ("process",)
+
+
+class _TimerHandle(_OfProcess, asyncio.TimerHandle):
+    """One that is called at a time."""
+
+    __slots__ = ("process",)
 
 
 class _Task(asyncio.Task[T]):
@@ -205,9 +207,9 @@ class WorldLoop(VirtualTimeLoop):
         process = _process.get() if context is None else context.get(_process)
         if process is None:
             return super().call_soon(callback, *args, context=context)
-        context = copy_context() if context is None else context
-        guarded = _Callback(process, context, callback, args)
-        handle = guarded.handle = super().call_soon(guarded, context=context)
+        handle = _Handle(callback, args, self, context)
+        handle.process = process
+        handle.call_soon()
         return handle
 
     def call_soon_threadsafe(  # type: ignore[override]
@@ -223,11 +225,9 @@ class WorldLoop(VirtualTimeLoop):
         process = _process.get() if context is None else context.get(_process)
         if process is None:
             return super().call_at(when, callback, *args, context=context)
-        context = copy_context() if context is None else context
-        guarded = _Callback(process, context, callback, args)
-        handle = super().call_at(when, guarded, context=context)
-        guarded.handle = handle
-        return handle
+        handle = _TimerHandle(when, callback, args, self, context)
+        handle.process = process
+        return self._due_at(when, handle)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -1,4 +1,4 @@
-"""Has faults happen in a world, and mends them."""
+"""Faults of a plan: begins each in a world at its time or moment, and mends it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FaultPlayer:
         """Nodes that lost their memory and have not got it back from the others."""
 
     def schedule(self, faults: Sequence[Fault]) -> None:
-        """Have these happen."""
+        """Have these faults happen."""
         for fault in faults:
             if fault.moment:
                 self._world.at(fault.at_s, self._wait_for, fault)

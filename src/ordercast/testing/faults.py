@@ -37,19 +37,19 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float = 0.0
     """When it begins; with a moment, from when on that is waited for."""
     moment: str = ""
-    """It begins when a node comes to this moment,"""
+    """The named moment of a node at which the fault begins,"""
     after_s: float = 0.0
     """or so many seconds after it."""
     lasts_s: float
-    """After so many seconds it is mended."""
+    """Seconds after which the fault is mended."""
     side: tuple[NodeId, ...] = ()
     """Who is cut off from the others, with the node."""
     amount: float = 0.0
     """Seconds that packets take longer, or the share of packets that is lost."""
     silently: bool = False
-    """The machine is gone, and not the process alone: nobody is told."""
+    """Whether the whole machine fails: the transports of the others are not told of it."""
     without_disk: bool = False
-    """It comes back with an empty disk."""
+    """Whether the node comes back with an empty disk."""
     ahead_s: float = 0.0
     """By how much the clock is changed meanwhile."""
 
@@ -180,7 +180,7 @@ class Chosen(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, faults: Sequence[Fault]) -> Chosen:
-        """All of them."""
+        """All of these faults."""
         return cls(dict.fromkeys(range(1, len(faults) + 1)))
 
     @classmethod

@@ -25,7 +25,7 @@ SHOWN = 12
 MOST_STATES = 4
 """States that are told of one moment."""
 COLUMNS = 44
-"""Of the drawing, at most."""
+"""Columns of the drawing, at most."""
 
 
 class NotLinearizable(AssertionError):

@@ -38,7 +38,7 @@ ANY: Final = _Any()
 
 
 class Model(NamedTuple):
-    """What is right."""
+    """What a right system answers: a state, and what each operation answers and makes of it."""
 
     name: str
     initial: Hashable

@@ -26,7 +26,7 @@ def report(
     tried: int,
     repeated: bool,
 ) -> str:
-    """Everything, in lines."""
+    """All that is told of a run that failed, in lines."""
     text = ["", f"{name} failed with seed {seed}."]
     if not repeated:
         text.append(

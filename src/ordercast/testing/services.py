@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from ordercast.core.identity import NodeId
-from ordercast.errors import CommandFailed, CommandUnknown, NodeClosed, NoMajority, OrdercastError, Unanswered
+from ordercast.errors import (
+    CommandFailed,
+    CommandUnknown,
+    ConfigProblem,
+    NodeClosed,
+    NoMajority,
+    OrdercastError,
+    Unanswered,
+)
 from ordercast.groups.api import Node
 from ordercast.replicated.command import Command
 from ordercast.replicated.session import Session
@@ -25,6 +33,8 @@ if TYPE_CHECKING:
     from ordercast.testing.world import World
 
 T = TypeVar("T")
+REFUSED_S = 20.0
+"""A `ConfigProblem` that is the same for so long is a defect of the program."""
 AGAIN_S = 0.1
 """After this time a program that ended with an error of the library is started again."""
 LOOK_S = 0.01
@@ -62,7 +72,7 @@ class Service(Generic[T]):
         return self._there
 
     async def run(self, node: Node) -> None:
-        """Open it at a node."""
+        """Open the object at a node."""
         found = await self._open(node)
         self._there = dict(sorted([*self._there.items(), (node.id, found)]))
 
@@ -142,11 +152,21 @@ def _not_carried_out(error: Exception, target: Any, method: str) -> bool:
 
 async def supervise(world: World, program: Callable[[Node], Awaitable[Any]], node: Node) -> None:
     """Run a program at a node as an init system would: an error that the library documents starts it again
-    after a while, any other is a defect of the program, and ends the test."""
+    after a while. Any other is a defect of the program, and ends the test; so does a `ConfigProblem` that
+    stays: one may pass, where a node is to be upgraded and the others have been."""
+    refused, since = "", 0.0
     while True:
         try:
             await program(node)
             return
+        except ConfigProblem as error:
+            now = asyncio.get_running_loop().time()
+            if str(error) != refused:
+                refused, since = str(error), now
+            elif now - since >= REFUSED_S:
+                world.fail(error)
+                return
+            await asyncio.sleep(AGAIN_S)
         except (OrdercastError, TimeoutError, OSError):
             await asyncio.sleep(AGAIN_S)
         except Exception as error:  # noqa: BLE001 - whatever it is, the test fails with it

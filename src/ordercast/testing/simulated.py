@@ -72,15 +72,20 @@ def simulated(
     voters: Sequence[NodeId] | None = None,
     durable: bool = False,
     settings: Mapping[str, Any] | None = None,
+    rings: Mapping[int, Sequence[NodeId]] | None = None,
     limit_s: float = LIMIT_S,
+    clients: bool = False,
+    client_stream: Sequence[str] = (),
 ) -> Callable[[Callable[Concatenate[World, P], Coroutine[Any, Any, Any]]], Callable[P, None]]:
     """Run an ``async def test(world)`` once for each seed, in virtual time, with faults drawn from the seed.
 
     The result is a plain function: pytest collects it, and a script may call it. `faults`: which kinds are
     drawn, of `ordercast.testing.KINDS`; True is all, False none. `protocol`, `voters` and `settings` are
     those of the nodes: with Totem all of them vote, so that objects can be replicated. `durable`: what is
-    answered is on the disks of a majority, so that any number of nodes may crash at once. A run that has not
-    ended after `limit_s` virtual seconds fails.
+    answered is on the disks of a majority, so that any number of nodes may crash at once. `rings`: with
+    `protocol="rings"`, the nodes on each network, by its number. A run that has not ended after `limit_s`
+    virtual seconds fails. `clients`: nodes serve clients, for `World.connect`, and with `client_stream` these
+    subjects from a log.
 
     The first seed that fails is run again with fewer and shorter faults. What is raised then tells these,
     draws the run, and says how to repeat it.
@@ -88,7 +93,8 @@ def simulated(
     usual = (*KINDS, OUTAGE) if durable else KINDS
     kinds = usual if faults is True else tuple(faults or ())
     check_kinds(kinds)
-    more: dict[str, Any] = {"voters": voters, "durable": durable, "settings": settings}
+    more: dict[str, Any] = {"voters": voters, "durable": durable, "settings": settings, "rings": rings}
+    more |= {"clients": clients, "client_stream": client_stream}
     how = Settings(nodes, protocol, kinds, limit_s, more)
 
     def decorate(test: Callable[Concatenate[World, P], Coroutine[Any, Any, Any]]) -> Callable[P, None]:
@@ -179,7 +185,7 @@ def world_of(seed: int, how: Settings, rows: KeptRows | None = None) -> World:
 def run_seed(
     test: Test, how: Settings, seed: int, faults: Sequence[Fault], rows: KeptRows | None = None
 ) -> Run:
-    """One run; the same seed and faults give the same."""
+    """Run a test once; the same seed and faults give the same run."""
     world = world_of(seed, how, rows)
     with _alone(seed):
         error = _run(test, world, faults)

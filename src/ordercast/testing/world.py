@@ -8,13 +8,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
+from ordercast.client.api import Client as NodeClient
+from ordercast.client.settings import ClientSettings
 from ordercast.core.identity import Kind, NodeId
 from ordercast.errors import NodeClosed
 from ordercast.groups.api import Node
 from ordercast.replicated.replica import Replica
 from ordercast.testing.checks import compare_at_the_end, compare_often
+from ordercast.testing.client_network import address_of
 from ordercast.testing.cluster import Cluster
 from ordercast.testing.event_loop import NodeProcess, WorldLoop
 from ordercast.testing.fault_player import FaultPlayer
@@ -25,6 +28,8 @@ from ordercast.testing.models import Model
 from ordercast.testing.rows import KeptRows
 from ordercast.testing.services import Client, Service, supervise
 from ordercast.testing.standstill import Stuck, standstill
+from ordercast.testing.timetable import Timetable
+from ordercast.transport.memory import MemoryNetwork
 
 T = TypeVar("T")
 EPOCH_S = 1_700_000_000
@@ -50,6 +55,7 @@ class World:
         seed: int = 0,
         protocol: str = "totem",
         settings: Mapping[str, Any] | None = None,
+        rings: Mapping[int, Sequence[NodeId]] | None = None,
         voters: Sequence[NodeId] | None = None,
         durable: bool = False,
         loss: float = 0.0,
@@ -57,12 +63,15 @@ class World:
         clocks_ahead_s: Mapping[NodeId, float] | None = None,
         limit_s: float = LIMIT_S,
         rows: KeptRows | None = None,
+        clients: bool = False,
+        client_stream: Sequence[str] = (),
     ) -> None:
-        """`voters`: with Totem all nodes, unless it is said otherwise; ``()`` lets every partition go on.
-        Where the protocol itself has a primary partition a majority of the nodes has to begin it. `durable`:
-        what is answered is on the disks of a majority, so that all nodes may crash at once; all of them vote.
-        `clocks_ahead_s`: whose clock is wrong by how much. `limit_s`: virtual seconds that a run may take.
-        `rows`: where the nodes' traces go."""
+        """`rings`: those of a `Cluster`. `voters`: with Totem all nodes, unless it is said otherwise; ``()``
+        lets every partition go on. Where the protocol itself has a primary partition a majority of the nodes
+        has to begin it. `durable`: what is answered is on the disks of a majority, so that all nodes may
+        crash at once; all of them vote. `clocks_ahead_s`: whose clock is wrong by how much. `limit_s`:
+        virtual seconds that a run may take. `rows`: where the nodes' traces go. `clients`: nodes serve
+        clients, for `connect`; `client_stream`: which subjects they keep for them in a log."""
         any_partition = protocol in ("totem", "rings")
         if voters is None:
             voters = range(1, nodes + 1) if any_partition or durable else ()
@@ -81,8 +90,8 @@ class World:
         self._zero = 0.0
         self._context = copy_context()
         self._processes: dict[NodeId, NodeProcess] = {}
-        """Of the nodes that are up."""
-        self._burials: dict[NodeId, asyncio.Task[None]] = {}
+        """The processes of the nodes that are up."""
+        self._endings: dict[NodeId, asyncio.Task[None]] = {}
         """The ends of earlier lives, where they are not over yet."""
         self.stopped: dict[NodeId, None] = {}
         """Nodes that are up and do not run."""
@@ -93,12 +102,9 @@ class World:
         self._histories: list[tuple[History, Model]] = []
         self.clients: dict[Client, asyncio.Task[Any]] = {}
         """All that there ever were, and what they do."""
-        self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._count = 0
         self._over = False
         """The run has ended: that nodes end now is no crash."""
-        self._waiting: list[tuple[str, NodeId | None, Callable[[NodeId], Any]]] = []
-        """What is to be done at moments, at which node."""
+        self._timetable = Timetable(self._context, lambda id: id in self._processes, self.fail)
         self._failure: asyncio.Future[None] | None = None
         self.changes: Counter[object] = Counter()
         """How often what faults change was changed: the network, its loss, how slow a node is."""
@@ -107,15 +113,18 @@ class World:
             seed=seed,
             protocol=protocol,
             settings=settings,
+            rings=rings,
             loss=loss,
             delay_us=delay_us,
             voters=voters,
             open_trace=lambda ahead_us: None if rows is None else rows.by_clock(ahead_us),
             at_moment=self.at_moment,
+            clients=clients,
+            client_stream=client_stream,
         )
         self.nodes = self._cluster.nodes
         """Each node in its latest life."""
-        self.network = self._cluster.network
+        self._networks = tuple(self._cluster.networks.values()) or (self._cluster.network,)
         self.voters = self._cluster.voters
         """Of whom a majority goes on; none: any partition does, or what the protocol itself says."""
         for id in self.ids:
@@ -124,7 +133,7 @@ class World:
     @property
     def ids(self) -> Sequence[NodeId]:
         """The nodes' identifiers, from 1."""
-        return self.network.nodes
+        return self._cluster.network.nodes
 
     @property
     def now(self) -> float:
@@ -160,6 +169,12 @@ class World:
         self.clients[client] = task
         task.add_done_callback(self._client_ended)
         return task
+
+    def connect(self, *, beside: NodeId | None = None, **settings: Unpack[ClientSettings]) -> NodeClient:
+        """An `ordercast.Client` of the nodes, which are to serve `clients`, with its settings: start it with
+        ``async with``. It is on the side of the node `beside` in every partition; without, on all sides."""
+        environment = self._cluster.client_network.environment(beside)
+        return NodeClient([address_of(id) for id in self.ids], environment=environment, **settings)
 
     def history(self, model: Model | None) -> History:
         """A history that is judged at the end."""
@@ -209,19 +224,21 @@ class World:
     async def stop(self) -> None:
         """End all nodes and clients at once."""
         self._over = True
-        self._faults_over()
-        self.network.partition(*({node} for node in self.ids))
+        self._timetable.clear()
+        for network in self._networks:
+            network.partition(*({node} for node in network.nodes))
         for task in self.clients.values():
             task.cancel()
         for id in list(self._processes):
             self._kill(id, silently=True)
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(*self._burials.values(), *self.clients.values(), return_exceptions=True)
+            await asyncio.gather(*self._endings.values(), *self.clients.values(), return_exceptions=True)
         if self._failure is not None:
             self._failure.cancel()
         loop = asyncio.get_running_loop()
         assert isinstance(loop, WorldLoop)
         loop.on_stuck = None
+        self._cluster.end()
 
     async def ready(self) -> None:
         """Wait until all nodes that are up are in one configuration, and everything that runs at them has
@@ -255,7 +272,7 @@ class World:
     def _begin_life(self, id: NodeId) -> None:
         process = self._processes[id] = NodeProcess(f"the process of node {id}")
         self._processes = dict(sorted(self._processes.items()))
-        process.start(self._live(id, process, self._burials.get(id)))
+        process.start(self._live(id, process, self._endings.get(id)))
 
     async def _live(self, id: NodeId, process: NodeProcess, burial: asyncio.Task[None] | None) -> None:
         """A life of a node."""
@@ -274,15 +291,17 @@ class World:
     def _kill(self, id: NodeId, *, silently: bool) -> None:
         process = self._processes.pop(id)
         process.kill()
-        self.network.crash(id, silently=silently)
+        for network in self._networks_of(id):
+            network.crash(id, silently=silently)
+        self._cluster.client_network.gone(id)
         self._cluster.crash_disk(id, self._disk_chance if silently else None)
         for service in self.services:
             service.gone(id)
         self.stopped.pop(id, None)
-        earlier = self._burials.get(id)
-        self._burials[id] = self._task(self._bury(id, process, earlier), f"end of node {id}")
+        earlier = self._endings.get(id)
+        self._endings[id] = self._task(self._end_life(id, process, earlier), f"end of node {id}")
 
-    async def _bury(self, id: NodeId, process: NodeProcess, earlier: asyncio.Task[None] | None) -> None:
+    async def _end_life(self, id: NodeId, process: NodeProcess, earlier: asyncio.Task[None] | None) -> None:
         """Take the life of a node apart that nobody hears any more."""
         if earlier is not None:
             await asyncio.shield(earlier)
@@ -303,12 +322,17 @@ class World:
     def partition(self, *sides: Collection[NodeId]) -> None:
         """Cut the network: nodes reach each other only within a side; those named nowhere are one more."""
         self.changes["network"] += 1
-        self.network.partition(*map(set, sides))
+        for network in self._networks:
+            network.partition(*(set(side) & set(network.nodes) for side in sides))
 
     def heal(self) -> None:
         """All nodes reach each other again."""
         self.changes["network"] += 1
-        self.network.heal()
+        for network in self._networks:
+            network.heal()
+
+    def _networks_of(self, node: NodeId) -> Sequence[MemoryNetwork]:
+        return [network for network in self._networks if node in network.nodes]
 
     def crash(self, node: NodeId, *, silently: bool = False) -> None:
         """A node's process ends, as by ``kill -9``: the others' systems tell them. Silently: its machine is
@@ -336,25 +360,29 @@ class World:
         """A node's process is stopped, as by SIGSTOP."""
         self._up(node).stop()
         self.stopped[node] = None
-        self.network.pause(node)
+        for network in self._networks_of(node):
+            network.pause(node)
 
     def resume(self, node: NodeId) -> None:
         """A node's process that was stopped goes on."""
         process = self._up(node)
         self.stopped.pop(node, None)
-        process.call(self.network.resume, node)
+        for network in self._networks_of(node):
+            process.call(network.resume, node)
         process.go_on()
 
     def slow(self, node: NodeId, by_s: float) -> None:
         """What a node sends and gets takes so many seconds longer; 0: no longer."""
         self.changes["slow", node] += 1
         self._slow[node] = None
-        self.network.slow(node, round(by_s * 1_000_000))
+        for network in self._networks_of(node):
+            network.slow(node, round(by_s * 1_000_000))
 
     def lose(self, share: float) -> None:
         """From now on each packet is lost with this probability, at each receiver by itself."""
         self.changes["loss"] += 1
-        self.network.loss = share
+        for network in self._networks:
+            network.loss = share
 
     def set_clock(self, node: NodeId, by_s: float) -> None:
         """The clock of a node's machine is set forward by so many seconds, or back. A node that runs does not
@@ -370,41 +398,23 @@ class World:
 
     def at(self, seconds: float, do: Callable[..., Any], *args: Any) -> None:
         """Do it when `now` is so late: ``world.at(3.0, world.crash, 2)``."""
-        self._count += 1
-        self._timers[self._count] = asyncio.get_running_loop().call_at(
-            self._zero + seconds, self._due, self._count, do, args, context=self._context.copy()
-        )
+        self._timetable.at(self._zero + seconds, do, *args)
 
     def when(self, moment: str, do: Callable[[NodeId], Any], *, node: NodeId | None = None) -> None:
         """Do it, once, when a node comes to this moment, with that node: ``world.when("state half sent",
         world.crash)``. With `node`: when that one does."""
-        self._waiting.append((moment, node, do))
-
-    def _due(self, number: int, do: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        del self._timers[number]
-        try:
-            do(*args)
-        except Exception as error:  # noqa: BLE001 - the test is told
-            self.fail(error)
+        self._timetable.when(moment, do, node)
 
     def at_moment(self, id: NodeId, moment: str) -> None:
         """A node has come to a moment: do what waits for it."""
-        if id not in self._processes:
-            return
-        for each in [each for each in self._waiting if each[0] == moment and each[1] in (None, id)]:
-            if id in self._processes:
-                self._waiting.remove(each)
-                try:
-                    self._context.copy().run(each[2], id)
-                except Exception as error:  # noqa: BLE001 - the test is told
-                    self.fail(error)
+        self._timetable.come(id, moment)
 
     # --- the end --------------------------------------------------------------------------------
 
     async def calm(self) -> None:
         """Nothing goes wrong any more, what did is mended, nodes that are down are started; returns when all
         are ready."""
-        self._faults_over()
+        self._timetable.clear()
         self.heal()
         self.lose(0.0)
         for id in list(self._slow):
@@ -415,12 +425,6 @@ class World:
             if id not in self._processes:
                 self.restart(id)
         await self.ready()
-
-    def _faults_over(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        self._waiting.clear()
 
     async def play(self, test: Awaitable[Any], faults: Sequence[Fault] = ()) -> None:
         """Run a test while these faults happen, wait for its clients, and check what always has to hold.
