@@ -123,7 +123,7 @@ class Story:
         life = self.life.setdefault(node, 0)
         time_us = len(self.rows) * 10
         place = (node, life, step, time_us, event, *config, members)
-        self.rows.append((*place, *message, None, size, None, *(ended or (None, None, None)), None, None))
+        self.rows.append((*place, *message, None, size, None, *(ended or (None, None, None)), *(None,) * 3))
 
     # --- to spoil it ---------------------------------------------------------------------------
 

@@ -647,6 +647,47 @@ def forwarded_without_a_timestamp() -> Story:
     return story
 
 
+def summed() -> Story:
+    """Everyone has delivered all messages, with the checksums of what they carry."""
+    story, _ = delivered()
+    for place, row in enumerate(story.rows):
+        if row[4] in ("originate", "deliver"):
+            story.edit(place, checksum=1000 * (row[9] or 0) + (row[11] or 0))
+    return story
+
+
+def test_contents_may_be_the_same_or_not_known() -> None:
+    story = summed()
+    assert audit(story.rows).clean
+    story.edit(len(story.rows) - 1, checksum=None)
+    story.edit(len(story.rows) - 7, checksum=None)
+    assert audit(story.rows).clean
+
+
+@breaks("same-contents")
+def other_contents_at_one_node() -> Story:
+    story = summed()
+    story.edit(len(story.rows) - 3, checksum=7)
+    return story
+
+
+@breaks("same-contents")
+def other_contents_than_were_originated() -> Story:
+    story = summed()
+    story.edit(story.find("originate", 2), checksum=7)
+    return story
+
+
+@breaks("same-contents")
+def other_contents_than_another_node_has_where_the_originator_does_not_say() -> Story:
+    story = summed()
+    for place, row in enumerate(story.rows):
+        if row[4] == "originate":
+            story.edit(place, checksum=None)
+    story.edit(len(story.rows) - 1, checksum=7)
+    return story
+
+
 def test_timestamps_may_begin_anew_with_a_life() -> None:
     story = born()
     story.crash(1, 2)
@@ -656,6 +697,44 @@ def test_timestamps_may_begin_anew_with_a_life() -> None:
     story.edit(len(story.rows) - 1, timestamp=1, ring=1)
     story.edit(len(story.rows) - 2, timestamp=1, ring=1)
     assert audit(story.rows).clean
+
+
+# --- members without rows ------------------------------------------------------------------------
+
+
+def without(story: Story, node: int) -> Story:
+    """The same, and nobody has that node's files."""
+    story.rows = [row for row in story.rows if row[0] != node]
+    return story
+
+
+@breaks("members-traced")
+def one_whose_messages_others_delivered() -> Story:
+    return without(delivered()[0], 3)
+
+
+@breaks("members-traced")
+def one_that_owes_a_safe_message() -> Story:
+    story, messages = three(safe=True)
+    story.deliver([1, 2, 3], *(message for message in messages if message.origin != 3))
+    return without(story, 3)
+
+
+def test_of_a_member_without_rows_nothing_else_is_told() -> None:
+    for story in (one_whose_messages_others_delivered(), one_that_owes_a_safe_message()):
+        report = audit(story.rows)
+        assert [code for code, count in report.properties.items() if count] == ["members-traced"]
+        [violation] = report.violations
+        assert violation.nodes == (3,)
+        assert (
+            "node 3 is a member of regular configuration 8.1 {1, 2, 3} and has no row" in violation.sentence
+        )
+
+
+def test_a_member_of_which_nothing_is_told_may_have_no_row() -> None:
+    story, messages = three()
+    story.deliver([1, 2], *(message for message in messages if message.origin != 3))
+    assert audit(without(story, 3).rows).properties["members-traced"] == 0
 
 
 # --- the audit of them all ---------------------------------------------------------------------
@@ -678,7 +757,7 @@ def test_the_sentence_says_who_and_what(code: str, tell: Callable[[], Story]) ->
         assert violation.nodes
         for node in violation.nodes:
             assert f"{node}" in violation.sentence
-        assert violation.messages or violation.property.startswith(("config-", "global-"))
+        assert violation.messages or violation.property.startswith(("config-", "global-", "members-"))
         for message in violation.messages[:3]:
             assert f"message {message.number} of node {message.origin}" in violation.sentence
         assert violation.sentence.endswith(".")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from story import Story, delivered, parted, random_story, three
 
-from ordercast.audit.explain import KEPT
+from ordercast.audit.explain import KEPT, told_once
+from ordercast.audit.findings import Findings
+from ordercast.audit.page import write_page
 from ordercast.audit.properties import (
     EXTENDED_VIRTUAL_SYNCHRONY,
     VIEW_SYNCHRONY,
@@ -160,13 +163,34 @@ def test_what_a_dead_life_accepted_is_not_owed() -> None:
 # --- reports -----------------------------------------------------------------------------------
 
 
-def test_a_report_counts_all_and_keeps_some() -> None:
+def test_a_report_counts_all_and_tells_some() -> None:
     story = Story()
-    for seq in range(4, 4 * (KEPT + 10), 4):
-        story.regular(seq, 1, [1])
+    for node in range(1, KEPT + 10):
+        story.regular(4, node, [node])
+        story.regular(8, node, [node])
     report = audit(story.rows)
-    assert report.properties["config-chain"] == KEPT + 8
+    assert report.properties["config-chain"] == KEPT + 9
     assert len(report.violations) == KEPT
+
+
+def test_one_culprit_is_told_once_with_how_often() -> None:
+    story = Story()
+    for seq in (4, 8, 12, 16):
+        story.regular(seq, 1, [1])
+        story.regular(seq, 2, [2], at=[2] if seq < 12 else [])
+    report = audit(story.rows)
+    assert report.properties["config-chain"] == 4
+    one, other = report.violations
+    assert (one.culprit, one.times, other.culprit, other.times) == (1, 3, 2, 1)
+    assert one.told() == f"{one.sentence} (And 2 more that concern node 1.)"
+    assert other.told() == other.sentence
+
+
+def test_who_is_beside_every_other_is_the_culprit() -> None:
+    """Three pairs of nodes, with one node in all of them: that one is told of."""
+    pairs = [(1, 2), (2, 3), (4, 2), (5, 6)]
+    told = told_once([Violation("total-order", pair, (), (), f"{pair}.") for pair in pairs])
+    assert [(each.nodes, each.culprit, each.times) for each in told] == [((1, 2), 2, 3), ((5, 6), 5, 1)]
 
 
 def test_runs_are_audited_apart_and_added_up() -> None:
@@ -227,3 +251,10 @@ def test_an_install_without_members_is_refused() -> None:
     story.edit(story.find("install", 1), members=None)
     with pytest.raises(TraceError, match="node 1, step 0: an install needs"):
         audit(story.rows)
+
+
+def test_the_drawing_of_a_page_tells_how_much_was_delivered(tmp_path: Path) -> None:
+    rows = delivered()[0].rows
+    findings = Findings.of("run", audit(rows), rows, shown=True)
+    write_page(tmp_path / "page.html", "it", findings.report, [findings], "reference")
+    assert "deliveries: 18." in (tmp_path / "page.html").read_text()

@@ -178,11 +178,13 @@ def test_the_table_of_properties_is_the_one_of_the_design() -> None:
     assert list(VIEW_SYNCHRONY) == [
         "uniform-agreement",
         "uniform-integrity",
+        "same-contents",
         "uniform-order",
         "view-synchrony",
         "sending-view",
         "view-agreement",
         "config-ends",
+        "members-traced",
         "validity",
         "live-membership",
     ]

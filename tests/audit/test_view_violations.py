@@ -97,6 +97,39 @@ def not_delivered_by_the_end() -> ViewStory:
 # --- integrity -------------------------------------------------------------------------------------
 
 
+def summed() -> ViewStory:
+    """Everyone has delivered all, with the checksums of what messages carry."""
+    story, _ = delivered()
+    for place, row in enumerate(story.rows):
+        if row[4] in ("originate", "deliver"):
+            story.edit(place, checksum=1000 * (row[9] or 0) + (row[11] or 0))
+    return story
+
+
+@breaks("same-contents")
+def other_contents_at_one_node() -> ViewStory:
+    story = summed()
+    story.edit(len(story.rows) - 1, checksum=7)
+    return story
+
+
+@breaks("same-contents")
+def other_contents_than_were_broadcast() -> ViewStory:
+    story = summed()
+    story.edit(story.find("originate", 2), checksum=7)
+    return story
+
+
+@breaks("same-contents")
+def other_contents_than_another_has_where_the_sender_does_not_say() -> ViewStory:
+    story = summed()
+    for place, row in enumerate(story.rows):
+        if row[4] == "originate":
+            story.edit(place, checksum=None)
+    story.edit(story.find("deliver", 1), checksum=7)
+    return story
+
+
 @breaks("uniform-integrity")
 def the_same_again() -> ViewStory:
     story, (a, *_) = delivered()
@@ -569,6 +602,35 @@ def one_that_did_not_come_along() -> ViewStory:
     return story
 
 
+# --- members without rows ------------------------------------------------------------------------------
+
+
+def without(story: ViewStory, node: int) -> ViewStory:
+    """The same, and nobody has that node's files."""
+    story.rows = [row for row in story.rows if row[0] != node]
+    return story
+
+
+@breaks("members-traced")
+def one_whose_messages_others_delivered() -> ViewStory:
+    return without(delivered()[0], 3)
+
+
+@breaks("members-traced")
+def one_that_went_on_with_the_others() -> ViewStory:
+    story, _ = delivered(guarantee="safe")
+    story.view(2, [1, 2, 3])
+    return without(story, 2)
+
+
+@breaks("members-traced")
+def one_of_which_one_message_was_delivered_before_it_was_excluded() -> ViewStory:
+    story, messages = group(messages=3)
+    story.deliver([1, 2], *messages)
+    story.view(2, [1, 2])
+    return without(story, 3)
+
+
 # --- the audit of them all -------------------------------------------------------------------------------
 
 
@@ -594,8 +656,8 @@ def test_the_sentence_about_views_says_who_and_what(planted: Planted) -> None:
         assert violation.nodes
         for node in violation.nodes:
             assert f"{node}" in violation.sentence
-        without = ("view-agreement", "config-ends", "live-membership")
-        assert violation.messages or violation.property in without
+        of_no_message = ("view-agreement", "config-ends", "members-traced", "live-membership")
+        assert violation.messages or violation.property in of_no_message
         for message in violation.messages[:3]:
             assert f"message {message.number} of node {message.origin}" in violation.sentence
         assert violation.sentence.endswith(".")

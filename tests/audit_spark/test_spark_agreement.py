@@ -11,7 +11,7 @@ from planting import OF_RINGS, PLANTS, broken, right_runs, write_runs
 
 from ordercast.audit.files import audited_runs
 from ordercast.audit.findings import Findings
-from ordercast.audit.spark import audited_on_spark
+from ordercast.audit.spark import audited_on_spark, whole_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,10 +33,11 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
             if made is not None:
                 runs.append((f"{name}-{plant.__name__}", promises, made))
     write_runs(directory, runs)
-    return (
-        {found.run: found for found in audited_runs(directory, shown=True)},
-        {found.run: found for found in audited_on_spark(spark, directory, shown=True)},
-    )
+    reference = {found.run: found for found in audited_runs(directory, shown=True)}
+    assert list(audited_on_spark(spark, directory, shown=True)) == list(reference.values())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole_runs, "SMALL_RUN", 0)
+        return reference, {found.run: found for found in audited_on_spark(spark, directory, shown=True)}
 
 
 def test_both_auditors_report_the_same_word_by_word(judged: tuple[Judged, Judged]) -> None:
@@ -69,3 +70,4 @@ def test_what_there_is_to_show_of_a_broken_run_is_the_same(judged: tuple[Judged,
     for run, found in reference.items():
         assert on_spark[run].control == found.control, run
         assert on_spark[run].windows == found.windows, run
+        assert on_spark[run].delivered == found.delivered, run

@@ -22,9 +22,10 @@ from planting import (
 )
 from typer.testing import CliRunner
 
+from ordercast.audit import files
 from ordercast.audit.files import audit_trace, audited_runs
 from ordercast.audit.properties import VIEW_SYNCHRONY
-from ordercast.audit.spark import audit_on_spark, audited_on_spark, engine, narrow
+from ordercast.audit.spark import audit_on_spark, audited_on_spark, engine, narrow, whole_runs
 from ordercast.cli import app
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import OPTIONAL, Row, TraceError
@@ -32,6 +33,12 @@ from ordercast.trace.writer import TraceWriter, record_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run is so small that the reference is given it whole, in a task."""
+    monkeypatch.setattr(whole_runs, "SMALL_RUN", 0)
 
 
 @pytest.fixture(scope="module")
@@ -209,13 +216,39 @@ def falls(rows: list[Row], node: int) -> bool:
     return numbers != sorted(numbers)
 
 
-def test_the_command_audits_on_spark_unless_told_otherwise(
-    spark: SparkSession, tmp_path: Path, rows: list[Row]
+def test_the_command_takes_the_engine_for_the_size_of_the_trace(
+    spark: SparkSession, tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_runs(tmp_path, [("run", "extended-virtual-synchrony", rows)])
     page = tmp_path / "page.html"
-    said = CliRunner().invoke(app, ["audit", str(tmp_path), "--json", "--report", str(page)])
-    assert said.exit_code == 0
-    document = json.loads(said.stdout)
-    assert (document["engine"], document["events"], document["clean"]) == ("spark", len(rows), True)
+    for most, engine_ in ((len(rows), "reference"), (len(rows) - 1, "spark")):
+        monkeypatch.setattr(files, "MOST_HERE", most)
+        said = CliRunner().invoke(app, ["audit", str(tmp_path), "--json", "--report", str(page)])
+        assert said.exit_code == 0
+        document = json.loads(said.stdout)
+        assert (document["engine"], document["events"], document["clean"]) == (engine_, len(rows), True)
     assert "certified" in page.read_text()
+
+
+def test_small_runs_are_judged_whole_beside_a_large_one(
+    spark: SparkSession, tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs in one file, and one run in several: whatever is small goes into tasks, in whole runs."""
+    made = broken(Random(3), rows, swap_deliveries)
+    assert made is not None
+    runs = [(f"small {at}", "extended-virtual-synchrony", (rows, made)[at % 2]) for at in range(9)]
+    write_runs(tmp_path, [*runs, ("large", "extended-virtual-synchrony", [*rows, *_others(rows)])])
+    for node in sorted({row[0] for row in rows}):
+        with TraceWriter(tmp_path, "parted", stem=f"parted-{node}") as writer:
+            writer.write([row for row in rows if row[0] == node])
+    monkeypatch.setattr(whole_runs, "SMALL_RUN", len(made))
+    monkeypatch.setattr(whole_runs, "_FEWEST", 2 * len(made))
+    found = list(audited_on_spark(spark, tmp_path))
+    assert [each.run for each in found if each.how != "judged row by row"] == ["large"]
+    assert [each.report for each in found] == [each.report for each in audited_runs(tmp_path)]
+
+
+def _others(rows: list[Row]) -> list[Row]:
+    """Rows that say nothing, as many as there are."""
+    last = max(row[2] for row in rows)
+    return [edited(row, event="packet_sent", step=last + 1 + at) for at, row in enumerate(rows)]

@@ -251,6 +251,8 @@ def _unkept(history: History, member: NodeId, stay: Stay, promised: dict[int, St
     """What a member of the configuration of that stay should have delivered, by others' word."""
     source = stay.source
     its = [other for other in history.installs.get(source, ()) if other.node == member] if source else []
+    if not its and member in history.absent:
+        return []  # `members_traced` speaks of it
     if not its:
         number, teller = next(iter(promised.items()))
         sentence = (

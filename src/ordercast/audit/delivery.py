@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from operator import eq
 
-from ordercast.audit.explain import Violation, a_configuration, a_message, some, violation, with_position
-from ordercast.audit.history import History, Odd
-from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.audit.explain import (
+    Violation,
+    a_configuration,
+    a_message,
+    delivered_elsewhere,
+    odd_violation,
+    some,
+    violation,
+    with_position,
+)
+from ordercast.audit.history import History
+from ordercast.core.identity import NodeId
 
 
 def deliver_once(history: History) -> list[Violation]:
@@ -32,6 +41,8 @@ def deliver_originated(history: History) -> list[Violation]:
     found = []
     for number, nodes in sorted(_deliverers(history, history.unoriginated).items()):
         message = history.message(number)
+        if message.origin in history.absent:
+            continue  # `members_traced` speaks of it
         sentence = (
             f"{some([f'node {node}' for node in nodes])} delivered {with_position(message)} of "
             f"configuration {message.configuration}, which node {message.origin} never originated."
@@ -44,7 +55,7 @@ def deliver_originated(history: History) -> list[Violation]:
             f"as a message of configuration {odd.message.configuration}: only node {odd.message.origin} "
             f"may, in its life {odd.message.incarnation} and in that regular configuration."
         )
-        found.append(_odd_violation("deliver-originated", sentence, odd, odd.message.configuration))
+        found.append(odd_violation("deliver-originated", sentence, odd, odd.message.configuration))
     for again, first in history.originated_again:
         sentence = (
             f"node {again.origin} originated {with_position(first)} of configuration {first.configuration} "
@@ -87,13 +98,8 @@ def deliver_place(history: History) -> list[Violation]:
     """000 §4.2, "Reliable Delivery": in C by who installed C, or in the transitional one right after."""
     found = []
     for odd in history.deliveries_astray:
-        here = "no configuration" if odd.here is None else f"configuration {odd.here}"
-        says = "none" if odd.says is None else f"{odd.kind} {odd.says}"
-        sentence = (
-            f"node {odd.node} delivered {with_position(odd.message)} in {here}, "
-            f"by what it installed, and in {says}, by what the delivery says."
-        )
-        found.append(_odd_violation("deliver-place", sentence, odd, *([odd.says] if odd.says else [])))
+        sentence = delivered_elsewhere(odd, "configuration", odd.kind)
+        found.append(odd_violation("deliver-place", sentence, odd, *([odd.says] if odd.says else [])))
     for stay in history.all_stays():
         if stay.tidy:
             continue
@@ -143,8 +149,3 @@ def seq_unique(history: History) -> list[Violation]:
             nodes = [stay.node, known.origin]
             found.append(violation("seq-unique", sentence, nodes, [known], known.configuration))
     return found
-
-
-def _odd_violation(code: str, sentence: str, odd: Odd, *configurations: ConfigurationId) -> Violation:
-    here = () if odd.here is None else (odd.here,)
-    return violation(code, sentence, [odd.node], [odd.message], *here, *configurations)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ordercast.audit.history import Message, Stay
+from ordercast.audit.history import Message, Odd, Stay
 from ordercast.core.identity import ConfigurationId, MessageId, NodeId
 
 KEPT = 20
-"""Violations of one property that a report keeps; it counts them all."""
+"""Violations of one property that a report tells; it counts them all."""
 
 NAMED = 20
 """Messages that one violation names."""
@@ -29,9 +30,19 @@ class Violation:
     """What happened, for a person."""
     run: str = ""
     """The run it happened in, where several were audited."""
+    culprit: NodeId | None = None
+    """The node that is told of with it: see `told_once`."""
+    times: int = 1
+    """How often that node is concerned in a breach of the property; this is the first of them."""
 
     def __str__(self) -> str:
-        return f"{self.property}: {self.sentence}"
+        return f"{self.property}: {self.told()}"
+
+    def told(self) -> str:
+        """What happened, and how often."""
+        if self.times == 1:
+            return self.sentence
+        return f"{self.sentence} (And {self.times - 1:,} more that concern node {self.culprit}.)"
 
     def as_dict(self) -> dict[str, Any]:
         """The violation or report as a dictionary for JSON."""
@@ -41,6 +52,8 @@ class Violation:
             "messages": [message._asdict() for message in self.messages],
             "configurations": [configuration._asdict() for configuration in self.configurations],
             "sentence": self.sentence,
+            "culprit": self.culprit,
+            "times": self.times,
         }
         return {"run": self.run, **found} if self.run else found
 
@@ -59,6 +72,31 @@ def violation(
     )
 
 
+def odd_violation(property: str, sentence: str, odd: Odd, *configurations: ConfigurationId) -> Violation:
+    """A breach that one row shows; of the configuration that its node is in, and of others."""
+    here = () if odd.here is None else (odd.here,)
+    return violation(property, sentence, [odd.node], [odd.message], *here, *configurations)
+
+
+def told_once(found: Sequence[Violation]) -> list[Violation]:
+    """The first breach of each culprit, with how often it is concerned; at most `KEPT`, the worst first.
+
+    What one node did wrong shows in many messages, and beside many other nodes. So the node that is named
+    most often is a culprit, and all that name it are told as one; and so on with what is left.
+    """
+    left = list(found)
+    told: list[Violation] = []
+    while left and len(told) < KEPT:
+        named = Counter(node for each in left for node in each.nodes)
+        if not named:
+            return [*told, *left][:KEPT]
+        culprit, times = named.most_common(1)[0]  # of several, the one that is named first
+        first = next(each for each in left if culprit in each.nodes)
+        told.append(replace(first, culprit=culprit, times=times))
+        left = [each for each in left if culprit not in each.nodes]
+    return told
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What an audit found."""
@@ -68,7 +106,7 @@ class Report:
     properties: dict[str, int] = field(default_factory=dict)
     """How often each property was broken."""
     violations: tuple[Violation, ...] = ()
-    """The first `KEPT` violations of each property."""
+    """Of each property the first violation of each culprit, `KEPT` at most: see `told_once`."""
     unchecked: tuple[str, ...] = ()
     """Properties that could not be judged: 0 above says nothing about them."""
     promises: tuple[str, ...] = ()
@@ -135,6 +173,17 @@ def with_position(message: Message) -> str:
     if message.seq is None:
         return a_message(message)
     return f"{a_message(message)} at position {message.seq}/{message.slot}"
+
+
+def delivered_elsewhere(odd: Odd, what: str, said: str | None) -> str:
+    """A delivery that says to be in another configuration, or view (`what`), than its node is in; `said` is
+    of which kind the one is that it names."""
+    here = f"no {what}" if odd.here is None else f"{what} {odd.here}"
+    says = "none" if odd.says is None else f"{said} {odd.says}"
+    return (
+        f"node {odd.node} delivered {with_position(odd.message)} in {here}, by what it installed, and in "
+        f"{says}, by what the delivery says."
+    )
 
 
 def a_configuration(stay: Stay) -> str:

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from ordercast.audit.explain import Report, merge
 from ordercast.audit.findings import Findings
 from ordercast.audit.properties import PROMISES, Promises, audit, promised
-from ordercast.trace.reader import about_runs, read_runs
-from ordercast.trace.schema import ONE_CLOCK, About, TraceError
+from ordercast.storage import Where
+from ordercast.trace.contents import Contents, contents_of
+from ordercast.trace.reader import runs_in
+from ordercast.trace.schema import ONE_CLOCK, About, Row, TraceError
 from ordercast.trace.trimmed import common_part
 
+MOST_OF_A_RUN = 2_000_000
+"""Rows of a run that the reference is given here: it holds them all, which takes about 1.8 GB."""
 
-def audit_trace(path: Path, checks: Promises | None = None, *, trimmed: bool = False) -> Report:
+MOST_HERE = 4_000_000
+"""Rows of all runs together: that many take the reference some ten seconds, as Spark takes to start and to
+make its first plans."""
+
+
+def fits_here(contents: Contents) -> bool:
+    """Whether the reference is the quicker one for a trace of this size, and can hold each of its runs."""
+    rows = contents.rows.values()
+    return max(rows, default=0) <= MOST_OF_A_RUN and sum(rows) <= MOST_HERE
+
+
+def audit_trace(path: Where, checks: Promises | None = None, *, trimmed: bool = False) -> Report:
     """Check every run of a trace by itself, and add up. Raises `TraceError` if it cannot be read.
 
     Without `checks` a run is judged by the set that its files name, or by what is found in it where they name
@@ -23,16 +37,29 @@ def audit_trace(path: Path, checks: Promises | None = None, *, trimmed: bool = F
 
 
 def audited_runs(
-    path: Path, checks: Promises | None = None, *, trimmed: bool = False, shown: bool = False
+    path: Where, checks: Promises | None = None, *, trimmed: bool = False, shown: bool = False
 ) -> Iterator[Findings]:
-    """The same run by run; with `shown`, each with the rows that matter."""
-    about = about_runs(path)
-    for run, rows in read_runs(path):
-        said = about.get(run, {})
-        its = checks or promises_by_name(run, said) or promised(rows)
-        judged = common_part(rows) if trimmed else rows
-        report = audit(judged, None, its, whole=not trimmed, one_clock=has_one_clock(said))
-        yield Findings.of(run, report, judged, shown=shown)
+    """Check the runs of a trace one by one; with `shown`, each with the rows that its page shows."""
+    return audited(contents_of(path), checks, trimmed=trimmed, shown=shown)
+
+
+def audited(
+    contents: Contents, checks: Promises | None = None, *, trimmed: bool = False, shown: bool = False
+) -> Iterator[Findings]:
+    """Check the runs, one by one, of a trace whose files have been looked at."""
+    about = contents.about()
+    for run, rows in runs_in(contents):
+        yield judged(run, rows, about.get(run, {}), checks, trimmed=trimmed, shown=shown)
+
+
+def judged(
+    run: str, rows: list[Row], about: About, checks: Promises | None, *, trimmed: bool, shown: bool
+) -> Findings:
+    """What the reference finds in one run, whose files say `about` of it."""
+    its = checks or promises_by_name(run, about) or promised(rows)
+    rows = common_part(rows) if trimmed else rows
+    report = audit(rows, None, its, whole=not trimmed, one_clock=has_one_clock(about))
+    return Findings.of(run, report, rows, shown=shown)
 
 
 def has_one_clock(about: About) -> bool:

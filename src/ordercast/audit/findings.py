@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 from ordercast.audit.explain import Report, Violation
-from ordercast.trace.columns import EVENT, NODE, STEP, TIME_US, configuration_of, message_of
+from ordercast.draw.spacetime import Where
+from ordercast.trace.columns import (
+    CONFIG_KIND,
+    CONFIG_SEQ,
+    EVENT,
+    NODE,
+    STEP,
+    TIME_US,
+    configuration_of,
+    life_of,
+    message_of,
+)
 from ordercast.trace.schema import Row
 
 SHOWN = 30
@@ -28,26 +40,40 @@ class Findings:
 
     run: str
     report: Report
-    """Its violations name the run."""
+    """What was found; each violation names the run."""
     control: tuple[Row, ...] = ()
     """Every configuration that was installed, and every life's beginning and end."""
     windows: tuple[tuple[Row, ...], ...] = ()
     """For the first violations of the report, the smallest window of rows that shows each."""
     how: str = "judged row by row"
     """How the auditor came to it."""
+    delivered: Mapping[Where, int] = field(default_factory=dict)
+    """How many messages were delivered in each stay of a node."""
 
     @classmethod
     def of(
-        cls, run: str, report: Report, rows: list[Row], *, shown: bool, how: str = "judged row by row"
+        cls,
+        run: str,
+        report: Report,
+        rows: list[Row],
+        *,
+        shown: bool,
+        how: str = "judged row by row",
+        delivered: Mapping[Where, int] | None = None,
     ) -> Findings:
-        """With `shown`, pick from the rows that were judged what there is to show."""
+        """With `shown`, pick from the rows that were judged what there is to show.
+
+        `delivered` is counted from the rows, unless it is said.
+        """
         report = report.of_run(run)
         if not shown:
             return cls(run, report, how=how)
         control = tuple(sorted((row for row in rows if row[EVENT] in CONTROL), key=_BY_TIME))
-        return cls(
-            run, report, control, tuple(window(rows, each) for each in report.violations[:EXPLAINED]), how
-        )
+        windows = tuple(window(rows, each) for each in report.violations[:EXPLAINED])
+        if delivered is None:
+            told = (row for row in rows if row[EVENT] == "deliver")
+            delivered = Counter((*life_of(row), *row[CONFIG_SEQ : CONFIG_KIND + 1]) for row in told)
+        return cls(run, report, control, windows, how, dict(delivered))
 
 
 def window(rows: Iterable[Row], violation: Violation) -> tuple[Row, ...]:

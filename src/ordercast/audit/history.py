@@ -9,14 +9,15 @@ of them: most properties hold for such a stay at a glance, which is what makes t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from operator import eq, itemgetter, lt
-from typing import Any, NamedTuple, TypeAlias
+from operator import eq, itemgetter
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from ordercast.audit.process_stories import ProcessStories
+from ordercast.audit.stay_order import ascends, heard_before
 from ordercast.core.identity import ConfigurationId, Ended, MessageId, NodeId
 from ordercast.trace.columns import (
     CONFIG_KIND,
@@ -199,7 +200,10 @@ class Expectation:
 
 
 class History:
-    """A run, in order."""
+    """A run, in order: its messages, the lives of its nodes, and their stays in configurations."""
+
+    safe_binds_members: ClassVar[bool] = True
+    """Whether a safe message that one delivers tells something of every member of its configuration."""
 
     def __init__(
         self,
@@ -208,14 +212,19 @@ class History:
         *,
         whole: bool = True,
         one_clock: bool = False,
+        absent: Collection[NodeId] | None = None,
+        begun: Collection[tuple[NodeId, int]] = (),
     ) -> None:
         """Without `whole`, rows are missing: beginnings of nodes, or all rows of some messages.
 
+        `absent` are nodes that are known to have no row; if it is not said, members that have none here, of
+        a run that is whole. `begun` are lives of which earlier stays are missing, and what was done in them.
         With `one_clock`, times of different nodes may be compared: what has a later time happened later.
         """
         self.expectation = expectation
         self.whole = whole
         self.one_clock = one_clock
+        self.begun = frozenset(begun)
         self.events = 0
         self.stays: dict[NodeId, list[Stay]] = {}
         """Every node's stays, over all its lives."""
@@ -247,6 +256,7 @@ class History:
             by_node[row[NODE]].append(row)
         for node in sorted(by_node):
             self._follow(node, by_node[node])
+        self._absent = absent
         self._arrange()
 
     def message(self, number: int) -> Message:
@@ -267,6 +277,18 @@ class History:
         return installs
 
     @cached_property
+    def absent(self) -> dict[NodeId, Stay]:
+        """Members without a row, each with a stay in the first configuration that it is a member of."""
+        if self._absent is None and not self.whole:
+            return {}
+        found: dict[NodeId, Stay] = {}
+        for _, stays in sorted(self.installs.items()):
+            for node in stays[0].members:
+                if node not in self.lives and (self._absent is None or node in self._absent):
+                    found.setdefault(node, stays[0])
+        return found
+
+    @cached_property
     def processes(self) -> ProcessStories:
         """What processes did and were told, in order."""
         return ProcessStories(self)
@@ -276,10 +298,18 @@ class History:
         for stays in self.stays.values():
             yield from stays
 
+    def stays_of(self, node: NodeId) -> list[Stay]:
+        """A node's stays, over all its lives."""
+        return self.stays.get(node, [])
+
+    def every_stay(self) -> Iterator[Stay]:
+        """The same, with stays of nodes that are no members of what they are told of, if there are any."""
+        return self.all_stays()
+
     @cached_property
     def ascending(self) -> frozenset[NodeId]:
         """Nodes whose deliveries, over all their lives, come in the order of the messages' numbers."""
-        return frozenset(node for node, stays in self.stays.items() if _ascends(stays))
+        return frozenset(node for node, stays in self.stays.items() if ascends(stays))
 
     def delivered_again(self) -> Iterator[tuple[Stay, Stay, int]]:
         """Messages that a node delivered more than once, over all its lives: the stay in which it first did,
@@ -299,12 +329,9 @@ class History:
 
     def _follow(self, node: NodeId, rows: list[Row]) -> None:
         """Walk through one node's rows. The loop that sees every row: it looks at little."""
-        rows.sort(key=itemgetter(INCARNATION, STEP))
+        lives = self.lives[node] = sorted(set(map(itemgetter(INCARNATION), rows)))
+        rows.sort(key=itemgetter(INCARNATION, STEP) if len(lives) > 1 else itemgetter(STEP))
         self.events += len(rows)
-        several = rows[0][INCARNATION] != rows[-1][INCARNATION]
-        self.lives[node] = (
-            list(dict.fromkeys(map(itemgetter(INCARNATION), rows))) if several else [rows[0][INCARNATION]]
-        )
         stays: list[Stay] = []
         self.stays[node] = stays
         stay: Stay | None = None
@@ -426,40 +453,11 @@ class History:
             stay.own = [self.number[message_of(row)] for row in stay.originations]
             span = self.spans.get(stay.id, range(0))
             prior = -1
-            for number, heard in zip(stay.own, _heard(stay, span), strict=True):
+            for number, heard in zip(stay.own, heard_before(stay, span), strict=True):
                 if number in span:
                     self.past[number] = heard
                     self.prior[number] = prior
                     prior = number
-
-
-def _heard(stay: Stay, span: range) -> Iterator[int]:
-    """For each origination of a stay the last message, by number, that was delivered before it."""
-    if isinstance(stay.delivered, range):
-        first = span.start - 1
-        yield from (first + after if after else -1 for after in stay.after)
-        return
-    highest, counted = -1, 0
-    for after in stay.after:
-        highest = max(
-            (n for n in stay.delivered[counted:after] if n in span and n > highest), default=highest
-        )
-        counted = after
-        yield highest
-
-
-def _ascends(stays: list[Stay]) -> bool:
-    last = -1
-    for stay in stays:
-        numbers = stay.delivered
-        if not numbers:
-            continue
-        if numbers[0] <= last:
-            return False
-        if not isinstance(numbers, range) and not all(map(lt, numbers, numbers[1:])):
-            return False
-        last = numbers[-1]
-    return True
 
 
 def _ended(row: Row) -> Ended | None:

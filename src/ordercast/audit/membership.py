@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from ordercast.audit.explain import Violation, a_configuration, members
 from ordercast.audit.history import History, Stay
 from ordercast.core.identity import ConfigurationId, NodeId
+from ordercast.trace.columns import GUARANTEE
 
 Places: TypeAlias = Callable[[Stay], tuple[int, int] | None]
 """The lowest and the highest sequence number that was delivered in a stay: see `Stay.places`."""
@@ -106,6 +107,35 @@ def config_consistent(history: History) -> list[Violation]:
     return found
 
 
+def members_traced(history: History) -> list[Violation]:
+    """What others tell of a member can be held against its own rows: there are some.
+
+    Of a member without a row nothing else is judged. It breaks nothing where nothing is told of it: it may
+    have ended before it did anything.
+    """
+    found = []
+    for node, stay in history.absent.items():
+        delivered = sum(history.messages[number][0] == node for number in history.unoriginated)
+        owed = sum(
+            node in stays[0].members and _has_safe(stays)
+            for stays in history.installs.values()
+            if history.safe_binds_members
+        )
+        if not delivered and not owed:
+            continue
+        sentence = (
+            f"node {node} is a member of {a_configuration(stay)} and has no row: others delivered "
+            f"{delivered:,} of its messages, and safe ones in {owed:,} of its configurations, which cannot "
+            "be judged without its rows. Add its files to the trace."
+        )
+        found.append(Violation("members-traced", (node,), (), (stay.id,), sentence))
+    return found
+
+
+def _has_safe(stays: Iterable[Stay]) -> bool:
+    return any(row[GUARANTEE] == "safe" for stay in stays for row in stay.deliveries)
+
+
 def config_ends(history: History) -> list[Violation]:
     """000 §4.1, "Termination", and §6.1: a change names what it ends, and the place at which it ended.
 
@@ -127,7 +157,8 @@ def config_ends(history: History) -> list[Violation]:
 
 
 def ends_misnamed(history: History, places: Places) -> list[Violation]:
-    """The same for a history whose messages are elsewhere: `places` tells what was delivered in a stay."""
+    """Changes that misname what they end, where messages are elsewhere: `places` tells what was delivered in
+    a stay."""
     naming = {(stay.node, stay.incarnation) for stay in history.all_stays() if stay.ended is not None}
     together: dict[tuple[ConfigurationId, ConfigurationId], tuple[Stay, int]] = {}
     found = []
@@ -135,7 +166,8 @@ def ends_misnamed(history: History, places: Places) -> list[Violation]:
         if (stay.node, stay.incarnation) not in naming:
             continue
         before, ended = stay.previous, stay.ended
-        wrong = _wrong_end(stay, places, history.whole)
+        first = history.whole and (stay.node, stay.incarnation) not in history.begun
+        wrong = _wrong_end(stay, places, history.whole, first)
         if wrong is not None:
             sentence = f"node {stay.node} installed {a_configuration(stay)} {wrong}"
             found.append(_violation("config-ends", sentence, *([before] if before else []), stay))
@@ -152,11 +184,14 @@ def ends_misnamed(history: History, places: Places) -> list[Violation]:
     return found
 
 
-def _wrong_end(stay: Stay, places: Places, whole: bool) -> str | None:
-    """What is wrong with what an install says that it ends, if something is."""
+def _wrong_end(stay: Stay, places: Places, whole: bool, first: bool) -> str | None:
+    """What is wrong with what an install says that it ends, if something is.
+
+    `first` says that a stay that follows none is the first one of its life.
+    """
     before, ended = stay.previous, stay.ended
     if before is None:
-        return f"to end {ended}: it is the first of its life." if ended is not None and whole else None
+        return f"to end {ended}: it is the first of its life." if ended is not None and first else None
     if ended is None:
         return f"after {before.id}, without a word of where that ended."
     if ended.configuration != before.id:

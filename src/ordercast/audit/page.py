@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import zip_longest
-from pathlib import Path
 
 from ordercast.audit.explain import Report, Violation
 from ordercast.audit.findings import Findings
 from ordercast.core.identity import ConfigurationId
 from ordercast.draw.spacetime import timeline_of
 from ordercast.draw.svg import draw
+from ordercast.storage import Location, Where
 from ordercast.trace.columns import (
     CONFIG_KIND,
     CONFIG_REP,
@@ -66,7 +66,7 @@ td.count,th.count{text-align:right;font-variant-numeric:tabular-nums}
 """.strip()
 
 
-def write_page(file: Path, what: str, report: Report, runs: Sequence[Findings], engine: str) -> None:
+def write_page(file: Where, what: str, report: Report, runs: Sequence[Findings], engine: str) -> None:
     """Write the page about the audit of `what`. Raises `OSError` if it cannot be written."""
     body = [
         f"<h1>Audit of {escape(what)}</h1>",
@@ -81,14 +81,14 @@ def write_page(file: Path, what: str, report: Report, runs: Sequence[Findings], 
         *_drawings(runs),
     ]
     title = f"Audit of {escape(what)}"
-    file.write_text(
+    page = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         + "\n".join(body)
-        + "\n</body>\n</html>\n",
-        encoding="utf-8",
+        + "\n</body>\n</html>\n"
     )
+    Location.of(file).put(page.encode())
 
 
 def _facts(report: Report, engine: str) -> str:
@@ -131,22 +131,23 @@ def _violations(runs: Sequence[Findings], report: Report) -> Iterable[str]:
     if report.clean:
         return
     yield "<h2>Violations</h2>"
-    told = 0
+    told = counted = 0
     for findings in runs:
         for violation, window in zip_longest(findings.report.violations, findings.windows, fillvalue=()):
             if told == MOST_TOLD or not isinstance(violation, Violation):
                 break
             told += 1
+            counted += violation.times
             yield _violation(violation, window)
     total = sum(report.properties.values())
-    if total > told:
-        yield f'<p class="faint">… and {total - told:,} more.</p>'
+    if total > counted:
+        yield f'<p class="faint">… and {total - counted:,} more.</p>'
 
 
 def _violation(violation: Violation, window: Sequence[Row]) -> str:
     where = f" in {violation.run}" if violation.run else ""
     head = f'<b class="broken">{escape(violation.property)}</b>{escape(where)}'
-    return f'<div class="violation"><p>{head}: {escape(violation.sentence)}</p>{_window(window)}</div>'
+    return f'<div class="violation"><p>{head}: {escape(violation.told())}</p>{_window(window)}</div>'
 
 
 def _window(rows: Sequence[Row]) -> str:
@@ -218,5 +219,5 @@ def _drawings(runs: Sequence[Findings]) -> Iterable[str]:
     if drawable:
         yield "<h2>Configurations</h2>"
     for each in drawable[:MOST_DRAWN]:
-        svg = draw(timeline_of(each.control), title=each.run)
+        svg = draw(timeline_of(each.control, delivered=each.delivered), title=each.run)
         yield f'<div class="wide">{svg[svg.index("<svg") :]}</div>'

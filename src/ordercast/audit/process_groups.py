@@ -72,7 +72,7 @@ def group_receivers(history: History) -> list[Violation]:
                 member[process].discard(group)
             case ReceivedEvent(message, groups, to, queue):
                 for process in to:
-                    if not any(_gets(group, groups, queue) for group in member[process]):
+                    if not any(gets(group, groups, queue) for group in member[process]):
                         sentence = (
                             f"{_a_process(process)} received {_a_message(message)}, which is addressed to "
                             f"{_a_list(groups)}, and was in none of these groups."
@@ -141,31 +141,32 @@ def group_synchrony(history: History) -> list[Violation]:
                     continue
                 other, theirs = between.setdefault((was[0], key), (process, was[1]))
                 if theirs != was[1]:
-                    found.append(_differing(was[0], key, (other, theirs), (process, was[1])))
+                    found.append(different_between(was[0], key, (other, theirs), (process, was[1])))
             case GoneEvent(process, str(group)):
                 here[process].pop(group, None)
             case ReceivedEvent(message, groups, to, None):
                 for process in to:
                     for group, (_, messages) in here[process].items():
-                        if _gets(group, groups):
+                        if gets(group, groups):
                             messages.append(message)
     return found
 
 
-def _differing(
+def different_between(
     before: ViewKey,
-    after: ViewKey,
+    after: ViewKey | None,
     one: tuple[Process, list[MessageId]],
     other: tuple[Process, list[MessageId]],
 ) -> Violation:
+    """Two processes received different messages between two views; or so far, if there is no next one."""
     alone = [f"{_a_message(m)} by {_a_process(one[0])} alone" for m in one[1] if m not in set(other[1])]
     alone += [f"{_a_message(m)} by {_a_process(other[0])} alone" for m in other[1] if m not in set(one[1])]
     messages = sorted(set(one[1]) ^ set(other[1]))[:NAMED]
     told = some(alone) or "the same in different orders"
-    sentence = (
-        f"{_a_process(one[0])} and {_a_process(other[0])} went together from view {before} to view {after} "
-        f"and received different messages between them: {told}."
-    )
+    way = f"are in view {before}" if after is None else f"went together from view {before} to view {after}"
+    where = "in it" if after is None else "between them"
+    both = f"{_a_process(one[0])} and {_a_process(other[0])}"
+    sentence = f"{both} {way} and received different messages {where}: {told}."
     return _violation("group-synchrony", sentence, (one[0], other[0]), messages, before)
 
 
@@ -176,7 +177,7 @@ def group_one_view(history: History) -> list[Violation]:
     for received, process, views in _receivers(history):
         message = received.message
         for group, here in views.items():
-            if here.part is not None or not _gets(group, received.groups, received.queue):
+            if here.part is not None or not gets(group, received.groups, received.queue):
                 continue
             other, known = where.setdefault((message, group), (process, here))
             if known != here:
@@ -293,7 +294,7 @@ def _lost_to_queue(
     queue: str, process: Process, event: OrderedEvent, received: set[tuple[MessageId, str]]
 ) -> list[Violation]:
     """Whether no member of a queue received a message that is for one of them."""
-    if not _gets(queue, event.groups, queue) or (event.message, queue) in received:
+    if not gets(queue, event.groups, queue) or (event.message, queue) in received:
         return []
     sentence = (
         f"nobody received {_a_message(event.message)} over {described(queue)}, though the node of "
@@ -327,7 +328,7 @@ def _missed(history: History, node: NodeId, over_queues: set[tuple[MessageId, st
     found = []
     for at, event in ordered:
         for group, members in by_group.items():
-            if not _gets(group, event.groups):
+            if not gets(group, event.groups):
                 if _queue_of(group) and any(joined < at for _, joined in members):
                     found += _lost_to_queue(group, members[0][0], event, over_queues)
                 continue
@@ -345,7 +346,7 @@ def _missed(history: History, node: NodeId, over_queues: set[tuple[MessageId, st
 
 
 @lru_cache(maxsize=65536)
-def _gets(group: str, addressed: tuple[str, ...], queue: str | None = None) -> bool:
+def gets(group: str, addressed: tuple[str, ...], queue: str | None = None) -> bool:
     """Whether members of a group get what is addressed to these: all of them, or one of a `queue`."""
     pattern = read_subscription(group)
     if queue is not None and group != queue:

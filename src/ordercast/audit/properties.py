@@ -7,12 +7,13 @@ synchrony, and the sequencer family view synchrony with uniform total order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ordercast.audit.agreement import causal, gap_free, safe, self_delivery, virtual_synchrony
 from ordercast.audit.delivery import deliver_once, deliver_originated, deliver_place, seq_unique
-from ordercast.audit.explain import KEPT, Report, Violation, merge
+from ordercast.audit.explain import Report, Violation, merge, told_once
+from ordercast.audit.followers import FollowedViews, follower_order, live_followers
 from ordercast.audit.history import Expectation, History
 from ordercast.audit.liveness import live_delivery, live_membership
 from ordercast.audit.membership import (
@@ -21,6 +22,7 @@ from ordercast.audit.membership import (
     config_ends,
     config_member,
     config_unique,
+    members_traced,
 )
 from ordercast.audit.order import born_ordered, global_order, total_order
 from ordercast.audit.process_groups import (
@@ -35,9 +37,11 @@ from ordercast.audit.process_groups import (
     live_group_delivery,
     live_groups,
 )
+from ordercast.audit.same_contents import same_contents
 from ordercast.audit.synchrony import sending_view, validity, view_agreement, view_synchrony
 from ordercast.audit.uniform import uniform_agreement, uniform_integrity, uniform_order
 from ordercast.audit.views import TokenListViews, Views
+from ordercast.core.identity import NodeId
 from ordercast.core.protocol import GROUPS
 from ordercast.trace.columns import CONFIG_KIND, EVENT, SEQ
 from ordercast.trace.schema import Row
@@ -80,9 +84,11 @@ EXTENDED_VIRTUAL_SYNCHRONY = Promises(
     config_chain,
     config_consistent,
     config_ends,
+    members_traced,
     deliver_once,
     deliver_originated,
     deliver_place,
+    same_contents,
     seq_unique,
     total_order,
     global_order,
@@ -100,11 +106,13 @@ EXTENDED_VIRTUAL_SYNCHRONY = Promises(
 _OF_VIEWS = (
     uniform_agreement,
     uniform_integrity,
+    same_contents,
     uniform_order,
     view_synchrony,
     sending_view,
     view_agreement,
     config_ends,
+    members_traced,
     validity,
     live_membership,
 )
@@ -115,6 +123,11 @@ VIEW_SYNCHRONY = Promises("view-synchrony", Views, *_OF_VIEWS)
 TOKEN_LIST_VIEW_SYNCHRONY = Promises("token-list-view-synchrony", TokenListViews, *_OF_VIEWS)
 """The same, where levels of resilience count the members of a token list that may be shorter than the view
 (004 §4.4.3)."""
+
+FOLLOWED_VIEW_SYNCHRONY = Promises(
+    "followed-view-synchrony", FollowedViews, *_OF_VIEWS, follower_order, live_followers
+)
+"""View synchrony among members, and what those are promised who follow their order (004 §3.3.2)."""
 
 _OF_PROCESS_GROUPS = (
     group_views,
@@ -132,7 +145,7 @@ _OF_PROCESS_GROUPS = (
 PROCESS_GROUPS = Promises("process-groups", History, *_OF_PROCESS_GROUPS)
 """What process groups promise over any ordering protocol (001, "The Totem Process Group Interface")."""
 
-_ORDERED = (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY, TOKEN_LIST_VIEW_SYNCHRONY)
+_ORDERED = (EXTENDED_VIRTUAL_SYNCHRONY, VIEW_SYNCHRONY, TOKEN_LIST_VIEW_SYNCHRONY, FOLLOWED_VIEW_SYNCHRONY)
 
 PROMISES: Mapping[str, Promises] = {
     each.name: each
@@ -159,7 +172,10 @@ def promised(rows: Iterable[Row]) -> Promises:
     return VIEW_SYNCHRONY
 
 
-_NEED_EXPECTATION = ("live-membership", "live-delivery", "live-groups", "live-group-delivery")
+_NEED_EXPECTATION = (
+    *("live-membership", "live-delivery", "live-groups", "live-group-delivery"),
+    "live-followers",
+)
 
 
 def audit(
@@ -169,22 +185,24 @@ def audit(
     *,
     whole: bool = True,
     one_clock: bool = False,
+    absent: Collection[NodeId] | None = None,
 ) -> Report:
     """Check one run, in any order of rows. Without an expectation, liveness is not judged.
 
-    Without `whole`, rows are known to be missing: beginnings of nodes, or all rows of some messages. With
+    Without `whole`, rows are known to be missing: beginnings of nodes, or all rows of some messages; then
+    `absent` says of which nodes there is no row anywhere. With
     `one_clock`, one clock told the times of all nodes, and what depends on times is judged too. Checks that
     are no set of `PROMISES` are given a `History`.
     """
     promises = checks if isinstance(checks, Promises) else None
     reads = History if promises is None else promises.history
-    history = reads(rows, expectation, whole=whole, one_clock=one_clock)
+    history = reads(rows, expectation, whole=whole, one_clock=one_clock, absent=absent)
     counts: dict[str, int] = {}
     kept: list[Violation] = []
     for code, check in checks.items():
         found = check(history)
         counts[code] = len(found)
-        kept += found[:KEPT]
+        kept += told_once(found)
     unchecked = unjudged(checks, expected=expectation is not None, every_row=whole)
     names = () if promises is None else (promises.name,)
     return Report(history.events, counts, tuple(kept), unchecked, names)
@@ -199,7 +217,7 @@ def unjudged(
     not judged either.
     """
     codes = () if expected else _NEED_EXPECTATION
-    unseen = () if every_row else tuple(PROCESS_GROUPS)
+    unseen = () if every_row else ("follower-order", *PROCESS_GROUPS)
     return tuple(code for code in checks if code in codes or code in unseen)
 
 

@@ -10,6 +10,8 @@ from ordercast.audit.explain import (
     a_message,
     a_view,
     delivered_by_one,
+    delivered_elsewhere,
+    odd_violation,
     some,
     violation,
     with_position,
@@ -63,7 +65,7 @@ def _sent_astray(views: Views) -> list[Violation]:
             f"node {odd.node} broadcast {a_message(odd.message)} {here}, as a message of view "
             f"{odd.message.configuration}."
         )
-        found.append(_odd_violation(sentence, odd))
+        found.append(_sending_violation(sentence, odd))
     return found
 
 
@@ -85,13 +87,7 @@ def _sent_again(views: Views) -> list[Violation]:
 def _delivered_astray(views: Views) -> list[Violation]:
     found = []
     for odd in views.deliveries_astray:
-        here = "no view" if odd.here is None else f"view {odd.here}"
-        says = "none" if odd.says is None else f"view {odd.says}"
-        sentence = (
-            f"node {odd.node} delivered {with_position(odd.message)} in {here}, by what it installed, and in "
-            f"{says}, by what the delivery says."
-        )
-        found.append(_odd_violation(sentence, odd))
+        found.append(_sending_violation(delivered_elsewhere(odd, "view", "view"), odd))
     return found
 
 
@@ -259,9 +255,8 @@ def _end_of(follows: dict[ConfigurationId, ConfigurationId], view: Configuration
 # --- words -------------------------------------------------------------------------------------
 
 
-def _odd_violation(sentence: str, odd: Odd) -> Violation:
-    here = () if odd.here is None else (odd.here,)
-    return violation("sending-view", sentence, [odd.node], [odd.message], *here, odd.message.configuration)
+def _sending_violation(sentence: str, odd: Odd) -> Violation:
+    return odd_violation("sending-view", sentence, odd, odd.message.configuration)
 
 
 def _view_violation(sentence: str, *stays: Stay) -> Violation:

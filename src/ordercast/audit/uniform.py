@@ -135,6 +135,8 @@ def _out_of_nothing(views: Views) -> list[Violation]:
     found = []
     for number in sorted(wanted):
         message = views.message(number)
+        if message.origin in views.absent:
+            continue  # `members_traced` speaks of it
         sentence = (
             f"{some([f'node {node}' for node in nodes[number]])} delivered {with_position(message)} of view "
             f"{message.configuration}, which node {message.origin} never broadcast."

@@ -57,8 +57,10 @@ class Differing(NamedTuple):
 
 
 class Views(History):
-    """A run of the sequencer family, in order."""
+    """A run of the sequencer family, in order: its messages, the lives of its nodes, and their stays in
+    views."""
 
+    safe_binds_members = False
     originated: dict[Identity, Copy]
     """Every message's origination, by the first of its rows."""
     differing: list[Differing]

@@ -8,7 +8,8 @@ source ring, its *birth*, with `RING_BITS` for the ring.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, TypeAlias
@@ -18,8 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ordercast.core.identity import Guarantee
-from ordercast.trace.reader import open_parquet
+from ordercast.storage import Location
+from ordercast.trace.contents import opened_parquet
 from ordercast.trace.schema import EVENTS
+from ordercast.trace.seal import Seal
 
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
@@ -43,6 +46,7 @@ _HERE = ("config_seq", "config_rep", "config_kind")
 _FACTS = ("origin", "origin_incarnation", "number", "origin_config_seq", "origin_config_rep")
 _PLACE = ("seq", "slot")
 _BIRTH = ("timestamp", "ring")
+_CHECKSUM = "checksum"
 _COLUMNS = (*_ALWAYS, *_HERE, *_FACTS, *_PLACE, "guarantee")
 _VIEWS_COLUMNS = (*_COLUMNS, "group", "size")
 
@@ -102,7 +106,8 @@ def read_chunk(
     """Read the rows of the runs that are wanted; of one that is alone in its trace the name is not read."""
     columns = [*(() if alone else ("run",)), *(_VIEWS_COLUMNS if views else _COLUMNS)]
     columns += ("time_us",) if timed else ()
-    columns += [name for name in _BIRTH if not views and name in file.schema_arrow.names]
+    optional = (_CHECKSUM,) if views else (*_BIRTH, _CHECKSUM)
+    columns += [name for name in optional if name in file.schema_arrow.names]
     table = file.read_row_group(group, columns, use_threads=False)
     if alone:
         run, runs = np.zeros(table.num_rows, np.int32), list(wanted)
@@ -128,6 +133,9 @@ def read_chunk(
     birth, unborn = _births(table, kept)
     if (birth != NULL).any():
         content = np.where(birth == NULL, content, _mixed(content, birth))
+    if _CHECKSUM in table.column_names and table.column(_CHECKSUM).null_count < table.num_rows:
+        checksum = _values(table.column(_CHECKSUM))[kept]
+        content = np.where(checksum == NULL, content, _mixed(content, checksum))
     seq, slot = of["seq"], of["slot"]
     rank = np.where(seq == NULL, NULL, (seq << BITS) | np.where(slot == NULL, 0, slot))
     level = _translated(guarantee, {word: at for at, word in enumerate(Guarantee)}, -1)[kept]
@@ -293,11 +301,8 @@ def reduced(function: np.ufunc, values: Numbers, starts: Numbers) -> Numbers:
     return found
 
 
-def opened(path: str) -> pq.ParquetFile:
-    """A file of a trace, its words as places in dictionaries."""
-    return open_parquet(path, read_dictionary=["run", *_WORDS])
-
-
-def row_groups(paths: Sequence[str]) -> list[tuple[str, int]]:
-    """All row groups of some files."""
-    return [(path, group) for path in paths for group in range(pq.read_metadata(path).num_row_groups)]
+@contextmanager
+def opened(path: str) -> Iterator[tuple[pq.ParquetFile, Seal | None]]:
+    """A file of a trace, its words as places in dictionaries, and its seal."""
+    with opened_parquet(Location.of(path), read_dictionary=["run", *_WORDS]) as found:
+        yield found

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 from pyspark.sql import functions as fn
 
 from ordercast.audit.spark.passes import Source
@@ -71,8 +72,8 @@ def from_common_point(
     left = joined.where(~fn.col("run_key").isin(*large) | keep)
     there = scratch / "common" / str(source.views)
     left.select(*table.columns).write.parquet(str(there))
-    paths = [str(file) for file in sorted(there.glob("*.parquet"))]
-    return spark.read.schema(table.schema).parquet(str(there)), source._replace(paths=paths), notes
+    files = [(str(file), pq.read_metadata(file).num_row_groups) for file in sorted(there.glob("*.parquet"))]
+    return spark.read.schema(table.schema).parquet(str(there)), source._replace(files=files), notes
 
 
 def _next(installs: list[tuple[int, int]]) -> int:

@@ -1,6 +1,7 @@
 """The audit of a trace on Spark: certified by a few passes, and judged by the reference where it cannot be.
 
-Every run is laid out by its configurations (`membership_history`), and what a pass over the events says of
+Small runs are judged by the reference, each as a whole and many in a task (`whole_runs`). Every
+other run is laid out by its configurations (`membership_history`), and what a pass over the events says of
 each stay is held against what `rings` or `primary` ask for. A run about which nothing is in doubt is right,
 if the reference finds nothing in its tail. Any other is handed to the reference: as a whole, if it is of a
 size for that, so that the report is the reference's to the letter; otherwise those messages of it that are
@@ -11,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as fn
 
-from ordercast.audit.explain import KEPT, Report, Violation, merge
+from ordercast.audit.explain import Report, Violation, merge, told_once
+from ordercast.audit.files import promises_by_name
 from ordercast.audit.findings import Findings
 from ordercast.audit.properties import (
     EXTENDED_VIRTUAL_SYNCHRONY,
@@ -27,7 +28,7 @@ from ordercast.audit.properties import (
     audit,
     unjudged,
 )
-from ordercast.audit.spark import passes, plans, primary, rings
+from ordercast.audit.spark import passes, plans, primary, rings, whole_runs
 from ordercast.audit.spark.cut import from_common_point
 from ordercast.audit.spark.events import Events, open_events
 from ordercast.audit.spark.membership_history import Run
@@ -36,6 +37,8 @@ from ordercast.audit.spark.plans import RunKey
 from ordercast.audit.spark.rows import MOST_ROWS, in_batches, of_runs, rows_by_run
 from ordercast.audit.views import Views
 from ordercast.spark.progress import watched
+from ordercast.storage import Where
+from ordercast.trace.contents import Contents, contents_of
 from ordercast.trace.schema import Row, TraceError
 from ordercast.trace.trimmed import common_part
 
@@ -44,26 +47,45 @@ if TYPE_CHECKING:
 
 
 def audit_on_spark(
-    spark: SparkSession, path: Path, checks: Promises | None = None, *, trimmed: bool = False
+    spark: SparkSession, trace: Where | Contents, checks: Promises | None = None, *, trimmed: bool = False
 ) -> Report:
     """What `ordercast.audit.files.audit_trace` answers, for traces of any size."""
-    return merge(each.report for each in audited_on_spark(spark, path, checks, trimmed=trimmed))
+    return merge(each.report for each in audited_on_spark(spark, trace, checks, trimmed=trimmed))
 
 
 def audited_on_spark(
     spark: SparkSession,
-    path: Path,
+    trace: Where | Contents,
     checks: Promises | None = None,
     *,
     trimmed: bool = False,
     shown: bool = False,
 ) -> Iterator[Findings]:
-    """The same run by run, as `ordercast.audit.files.audited_runs`."""
-    with open_events(spark, path, promises=checks is None) as events:
-        audit_ = _Audit(spark, events, trimmed=trimmed, shown=shown)
-        with watched(spark, "checking the trace"):
-            found = dict(audit_.judged(checks))
-        yield from (found[key] for key in events.runs if key in found)
+    """Check the runs of a trace one by one, as `ordercast.audit.files.audited_runs` does."""
+    contents = trace if isinstance(trace, Contents) else contents_of(trace)
+    whole = _judged_whole(contents, checks)
+    found: dict[str, Findings] = {}
+    with watched(spark, "checking the trace"):
+        for each in whole_runs.in_tasks(spark, contents, whole, checks, trimmed=trimmed, shown=shown):
+            found[each.run] = each
+        large = [run for run in contents.runs if run not in whole]
+        if large:
+            with open_events(spark, contents, large, promises=checks is None) as events:
+                audit_ = _Audit(spark, events, trimmed=trimmed, shown=shown)
+                found |= {each.run: each for _, each in audit_.judged(checks)}
+    yield from (found[run] for run in contents.runs if run in found)
+
+
+def _judged_whole(contents: Contents, checks: Promises | None) -> set[str]:
+    """The runs that are given to the reference as they are: small ones, and those with process groups."""
+    about = contents.about()
+
+    def most(run: str) -> int:
+        promises = checks or promises_by_name(run, about.get(run, {}))
+        of_groups = promises is not None and PROCESS_GROUPS.keys() <= promises.keys()
+        return MOST_ROWS if of_groups else whole_runs.SMALL_RUN
+
+    return {run for run, rows in contents.rows.items() if rows <= most(run)}
 
 
 class _Audit:
@@ -84,13 +106,16 @@ class _Audit:
             if not keys:
                 continue
             table = self._events.table
-            its = table if len(keys) == len(promised) else of_runs(self._spark, table, keys)
+            every = len(keys) == len(promised) and not self._events.others
+            control = self._events.control
+            if not every:
+                table, control = (of_runs(self._spark, each, keys) for each in (table, control))
             wanted = frozenset(self._events.runs[key] for key in keys)
-            alone = len(promised) == 1
+            alone = every and len(keys) == 1
             views = issubclass(promises.history, Views)
             timed = not views and any(key in self._events.one_clock for key in keys)
-            source = passes.Source(self._events.paths, wanted, alone, views, timed)
-            yield from self._judge(its, source, promises)
+            source = passes.Source(self._events.files, wanted, alone, views, timed)
+            yield from self._judge(table, control, source, promises)
 
     def _find_out(self, promised: dict[RunKey, Promises | None]) -> None:
         """Where no file says what was promised, look for what only Totem writes: see `promised`."""
@@ -106,7 +131,7 @@ class _Audit:
     # --- one set of properties ------------------------------------------------------------------
 
     def _judge(
-        self, table: DataFrame, source: passes.Source, promises: Promises
+        self, table: DataFrame, control: DataFrame, source: passes.Source, promises: Promises
     ) -> Iterator[tuple[RunKey, Findings]]:
         whole = table
         notes: dict[RunKey, str] = {}
@@ -114,15 +139,12 @@ class _Audit:
             table, source, notes = from_common_point(
                 self._spark, table, source, self._events.scratch, MOST_ROWS
             )
-        runs = self._laid_out(table, source, promises, notes)
+            control = plans.control_rows(table)
+        runs = self._laid_out(control, source, promises, notes)
         if self._trimmed:
             for key, run in runs.items():
                 if key not in notes:
                     run.doubt("its beginning is missing")
-        if PROCESS_GROUPS.keys() <= promises.keys():
-            for run in runs.values():
-                if run.events <= MOST_ROWS:
-                    run.doubt("what its processes are told has to be looked at row by row")
         self._look(table, source, runs)
         doubtful = {key: run for key, run in runs.items() if run.doubts}
         for key, run in runs.items():
@@ -139,10 +161,10 @@ class _Audit:
                 yield key, self._in_part(table, run, source.views)
 
     def _laid_out(
-        self, table: DataFrame, source: passes.Source, promises: Promises, cut: Collection[RunKey]
+        self, told: DataFrame, source: passes.Source, promises: Promises, cut: Collection[RunKey]
     ) -> dict[RunKey, Run]:
         """The runs by their configurations; `cut` are those whose beginnings were left out."""
-        control = rows_by_run(plans.control_rows(table))
+        control = rows_by_run(told)
         by_run: dict[str, list[passes.Piece]] = {}
         for piece in passes.pieces(self._spark, source):
             by_run.setdefault(piece.run, []).append(piece)
@@ -230,7 +252,7 @@ class _Audit:
             run.events, counts, (), unjudged(run.promises, every_row=False), (run.promises.name,), notes=notes
         )
         how = f"certified, {run.tail} rows looked at" if run.tail else "certified"
-        return Findings.of(run.name, report, run.control, shown=self._shown, how=how)
+        return Findings.of(run.name, report, run.control, shown=self._shown, how=how, delivered=run.counted)
 
     def _by_reference(self, run: Run, rows: list[Row], note: str | None) -> Findings:
         """With a note, its rows have been cut already where its nodes have a point in common."""
@@ -242,7 +264,8 @@ class _Audit:
 
     def _in_part(self, table: DataFrame, run: Run, views: bool) -> Findings:
         rows, note = narrowed(self._spark, table, run, views)
-        found = audit(rows, None, run.promises, whole=False, one_clock=run.one_clock)
+        absent = tuple(run.history.absent)
+        found = audit(rows, None, run.promises, whole=False, one_clock=run.one_clock, absent=absent)
         found = _with(found, "config-ends", run.misnamed)
         if found.clean:
             raise TraceError(
@@ -252,14 +275,16 @@ class _Audit:
         report = Report(
             run.events, found.properties, found.violations, found.unchecked, found.promises, notes=(note,)
         )
-        return Findings.of(run.name, report, rows, shown=self._shown, how="judged in part")
+        return Findings.of(
+            run.name, report, rows, shown=self._shown, how="judged in part", delivered=run.counted
+        )
 
 
 def _with(report: Report, code: str, found: Sequence[Violation]) -> Report:
     """The report with what was found of one property in place of what it says of that."""
     others = tuple(each for each in report.violations if each.property != code)
     counts = report.properties | {code: len(found)}
-    return replace(report, properties=counts, violations=(*found[:KEPT], *others))
+    return replace(report, properties=counts, violations=(*told_once(found), *others))
 
 
 def _by_run(buckets: Iterable[passes.Bucket]) -> dict[str, list[passes.Bucket]]:

@@ -22,6 +22,7 @@ from ordercast.audit.spark.passes import LIFE, Fingerprint, Piece, Place
 from ordercast.audit.spark.plans import OrderBreak, Ring, RunKey
 from ordercast.audit.spark.stay_summaries import StaySummary, summaries_of
 from ordercast.core.identity import ConfigurationId
+from ordercast.draw.spacetime import Where
 from ordercast.trace.columns import CONFIG_KIND, CONFIG_REP, CONFIG_SEQ, EVENT, INCARNATION, NODE, STEP
 from ordercast.trace.schema import Row, TraceError
 
@@ -29,6 +30,7 @@ _PASSED_OVER = "packet_sent"
 """An event that says nothing of configurations: it stands for all rows of a life that are no install."""
 
 _KINDS = {"regular": REGULAR, "transitional": TRANSITIONAL}
+_WORDS = {number: word for word, number in _KINDS.items()}
 
 At: TypeAlias = tuple[int, int, int | None, int | None, int]
 """A stay by node, life, configuration and kind."""
@@ -113,6 +115,21 @@ class Run:
         if summary is None or summary.lowest is None or summary.highest is None:
             return None
         return summary.lowest >> BITS, summary.highest >> BITS
+
+    @property
+    def counted(self) -> dict[Where, int]:
+        """How many messages were delivered in each stay, by what the rows of deliveries say."""
+        return {
+            (
+                each.node,
+                each.incarnation,
+                each.config_seq,
+                each.config_rep,
+                _WORDS.get(each.kind),
+            ): each.delivered
+            for each in self.summaries
+            if each.delivered
+        }
 
     def ring(self, configuration: ConfigurationId) -> Ring:
         """A configuration as plans call it."""
@@ -213,7 +230,7 @@ def _beginnings(lives: Iterable[Piece]) -> list[Row]:
     for piece in lives:
         life = (piece.node, piece.incarnation)
         first[life] = min(first.get(life, piece.first_step), piece.first_step)
-    nothing = (None,) * 20
+    nothing = (None,) * 21
     return [(node, life, step, 0, _PASSED_OVER, *nothing) for (node, life), step in first.items()]
 
 

@@ -4,7 +4,8 @@ The run is *restricted* to some messages: all rows of these, and all installs an
 violation, since every property speaks of what happened to messages that are named, and a restriction keeps
 their rows, their order at every node, and all configurations. It may lose some: counts are of what was found.
 
-The configurations in doubt are taken whole if they are small enough. Otherwise each one's order is cut into
+The same messages are picked out each time, the first ones in the order of all, and all rows of each. The
+configurations in doubt are taken whole if they are small enough. Otherwise each one's order is cut into
 pieces, and in one pass every stay's fingerprint of each piece is held against what it should be: the pieces
 that differ, and those in which something goes back, are what is looked at.
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as fn
 
@@ -25,7 +27,7 @@ from ordercast.core.identity import ConfigurationId
 from ordercast.trace.schema import Row
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 PIECES = 4096
 """Into how many pieces an order is cut."""
@@ -34,6 +36,7 @@ MOST_MESSAGES = 5_000
 """Messages that are picked out."""
 
 _MESSAGE = ("origin", "origin_incarnation", "number")
+_Identity: TypeAlias = tuple[int | None, int | None, int | None]
 
 
 def narrowed(spark: SparkSession, table: DataFrame, run: Run, views: bool) -> tuple[list[Row], str]:
@@ -46,12 +49,12 @@ def narrowed(spark: SparkSession, table: DataFrame, run: Run, views: bool) -> tu
         if (summary.config_seq, summary.config_rep) in doubtful
     )
     if size <= MOST_ROWS:
-        named = _of_any(its, doubtful)
+        suspects, most = _of_any(spark, its, doubtful), MOST_ROWS
         what = "those of the configurations in doubt"
     else:
-        named = _of_messages(spark, its, _suspects(spark, its, run, views, doubtful))
+        suspects, most = _in_differing_pieces(spark, its, run, views, doubtful), MOST_MESSAGES
         what = "those of the first messages in doubt"
-    rows = rows_by_run(named.limit(MOST_ROWS)).get(run.name, [])
+    rows = _rows_of(spark, its, _first(suspects, most)).get(run.name, [])
     note = (
         f"run {run.name} is too large to be judged row by row: {len(rows):,} of its {run.events:,} rows "
         f"were, {what} ({run.doubts[0].why}); there may be more violations than are counted"
@@ -72,20 +75,19 @@ def _configurations(run: Run) -> set[tuple[int, int]]:
     return {(seq, rep) for seq, rep in named}
 
 
-def _of_any(rows: DataFrame, configurations: Iterable[tuple[int, int]]) -> DataFrame:
+def _of_any(spark: SparkSession, rows: DataFrame, configurations: set[tuple[int, int]]) -> DataFrame:
     """Rows in, or of messages of, one of the configurations."""
-    clauses = [
-        f"({prefix}config_seq = {seq} AND {prefix}config_rep = {rep})"
-        for seq, rep in sorted(configurations)
-        for prefix in ("", "origin_")
-    ]
-    return rows.where(" OR ".join(clauses))
+    here = _frame(spark, configurations).withColumn("here", fn.lit(True))
+    source = here.toDF("origin_config_seq", "origin_config_rep", "from_here")
+    told = rows.join(fn.broadcast(here), ["config_seq", "config_rep"], "left")
+    told = told.join(fn.broadcast(source), ["origin_config_seq", "origin_config_rep"], "left")
+    return told.where("here OR from_here").select(*_MESSAGE, _place("origin_config_seq", "origin_config_rep"))
 
 
-def _suspects(
+def _in_differing_pieces(
     spark: SparkSession, rows: DataFrame, run: Run, views: bool, doubtful: set[tuple[int, int]]
 ) -> DataFrame:
-    """The identities of the messages in the pieces that differ."""
+    """Rows in the pieces of the order that differ."""
     highest = max((summary.highest or 0 for summary in run.summaries), default=0)
     width = highest // PIECES + 1
     cut = plans.marked(rows, views).withColumn("piece", fn.expr(f"rank div {width}"))
@@ -105,16 +107,48 @@ def _suspects(
     small = spark.createDataFrame(
         sorted(pieces)[:PIECES] or [(0, 0, -1)], "config_seq bigint, config_rep int, piece bigint"
     )
-    picked = cut.join(fn.broadcast(small), ["config_seq", "config_rep", "piece"]).select(*_MESSAGE)
+    picked = cut.join(fn.broadcast(small), ["config_seq", "config_rep", "piece"])
+    picked = picked.select(*_MESSAGE, _place("config_seq", "config_rep"))
     if run.too_early:
         early = spark.createDataFrame(
             [(*configuration, time_us) for configuration, time_us in run.too_early],
             "config_seq bigint, config_rep int, time_us bigint",
         )
         safe = rows.where("event = 'deliver' AND guarantee = 'safe'")
-        first = safe.join(fn.broadcast(early), ["config_seq", "config_rep", "time_us"]).select(*_MESSAGE)
-        picked = first.union(picked)
-    return picked.distinct().limit(MOST_MESSAGES)
+        first = safe.join(fn.broadcast(early), ["config_seq", "config_rep", "time_us"])
+        picked = first.select(*_MESSAGE, _place("config_seq", "config_rep", before=True)).union(picked)
+    return picked
+
+
+def _place(*configuration: str, before: bool = False) -> Column:
+    """Where a row's message is in the order of all: what is picked out does not depend on who looks when."""
+    return fn.struct(fn.lit(not before), *configuration, "seq", "slot").alias("place")
+
+
+def _first(suspects: DataFrame, most: int) -> list[_Identity]:
+    """The first messages among the rows, by their places."""
+    placed = suspects.groupBy(*_MESSAGE).agg(fn.min("place").alias("place"))
+    ordered = placed.orderBy("place", *_MESSAGE).limit(most).select(*_MESSAGE)
+    return [(origin, life, number) for origin, life, number in ordered.collect()]
+
+
+def _rows_of(spark: SparkSession, rows: DataFrame, messages: list[_Identity]) -> dict[str, list[Row]]:
+    """All rows of these messages, wherever they are; of as many messages as the reference can hold whole."""
+
+    def of(some: list[_Identity]) -> DataFrame:
+        wanted = spark.createDataFrame(some, "o int, l int, n bigint")
+        same = [rows[name].eqNullSafe(wanted[short]) for name, short in zip(_MESSAGE, "oln", strict=True)]
+        return rows.join(fn.broadcast(wanted), same, "left_semi")
+
+    if not messages:
+        return {}
+    sizes: dict[_Identity, int] = {
+        (origin, life, number): size
+        for origin, life, number, size in of(messages).groupBy(*_MESSAGE).count().collect()
+    }
+    held = accumulate(sizes[message] for message in messages)
+    kept = [message for message, size in zip(messages, held, strict=True) if size <= MOST_ROWS]
+    return rows_by_run(of(kept or messages[:1]))
 
 
 def _frame(spark: SparkSession, configurations: set[tuple[int, int]]) -> DataFrame:
@@ -143,8 +177,3 @@ def _differing(
         found |= {at for at, each in told.items() if [*next(iter(each))] != own.get(at)}
         found |= {at for at in own if at not in told}
     return found | bad
-
-
-def _of_messages(spark: SparkSession, rows: DataFrame, identities: DataFrame) -> DataFrame:
-    """All rows of these messages, wherever they are."""
-    return rows.join(fn.broadcast(identities), [*_MESSAGE], "left_semi")

@@ -27,7 +27,6 @@ from ordercast.audit.spark.chunks import (
     opened,
     read_chunk,
     reduced,
-    row_groups,
 )
 from ordercast.trace.schema import TraceError
 
@@ -51,8 +50,8 @@ Work: TypeAlias = Callable[[Chunk], Columns]
 class Source(NamedTuple):
     """What a pass reads."""
 
-    paths: list[str]
-    """Parquet files of a trace."""
+    files: list[tuple[str, int]]
+    """Parquet files of a trace, with how many row groups each has."""
     wanted: Set[str]
     """Rows of these runs."""
     alone: bool
@@ -65,7 +64,7 @@ class Source(NamedTuple):
 
 def over_row_groups(spark: SparkSession, source: Source, work: Work, ddl: str) -> list[tuple[Any, ...]]:
     """Let `work` look at every row group, in tasks; all that it answers, as rows."""
-    groups = row_groups(source.paths)
+    groups = [(path, group) for path, number in source.files for group in range(number)]
     tasks = [groups[at : at + GROUPS_A_TASK] for at in range(0, len(groups), GROUPS_A_TASK)]
     if not tasks:
         return []
@@ -85,8 +84,10 @@ def _task(
     for batch in batches:
         for task in batch.column(0).to_pylist():
             for path in dict.fromkeys(path for path, _ in tasks[task]):
-                with opened(path) as file:
+                with opened(path) as (file, seal):
                     for group in (group for its, group in tasks[task] if its == path):
+                        if seal is not None:
+                            seal.check(group)
                         chunk = read_chunk(
                             file, group, source.views, source.wanted, alone=source.alone, timed=source.timed
                         )

@@ -86,7 +86,7 @@ def _is_bad(views: bool) -> Column:
 def _content(views: bool) -> Column:
     """A hash of what a message is. The sequencer family's promises speak of what it carries, too."""
     columns: list[str | Column] = ["origin", "origin_incarnation", "number"]
-    columns += ["origin_config_seq", "origin_config_rep", "guarantee"]
+    columns += ["origin_config_seq", "origin_config_rep", "guarantee", fn.coalesce("checksum", fn.lit(-1))]
     if views:
         columns += [
             fn.coalesce("size", fn.lit(-1)),
@@ -194,7 +194,8 @@ def tails_of_rings(spark: SparkSession, table: DataFrame, cuts: Mapping[Ring, in
 def tails_of_views(
     spark: SparkSession, table: DataFrame, cuts: Mapping[Ring, int], limits: Limits
 ) -> DataFrame:
-    """The same of views; an origination has no place, and is told by its number."""
+    """The originations and deliveries of messages beyond the rank up to which their view is certified; an
+    origination has no place, and is told by its number."""
     small = spark.createDataFrame(
         [(*ring, cut) for ring, cut in cuts.items()],
         "run_key bigint, config_seq bigint, config_rep int, cut bigint",

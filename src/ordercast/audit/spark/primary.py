@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ordercast.audit.followers import FollowedViews
 from ordercast.audit.history import Stay
 from ordercast.audit.spark.chunks import NOTHING
 from ordercast.audit.spark.membership_history import Run, added
@@ -49,6 +50,8 @@ def look_at(run: Run) -> None:
     assert isinstance(run.history, Views), "the set of properties says what it is read off"
     for found in view_agreement(run.history):
         run.doubt(found.sentence, *found.configurations)
+    if isinstance(run.history, FollowedViews) and run.history.following:
+        run.doubt("what its followers were told has to be looked at row by row")
     run.look_at_ends()
 
 

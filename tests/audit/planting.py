@@ -398,11 +398,18 @@ def a_life_that_ends_unseen(rng: Random, rows: list[Row]) -> list[Row] | None:
 
 
 @plants
+def a_node_without_rows(rng: Random, rows: list[Row]) -> list[Row] | None:
+    nodes = sorted({row[0] for row in rows})
+    node = rng.choice(nodes)
+    return [row for row in rows if row[0] != node] if len(nodes) > 1 else None
+
+
+@plants
 def a_crash_in_the_middle(rng: Random, rows: list[Row]) -> list[Row] | None:
     at = _one(rng, rows, "deliver")
     if at is None:
         return None
-    return [*rows, edited(row_of(*rows[at][:4], "crash", *(None,) * 20), step=rows[at][2] + 1)]
+    return [*rows, edited(row_of(*rows[at][:4], "crash", *(None,) * 21), step=rows[at][2] + 1)]
 
 
 def _changes(rows: list[Row]) -> list[int]:
@@ -460,6 +467,15 @@ def installs_late(rng: Random, rows: list[Row]) -> list[Row] | None:
         return None
     at = rng.choice(places)
     rows[at] = edited(rows[at], time_us=first[rows[at][5:7]] + rng.choice((0, 1, 1_000)))
+    return rows
+
+
+@plants
+def another_checksum(rng: Random, rows: list[Row]) -> list[Row] | None:
+    at = _one(rng, rows, "deliver", "originate")
+    if at is None or rows[at][25] is None:
+        return None
+    rows[at] = edited(rows[at], checksum=(rows[at][25] or 0) ^ 1)
     return rows
 
 
