@@ -56,7 +56,7 @@ def test_the_mutant_is_found_without_being_told_where(name: str) -> None:
 
 def test_there_are_mutants_of_every_area() -> None:
     areas = {mutant.area for mutant in MUTANTS.values() if mutant.protocol == "totem"}
-    assert areas == {"ordering", "packing", "flow control", "membership", "recovery", "persistence"}
+    assert areas == {"ordering", "packing", "flow control", "membership", "recovery", "persistence", "visits"}
     rings = [mutant for mutant in MUTANTS.values() if mutant.protocol.removesuffix(GROUPS) == "rings"]
     assert len(rings) >= 15
     areas = {mutant.area for mutant in rings}
@@ -70,7 +70,7 @@ def test_there_are_mutants_of_every_area() -> None:
     objects = [mutant for mutant in MUTANTS.values() if mutant.protocol.endswith(OBJECTS)]
     assert len(objects) >= 15
     areas = {mutant.area for mutant in objects}
-    assert areas == {"state", "rounds", "calls", "disks", "leases"}
+    assert areas == {"state", "rounds", "calls", "disks", "leases", "queues"}
     others = (*others, *objects)
     family = [mutant for mutant in MUTANTS.values() if mutant.protocol != "totem" and mutant not in others]
     assert len(family) >= 20

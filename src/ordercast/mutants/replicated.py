@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from ordercast.core.identity import Configuration
 from ordercast.mutants.mutant import Mutant, register
-from ordercast.objects.holding import Held
+from ordercast.objects.holding import Held, Lost
 from ordercast.objects.leases import Leases
+from ordercast.objects.queue import Queue
 from ordercast.process_groups.views import Process
 from ordercast.replicated import history
 from ordercast.replicated.agreement import Agreement
@@ -19,13 +20,14 @@ from ordercast.replicated.command import encode
 from ordercast.replicated.durable.files import ObjectFiles
 from ordercast.replicated.durable.heads import Entry, Head
 from ordercast.replicated.durable.reading import LOG
-from ordercast.replicated.effects import Answers, Effect, Reached
+from ordercast.replicated.effects import Answers, Effect, Failed, Reached
 from ordercast.replicated.execution import NOBODY, Execution
 from ordercast.replicated.history import History, Recent, Tail
 from ordercast.replicated.machine import Machine
 from ordercast.replicated.notes import Calls, Mark, Members, Report, Run, read
 from ordercast.replicated.notes import Entry as Noted
 from ordercast.replicated.on_disk import OnDisk
+from ordercast.replicated.quorum import Majority
 from ordercast.replicated.replica import Replica
 from ordercast.replicated.replicated import Turn
 from ordercast.replicated.sessions import Session, Sessions
@@ -102,6 +104,17 @@ def _tail_of_another_history(right: Any) -> Any:
     return after
 
 
+@_mutant("totem+objects", "state", Machine, "snapshot", "commands go on while references are copied")
+def _snapshot_not_waited_for(right: Any) -> Any:
+    def snapshot(self: Machine) -> Snapshot:
+        taken: Snapshot = right(self)
+        if not taken.complete:
+            self._pauses -= 1
+        return taken
+
+    return snapshot
+
+
 # --- rounds -----------------------------------------------------------------------------------------
 
 
@@ -119,10 +132,10 @@ def _settled_too_early(right: Any) -> Any:
 
 @_mutant("total+objects", "rounds", Execution, "carry_out", "nobody is told who has left")
 def _left_untold(right: Any) -> Any:
-    def carry_out(self: Execution, head: Head, sender: Process, entry: Noted) -> Answers | None:
+    def carry_out(self: Execution, head: Head, sender: Process, entry: Noted) -> Sequence[Answers] | Failed:
         if isinstance(entry, Members):
             self._common.there = entry.there
-        found: Answers | None = right(self, head, sender, entry)
+        found: Sequence[Answers] | Failed = right(self, head, sender, entry)
         return found
 
     return carry_out
@@ -181,6 +194,11 @@ def _time_of_ones_own(right: Any) -> Any:
     return pass_time
 
 
+@_mutant("totem+objects", "calls", Machine, "alarm", "nobody says that time has passed")
+def _nobody_ticks(right: Any) -> Any:
+    return lambda self, now_us: []
+
+
 # --- disks ------------------------------------------------------------------------------------------
 
 
@@ -191,6 +209,11 @@ def _before_it_is_on_disks(right: Any) -> Any:
         return None if agreement.active else found
 
     return reached
+
+
+@_mutant("totem+objects", "disks", Majority, "kept", "one disk is enough")
+def _one_disk_suffices(right: Any) -> Any:
+    return lambda self, positions: max(positions.values(), default=0)
 
 
 class _Unsynced:
@@ -248,3 +271,35 @@ def _lost_too_late(right: Any) -> Any:
         return right(self, asked + 0.6 * self._ttl)
 
     return extend
+
+
+@_mutant(
+    "totem+objects", "leases", Lost, "is_set", "a lease is lost when a timer says so, and not by the clock"
+)
+def _lost_by_timer(right: Any) -> Any:
+    return asyncio.Event.is_set
+
+
+@_mutant("totem+objects", "leases", Leases, "left", "a lease ends when its holder is not there")
+def _lease_ends_with_its_process(right: Any) -> Any:
+    def left(self: Leases, process: Process) -> None:
+        right(self, process)
+        for name, lease in list(self.held.items()):
+            if lease.process == process:
+                self._pass_on(name)
+
+    return left
+
+
+@_mutant("totem+objects", "queues", Queue, "left", "what somebody had in hand who left does not come back")
+def _in_hand_stays_away(right: Any) -> Any:
+    return lambda self, process: None
+
+
+@_mutant("totem+objects", "queues", Queue.give_back, "function", "what is given back is gone")
+def _given_back_is_gone(right: Any) -> Any:
+    def give_back(self: Queue[Any], ticket: str) -> None:
+        self.waiting.pop(ticket, None)
+        self.taken.pop(ticket, None)
+
+    return give_back

@@ -258,7 +258,9 @@ def _token_rests(right: Any) -> Any:
 @_mutant(
     "total", "sequencer", Total, "_on_request", "a request that comes when all have it is broadcast again"
 )
-def _request_broadcast_twice(right: Any) -> Any:
+def request_broadcast_twice(right: Any) -> Any:
+    """A request that was placed and given up counts as one that never came."""
+
     def on_request(self: Any, order: Order, sender: NodeId, msg: Msg, effects: list[Effect]) -> str:
         if self.sequencing and msg.key not in order.BUF:
             order.sequenced[msg.origin] = min(order.sequenced[msg.origin], msg.lsn - 1)

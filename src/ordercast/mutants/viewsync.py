@@ -12,7 +12,8 @@ from ordercast.mutants.mutant import Mutant, register
 from ordercast.viewsync import change, joining
 from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.consensus import Participant, Voter
-from ordercast.viewsync.contract import Settled
+from ordercast.viewsync.contract import Settled, View
+from ordercast.viewsync.detector import TrafficDetector
 from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.header import Header
 from ordercast.viewsync.joining import Joining
@@ -242,3 +243,21 @@ def _missed_list_not_told(right: Any) -> Any:
         life.turns = turns
 
     return remind
+
+
+# --- detectors -------------------------------------------------------------------------------------
+
+
+@_mutant("irbp", "detectors", Membership, "_silent", "where the token is watched, who is off its way is not")
+def _externals_not_watched(right: Any) -> Any:
+    def silent(self: Any, now_us: int, view: View) -> list[NodeId]:
+        life: Life = self._life
+        found: list[NodeId] = right(self, now_us, view)
+        return life.detector.ended if life.traffic.watched else found
+
+    return silent
+
+
+@_mutant("dtp", "detectors", TrafficDetector, "answered", "attempts count although they were answered since")
+def _answers_not_counted(right: Any) -> Any:
+    return lambda self, now_us, node: None
