@@ -183,7 +183,7 @@ def write(directory: Path, nodes: int, events: int, rings: int) -> int:
 def measure(directory: Path, events: int, master: str) -> dict[str, Any]:
     """Audit the trace, and say how long that took."""
     from ordercast.audit.spark import audit_on_spark
-    from ordercast.spark.session import spark_session
+    from ordercast.spark.sessions import spark_session
 
     began = time.perf_counter()
     with spark_session("audit", master) as spark:

@@ -30,7 +30,9 @@ from typing import Any
 import nats
 from rich.console import Console
 from rich.table import Table
-from server_groups import STREAM, SUBJECTS, Servers, die_with_parent, nats_servers, nodes
+from server_groups import STREAM, SUBJECTS, Servers, nats_servers, nodes
+
+from ordercast.measure.loopback import die_with_parent
 
 PAYLOAD = bytes(100)
 IN_FLIGHT = 200

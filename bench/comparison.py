@@ -29,7 +29,7 @@ from ordercast.catalogue import lab_protocol
 from ordercast.measure import netns
 from ordercast.measure.bench import Plan, WorkerFailed, measure
 
-ASIDE = Console(stderr=True, highlight=False)
+STDERR = Console(stderr=True, highlight=False)
 PACED_SIZE, PACED_RATE = 1024, 1000.0
 """The load of the comparison of latencies: bytes a message, and messages/s a node."""
 KILL_SECONDS = 6.0
@@ -43,7 +43,7 @@ def ours(system: str, mode: str, plan: Plan) -> Row:
     """One run of ordercast."""
     result = measure(plan)
     if not result.good:
-        ASIDE.print(
+        STDERR.print(
             f"[bold red]✗[/] {system}: {result.agreement.difference or f'{result.lost} messages lost'}"
         )
     nodes = [
@@ -284,7 +284,7 @@ def parser() -> argparse.ArgumentParser:
         "--protocols",
         type=_names,
         default=[],
-        help="also ordercast with these protocols: total,cm,rbp,irbp,pinwheel,dtp",
+        help="also ordercast with these protocols: total,cm,rbp,irbp,pinwheel,dtp,primary-backup",
     )
     told.add_argument("--sealed", action="store_true", help="also ordercast with a group key")
     told.add_argument("--no-pysyncobj", dest="pysyncobj", action="store_false", help="leave PySyncObj out")
@@ -305,13 +305,13 @@ def take(asked: argparse.Namespace) -> list[Row]:
     taken: list[Row] = []
     for repeat in range(1, asked.repeat + 1):
         for say, run in runs(asked):
-            ASIDE.print(f"[bright_black]{repeat} of {asked.repeat}[/] {say} … ", end="")
+            STDERR.print(f"[bright_black]{repeat} of {asked.repeat}[/] {say} … ", end="")
             try:
                 row = run()
             except (PeerMissing, WorkerFailed, RuntimeError) as error:
-                ASIDE.print(f"[bold red]failed[/]: {error}", soft_wrap=True)
+                STDERR.print(f"[bold red]failed[/]: {error}", soft_wrap=True)
                 continue
-            ASIDE.print(
+            STDERR.print(
                 f"{row['delivered_per_s']:,.0f} delivered/s, p50 {row['p50_us']:,.0f} µs, "
                 f"longest gap {row['longest_gap_ms']:,.0f} ms"
             )
@@ -328,7 +328,7 @@ def main() -> None:
     for name, peer in (("corosync", corosync), ("pysyncobj", pysyncobj)):
         why = peer.missing() if getattr(asked, name) else None
         if why is not None:
-            ASIDE.print(f"[yellow]{why}[/]")
+            STDERR.print(f"[yellow]{why}[/]")
             setattr(asked, name, False)
     if not asked.corosync:
         asked.transports = []
@@ -340,7 +340,7 @@ def main() -> None:
         from plots import draw
 
         for path in draw(answer, asked.plots):
-            ASIDE.print(f"drawn: {path}")
+            STDERR.print(f"drawn: {path}")
     if asked.json:
         print(json.dumps(answer))
     else:

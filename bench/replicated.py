@@ -31,11 +31,12 @@ from typing import NamedTuple
 
 from peers import etcd
 from peers.figures import PeerMissing
-from peers.workers import Workers, free_tcp_ports
+from peers.workers import Workers
 from rich.console import Console
 from rich.table import Table
+from server_groups import free_ports
 
-ASIDE = Console(stderr=True, highlight=False)
+STDERR = Console(stderr=True, highlight=False)
 NODES = 3
 ONE_BY_ONE = 500
 WARM_UP_S = 0.5
@@ -91,7 +92,7 @@ def ordercast_group(load: Load, directory: Path) -> Iterator[Group]:
 
 
 def _pysyncobj(load: Load, *, at_once: bool) -> Iterator[Group]:
-    ports = free_tcp_ports(NODES)
+    ports = free_ports(NODES)
     addresses = [f"127.0.0.1:{port}" for port in ports]
     jobs = [
         {"node": node, "addresses": addresses, "period_s": 0.002, "at_once": at_once, "size": load.size}
@@ -171,12 +172,12 @@ def main() -> None:
     runs: dict[str, list[Figures]] = {}
     for repeat in range(given.repeat):
         for name in given.only.split(","):
-            ASIDE.print(f"{name}, {repeat + 1} of {given.repeat} …")
+            STDERR.print(f"{name}, {repeat + 1} of {given.repeat} …")
             with tempfile.TemporaryDirectory() as directory:
                 try:
                     found = measure(SYSTEMS[name], load, Path(directory))
                 except PeerMissing as missing:
-                    ASIDE.print(f"[yellow]![/] {missing}")
+                    STDERR.print(f"[yellow]![/] {missing}")
                     continue
             runs.setdefault(name, []).append(found)
     if given.json:

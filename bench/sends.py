@@ -23,9 +23,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from server_groups import Servers, die_with_parent, nodes
+from server_groups import Servers, nodes
 
 from ordercast import Client
+from ordercast.measure.loopback import die_with_parent
 
 SEND = (sys.executable, "-c", "from ordercast.cli import main; main()", "send", "others")
 

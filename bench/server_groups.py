@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from ordercast.measure.loopback import are_free, die_with_parent
 
 START_S = 60.0
 PORTS = range(24_000, 24_100, 4)
 STREAM = "ORDERCAST"
 SUBJECTS = "bench.>"
-_LIBC = ctypes.CDLL(None)
 
 
 class Servers:
@@ -46,23 +46,10 @@ class Servers:
 
 def free_ports(count: int) -> list[int]:
     """Ports of which the next three are free, too."""
-    found: list[int] = []
-    for port in PORTS:
-        taken = []
-        try:
-            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-                for one in range(port, port + 4):
-                    taken.append(socket.socket(type=kind))
-                    taken[-1].bind(("127.0.0.1", one))
-        except OSError:
-            continue
-        finally:
-            for each in taken:
-                each.close()
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise SystemExit("no ports are free: end other programs that use 24000 to 24100 on 127.0.0.1")
+    found = list(islice((port for port in PORTS if are_free(range(port, port + 4))), count))
+    if len(found) < count:
+        raise SystemExit("no ports are free: end other programs that use 24000 to 24100 on 127.0.0.1")
+    return found
 
 
 @contextmanager
@@ -131,11 +118,6 @@ def _running(
         for process in processes:
             process.kill()
             process.wait()
-
-
-def die_with_parent() -> None:
-    """In a child: the kernel kills it when its parent ends."""
-    _LIBC.prctl(1, signal.SIGKILL)
 
 
 def until(true: Callable[[], object], what: str, process: subprocess.Popen[bytes] | None = None) -> None:

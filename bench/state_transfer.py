@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -27,6 +25,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from server_groups import free_ports
 
 import ordercast
 from ordercast import Node
@@ -216,20 +215,6 @@ class Worker:
         self._process.wait()
 
 
-def free_ports() -> int:
-    """A UDP port that is free, and so is the next."""
-    while True:
-        with (
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one,
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as two,
-        ):
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
-            with contextlib.suppress(OSError):
-                two.bind(("127.0.0.1", port + 1))
-                return port
-
-
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All of it."""
     key = None
@@ -237,7 +222,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         from ordercast import keys
 
         key = keys.written(keys.generate())
-    addresses = {id: f"127.0.0.1:{free_ports()}" for id in (*VOTERS, NEW)}
+    ids = (*VOTERS, NEW)
+    addresses = {id: f"127.0.0.1:{port}" for id, port in zip(ids, free_ports(len(ids)), strict=True)}
     workers = {
         id: Worker(
             {
@@ -248,7 +234,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 "key": key,
             }
         )
-        for id in (*VOTERS, NEW)
+        for id in ids
     }
     try:
         for worker in workers.values():

@@ -33,8 +33,9 @@ from ordercast.core.addresses import address
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.core.percentiles import percentile
 from ordercast.log.store import Delivered, Installed, Store
-from ordercast.spark.session import spark_session
+from ordercast.spark.sessions import spark_session
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "streaming"))
 from live_nodes import Heard, LiveNodes
 

@@ -7,13 +7,10 @@ is measured is etcd and not its client. Servers keep their log on disk, as they 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
-import queue
 import shutil
 import struct
 import subprocess
-import sys
 import time
 import urllib.request
 from collections import deque
@@ -23,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from server_groups import die_with_parent, until
+from server_groups import free_ports, until
 
+from ordercast.measure.loopback import die_with_parent
 from peers.figures import PeerMissing
-from peers.workers import Words, free_tcp_ports, keys_of, latency, orders, say
+from peers.workers import Words, each_order, keys_of, latency, run_worker, say
 
 DATA, HEADERS, SETTINGS, PING, GOAWAY, WINDOW = 0, 1, 4, 6, 7, 8
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
@@ -65,7 +63,7 @@ def servers(directory: Path, count: int = 3) -> Iterator[Servers]:
     binary = shutil.which("etcd")
     if binary is None:
         raise PeerMissing("etcd is not installed: on Debian, apt-get install etcd-server")
-    ports = free_tcp_ports(2 * count)
+    ports = free_ports(2 * count)
     clients, peers = ports[:count], ports[count:]
     cluster = ",".join(f"n{number}=http://127.0.0.1:{port}" for number, port in enumerate(peers))
     processes = []
@@ -256,14 +254,7 @@ async def work(job: Job) -> None:
         for _ in range(job.connections)
     ]
     keys, value = [key.encode() for key in keys_of(job.node)], bytes(job.size)
-    told = orders()
-    say({"ready": True})
-    while True:
-        try:
-            words = told.get_nowait()
-        except queue.Empty:
-            await asyncio.sleep(0.005)
-            continue
+    async for words in each_order():
         match words["do"]:
             case "one by one":
                 took = []
@@ -298,16 +289,5 @@ async def _many(
     return {"per_s": in_time / (ended - begun), "failed": 0}
 
 
-def main() -> None:
-    """One process."""
-    job = msgspec.json.decode(sys.argv[sys.argv.index("--worker") + 1], type=Job)
-    if importlib.util.find_spec("uvloop") is not None:
-        import uvloop
-
-        uvloop.run(work(job))
-    else:
-        asyncio.run(work(job))
-
-
 if __name__ == "__main__":
-    main()
+    run_worker(work, Job)

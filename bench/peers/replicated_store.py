@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import cProfile
-import importlib.util
-import queue
-import sys
 import time
 from typing import Literal
 from zlib import crc32
@@ -14,7 +11,7 @@ from zlib import crc32
 import msgspec
 
 from ordercast import Node, Replicated, command
-from peers.workers import Words, keys_of, latency, orders, say
+from peers.workers import Words, each_order, keys_of, latency, run_worker, say
 
 STARTING_S = 30.0
 
@@ -98,14 +95,8 @@ async def work(job: Job) -> None:
                 raise SystemExit("the nodes did not meet")
         durable = None if job.level == "memory" else job.directory
         store = await node.replicate(Store(), "bench", timeout=STARTING_S, durable=durable, level=job.level)
-        setting, told, profile = Setting(store, job), orders(), cProfile.Profile()
-        say({"ready": True})
-        while True:
-            try:
-                words = told.get_nowait()
-            except queue.Empty:
-                await asyncio.sleep(0.005)
-                continue
+        setting, profile = Setting(store, job), cProfile.Profile()
+        async for words in each_order():
             match words["do"]:
                 case "one by one":
                     say(await setting.one_by_one(words["count"]))
@@ -128,16 +119,5 @@ async def work(job: Job) -> None:
                     say({})
 
 
-def main() -> None:
-    """One process."""
-    job = msgspec.json.decode(sys.argv[sys.argv.index("--worker") + 1], type=Job)
-    if importlib.util.find_spec("uvloop") is not None:
-        import uvloop
-
-        uvloop.run(work(job))
-    else:
-        asyncio.run(work(job))
-
-
 if __name__ == "__main__":
-    main()
+    run_worker(work, Job)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import json
 import queue
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from server_groups import die_with_parent
+import msgspec
+
+from ordercast.measure.loopback import die_with_parent
 
 BENCH = Path(__file__).resolve().parent.parent
 Words = dict[str, Any]
+Job = TypeVar("Job")
 SENDERS_KEYS = 10_000
 """Keys that a sender sets, one after the other, over and over."""
 
@@ -67,7 +71,7 @@ def _line(process: subprocess.Popen[str]) -> Words:
 
 
 def orders() -> queue.Queue[Words]:
-    """In a worker: what it is told to do, as it comes."""
+    """In a worker: what it is told to do, as it is read from its standard input by a thread."""
     found: queue.Queue[Words] = queue.Queue()
 
     def read() -> None:
@@ -78,6 +82,28 @@ def orders() -> queue.Queue[Words]:
     return found
 
 
+async def each_order() -> AsyncIterator[Words]:
+    """In a worker with an event loop: say that it is ready, and yield what it is told to do."""
+    told = orders()
+    say({"ready": True})
+    while True:
+        try:
+            yield told.get_nowait()
+        except queue.Empty:
+            await asyncio.sleep(0.005)
+
+
+def run_worker(work: Callable[[Job], Coroutine[Any, Any, None]], job: type[Job]) -> None:
+    """In a worker: do its work on an event loop, as fast a one as there is."""
+    given = msgspec.json.decode(sys.argv[sys.argv.index("--worker") + 1], type=job)
+    if importlib.util.find_spec("uvloop") is not None:
+        import uvloop
+
+        uvloop.run(work(given))
+    else:
+        asyncio.run(work(given))
+
+
 def say(words: Words) -> None:
     """In a worker: answer."""
     print(json.dumps(words), flush=True)
@@ -86,17 +112,6 @@ def say(words: Words) -> None:
 def keys_of(sender: int) -> list[str]:
     """The keys that a sender sets."""
     return [f"{sender}.{number}" for number in range(SENDERS_KEYS)]
-
-
-def free_tcp_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens at."""
-    with_ports = [socket.socket() for _ in range(count)]
-    for each in with_ports:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in with_ports]
-    for each in with_ports:
-        each.close()
-    return ports
 
 
 def latency(took_s: list[float]) -> Words:

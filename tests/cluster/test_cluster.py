@@ -59,7 +59,7 @@ def test_an_audit_on_a_cluster_says_what_the_reference_says(cluster: Standalone,
 
 WRITE_AND_READ = """
 import sys, time
-from ordercast.spark.session import spark_session
+from ordercast.spark.sessions import spark_session
 
 master, count, *told = sys.argv[1:]
 options = dict(zip(("nodes", "group", "keyFile"), told))
@@ -97,7 +97,7 @@ def test_a_worker_that_dies_in_the_middle_changes_nothing(cluster: Standalone, t
     here = answer(begin("sim", "fuzz", "--seeds", SEEDS, "--nodes", NODES))
     took_s = time.monotonic() - begun
     options = ("--seeds", SEEDS, "--protocol", "totem", "--nodes", NODES, "--output", str(tmp_path / "fuzz"))
-    running = begin("lab", "run", "fuzz", *options, "--master", cluster.master)
+    running = begin("lab", "run", "fuzz", *options, "--rounds", "0", "--master", cluster.master)
     deadline = time.monotonic() + PATIENCE_S
     while not list((tmp_path / "fuzz").rglob("*.parquet")) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -18,7 +18,7 @@ class Job(msgspec.Struct, kw_only=True):
     data: str
     seeds: tuple[str, ...]
     rings: tuple[RingPlace, ...]
-    """Its rings, instead of `seeds`, where there are several."""
+    """The node's places on its rings, instead of `seeds`, where there are several rings."""
     key: str
     """File of the group key, or of that of each ring."""
     trace: str

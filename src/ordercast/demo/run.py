@@ -20,13 +20,13 @@ from ordercast.demo.messages import SAFE_EVERY, Close, Job, Leave, Report, Start
 from ordercast.demo.processes import DemoFailed, Process, Processes, State
 from ordercast.keys import create
 from ordercast.measure.agreement import CommonDigests, ConfigurationOrder, Life, OrderComparison
-from ordercast.measure.rings import gateways, in_a_line, on_loopback, places, without
+from ordercast.measure.rings import in_a_line, on_loopback, places, victim_of, without
 from ordercast.runtime.storage import DataDirectory
 
 SCENE_TIMEOUT_S = 90.0
 """Seconds that a scene of the demo may take; one that takes longer has failed."""
 LOOK_S = 0.1
-"""How often the stage is looked at."""
+"""Seconds between two looks at the processes."""
 SHARES = {"flow": 0.25, "kill": 0.2, "restart": 0.15, "stop": 0.2, "resume": 0.2}
 """How the time in which messages flow is divided among the steps."""
 
@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def killed(self) -> NodeId:
         """The node that is killed: the last one; of several rings, the first gateway."""
-        return self.nodes if self.rings == 1 else gateways(self.on_rings)[0]
+        return victim_of(self.nodes, self.rings)
 
     @property
     def stopped(self) -> NodeId:
@@ -81,7 +81,7 @@ class Observer(Protocol):
         """A step ends: its outcome is known."""
 
     def look(self, run: DemoRun) -> None:
-        """Something may have changed on the stage."""
+        """Reports of the processes were read: something may have changed."""
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -101,16 +101,16 @@ class Result(msgspec.Struct, kw_only=True):
 
     @property
     def good(self) -> bool:
-        """That, and nothing in the trace speaks against it."""
+        """All nodes delivered the same order, and the audit of their traces found nothing."""
         return self.order_equal and self.audit.clean
 
     def as_dict(self) -> dict[str, Any]:
         """For programs: the names are part of the interface of `ordercast demo`."""
         return {
             "nodes": self.nodes,
-            "acts": [
+            "steps": [
                 {
-                    "act": step.name,
+                    "step": step.name,
                     "caption": step.caption,
                     "outcome": step.outcome,
                     "took_ms": round(step.took_s * 1e3, 1),
@@ -448,5 +448,5 @@ def counted(number: int) -> str:
 
 
 def written(seconds: float) -> str:
-    """How long something took."""
+    """A duration in words."""
     return f"{seconds * 1e3:,.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"

@@ -35,9 +35,9 @@ from ordercast.measure.order import DeliveryDigests
 
 GROUP = "demo"
 EVERY_S = 0.15
-"""From report to report."""
+"""Seconds from one report to the next."""
 TICK_S = 0.02
-"""From one handful of messages to the next."""
+"""Seconds from one burst of messages to the next."""
 
 
 class Worker:

@@ -26,7 +26,7 @@ from ordercast.measure.loads import group_of
 from ordercast.measure.netns import Namespaces
 from ordercast.measure.processes import JsonProcess
 from ordercast.measure.relay import Impairments
-from ordercast.measure.rings import far, first_ring, gateways, in_a_line, on_loopback, places, port_of
+from ordercast.measure.rings import far, first_ring, in_a_line, on_loopback, places, port_of, victim_of
 from ordercast.runtime.config_values import DEFAULT_PORT
 from ordercast.runtime.ring_settings import RINGS
 
@@ -95,7 +95,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def victim(self) -> int:
         """Who is killed, stopped or cut off: the last node; of several rings, the first gateway."""
-        return self.nodes if self.rings == 1 else gateways(self.line)[0]
+        return victim_of(self.nodes, self.rings)
 
     def __post_init__(self) -> None:
         if self.rings != 1:

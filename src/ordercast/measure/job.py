@@ -18,7 +18,7 @@ class Job(msgspec.Struct, kw_only=True):
     listen: str
     seeds: tuple[str, ...]
     rings: tuple[RingPlace, ...]
-    """Its rings, instead of these two, where there are several."""
+    """The node's places on its rings, instead of these two, where there are several rings."""
     far: tuple[int, ...]
     """Nodes that it shares no ring with: how long their messages take to come here is measured apart."""
     local_group: str | None

@@ -32,7 +32,7 @@ def random_payload(size: int) -> bytes:
 
 
 def timed(payload: bytes, now_ns: int) -> bytes:
-    """The same message, sent now; unchanged if it is too short to say so."""
+    """The message with the present time in it; unchanged if it is too short for that."""
     return payload if len(payload) < STAMP else now_ns.to_bytes(STAMP, "little") + payload[STAMP:]
 
 

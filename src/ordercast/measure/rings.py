@@ -25,7 +25,7 @@ class RingPlace(msgspec.Struct, frozen=True):
     seeds: tuple[str, ...]
 
     def settings(self, key: Path | None) -> RingSettings:
-        """As a node is told it."""
+        """The settings of a node for this ring."""
         return RingSettings(network=self.network, listen=self.listen, seeds=self.seeds, key=key)
 
 
@@ -45,6 +45,11 @@ def gateways(rings: Mapping[int, Sequence[NodeId]]) -> list[NodeId]:
     """The nodes on more than one ring, in order."""
     seen = [node for nodes in rings.values() for node in nodes]
     return sorted({node for node in seen if seen.count(node) > 1})
+
+
+def victim_of(nodes: int, rings: int) -> NodeId:
+    """The node that is killed, stopped or cut off: the last one; of several rings, the first gateway."""
+    return nodes if rings == 1 else gateways(in_a_line(nodes, rings))[0]
 
 
 def first_ring(rings: Mapping[int, Sequence[NodeId]], node: NodeId) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import resource
 import sys
 import time
@@ -20,6 +21,7 @@ import msgspec
 from ordercast.core.identity import Kind, NodeId
 from ordercast.groups.api import Group, Node
 from ordercast.groups.events import ConfigurationChange, Delivery
+from ordercast.measure.alarm import Alarm
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, WorkerResult
 from ordercast.measure.latency import Latencies
 from ordercast.measure.loads import GROUP, GroupLoad, Turns, random_payload, sent_ns, timed
@@ -34,8 +36,9 @@ LARGEST_BATCH = 500
 """Flat out, the most messages that are handed over at a time."""
 SAMPLE = 16
 """Flat out, the bytes of the messages count in one packet of so many; at a given rate, in each."""
-TICK_S = 0.001
-"""An event loop's clock: for less than this it does not sleep, it spins. What is due then goes together."""
+TICK_NS = 200_000
+"""At a given rate a node wakes for the next message no sooner than this after the last one: what is due
+meanwhile goes together."""
 
 Told = TypeVar("Told")
 
@@ -204,22 +207,24 @@ class Worker:
             load.sent += len(payloads)
 
     async def _send_paced(self, node: Node, groups: Sequence[Group], begin_ns: int, end_ns: int) -> None:
-        """On a schedule that does not drift; every message is timed from its own `send`."""
+        """On a schedule that does not drift: each message at a random moment of its own interval, as of
+        applications that do not know of each other. Every message is timed from its own `send`."""
         rate, size, safe = self.job.rate, self.job.size, self.job.safe
         if not rate:
             return
         payload, every_ns = random_payload(size), 1e9 / rate
         turns = Turns(self.loads, self.job.locality)
         now = time.monotonic_ns
-        while (due_ns := begin_ns + int(self._sent * every_ns)) < end_ns:
-            if (early_ns := due_ns - now()) > 0:
-                await asyncio.sleep(max(TICK_S, early_ns / 1e9))
-                continue
-            turn, begun = turns.next(), now()
-            load = self.loads[turn]
-            self._stamp(node, load, begun)
-            await groups[turn].send(timed(payload, begun), safe=safe)
-            load.sent += 1
+        with Alarm() as alarm:
+            while (due_ns := begin_ns + int((self._sent + random.random()) * every_ns)) < end_ns:
+                if due_ns > (begun := now()):
+                    await alarm.until(max(due_ns, begun + TICK_NS))
+                    begun = now()
+                turn = turns.next()
+                load = self.loads[turn]
+                self._stamp(node, load, begun)
+                await groups[turn].send(timed(payload, begun), safe=safe)
+                load.sent += 1
 
 
 def _memory_mb() -> float:
