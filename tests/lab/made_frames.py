@@ -21,7 +21,7 @@ class _Made:
 
     def mean(self, by: Sequence[str], figures: Sequence[str]) -> pd.DataFrame:
         rows = self.rows.reindex(columns=[*by, *figures])
-        grouped = rows.groupby(list(by), as_index=False)
+        grouped = rows.groupby(list(by), as_index=False, dropna=False)
         spread = grouped[list(figures)].std(ddof=0).add_suffix("_sd")
         return grouped[list(figures)].mean().join(spread[[f"{name}_sd" for name in figures]])
 

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from ordercast.lab.declared import declared
-from ordercast.lab.grid import GridError, checked
+from ordercast.lab.declared import _TITLES, declared
+from ordercast.lab.experiments import totem_throughput
+from ordercast.lab.grid import GridError, Run, checked, method_of
+from ordercast.lab.totem_hosts import air_of
 
 FILE = """
 title = "Loss"
@@ -79,3 +84,36 @@ def test_what_is_wrong_with_a_file_is_told_with_what_to_write_instead(text: str,
 def test_a_file_with_values_that_no_protocol_takes_is_refused_before_anything_runs() -> None:
     with pytest.raises(GridError, match="batch is 0"):
         checked(declared("mine", grid("") + "[settings.dtp]\nbatch = 0\n").grid(False))
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "lab.md"
+
+
+def documented() -> set[str]:
+    """The figures of docs/lab.md: those in the table, and latencies with the endings that it gives them."""
+    rows = DOCS.read_text().partition("| figure | definition |")[2].partition("\n\n")[0].splitlines()[2:]
+    cells = [row.split("|") for row in rows]
+    names = {name for row in cells for name in re.findall(r"`(\w+)`", row[1])}
+    endings = {ending for row in cells for ending in re.findall(r"`…(\w+)`", row[2])}
+    assert len(endings) == 4
+    return names | {
+        name.replace("_us", ending) for name in names if name.startswith("latency") for ending in endings
+    }
+
+
+def test_every_documented_figure_can_be_drawn_and_every_one_that_can_is_measured() -> None:
+    layout = ", ".join(f"'{name}'" for name in sorted(documented()))
+    declared("mine", grid("") + f"[report]\nfigures = [{layout}]\n")
+    run = Run(protocol="totem", nodes=3, network="ethernet10", messages=40, rate=200.0, safe=0.5)
+    measured = method_of(run).conduct(run, None).figures.keys()
+    assert set(_TITLES) <= measured
+    assert documented() <= set(_TITLES)
+
+
+def test_no_medium_carries_more_than_it_can() -> None:
+    for run in totem_throughput.grid(True):
+        if run.size >= 1000:
+            figures = method_of(run).conduct(run, None).figures
+            assert figures["utilization"] <= 1
+            if not run.settings.get("packing"):
+                assert figures["ordered_per_s"] * air_of(str(run.labels["hosts"]), run.size) <= 1e6

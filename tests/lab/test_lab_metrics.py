@@ -13,7 +13,7 @@ from ordercast.trace.schema import Row
 
 def row(node: int, time_us: int, event: str, number: int, origin: int = 1, guarantee: str = "agreed") -> Row:
     place = (node, 0, 0, time_us, event, 1, 1, "regular", None)
-    return (*place, origin, 0, number, 1, 1, number, 0, guarantee, None, 500, *(None,) * 6)
+    return (*place, origin, 0, number, 1, 1, number, 0, guarantee, None, 500, *(None,) * 7)
 
 
 def story(number: int, submit: int, originate: int, deliver: list[int], stable: list[int]) -> list[Row]:

@@ -8,6 +8,7 @@ import pytest
 from made_frames import made, verdict
 
 from ordercast.catalogue import LAB_PROTOCOLS
+from ordercast.lab.change_meter import ChangeMeter, LongestSilence
 from ordercast.lab.experiment import experiment
 from ordercast.lab.experiments import reconfiguration
 from ordercast.lab.experiments.reconfiguration import (
@@ -17,7 +18,6 @@ from ordercast.lab.experiments.reconfiguration import (
     SPARCS,
     SUNS,
     USUAL,
-    ChangeMeter,
     conduct,
     grid,
 )
@@ -83,7 +83,7 @@ def _fields(run: Run) -> dict[str, Any]:
 def row(node: int, time_us: int, event: str, members: tuple[int, ...] | None = None) -> Row:
     kind = "regular" if members else None
     place = (node, 0, 0, time_us, event, 1, 1, kind, members)
-    return (*place, 1, 0, 1, 1, 1, 1, 0, "agreed", "", 1, *(None,) * 6)
+    return (*place, 1, 0, 1, 1, 1, 1, 0, "agreed", "", 1, *(None,) * 7)
 
 
 def test_times_are_those_of_the_last_member() -> None:
@@ -110,7 +110,20 @@ def test_after_a_heal_the_end_of_a_life_is_noticing() -> None:
     story = ChangeMeter(expected=(1, 2, 3), steady=(1, 2), fault_us=1000)
     story.take([row(3, 1100, "halt"), row(3, 1200, "deliver")])
     assert story.figures()["detected_us"] == 100
-    assert story.silence_us == 0, "who was cut off is not asked how long it heard nothing"
+    story.take([row(node, 1100, "install", (1, 2, 3)) for node in (1, 2, 3)])
+    story.take([row(node, 1110, "deliver") for node in (1, 2)] + [row(3, 1900, "deliver")])
+    assert story.figures()["silence_us"] == 110, "who was cut off is not asked how long it heard nothing"
+
+
+def test_the_longest_silence_is_that_of_the_node_that_waited_longest() -> None:
+    silence = LongestSilence((1, 2), since_us=1000)
+    for node, time_us in ((1, 900), (3, 5000), (1, 1200), (2, 1700), (1, 1600), (2, 1800)):
+        silence.delivered(node, time_us)
+    assert silence.us == 700, "of node 2, from the beginning on"
+    silence.ended(1900)
+    assert silence.us == 700
+    silence.ended(2500)
+    assert silence.us == 900, "of node 1, to the end"
 
 
 # --- verdicts ------------------------------------------------------------------------------------
@@ -173,7 +186,8 @@ def test_figures_and_tables_are_made_of_the_results() -> None:
     frames = made(results())
     assert len(reconfiguration.figures(frames)) == 4
     tables = reconfiguration.tables(frames)
-    assert [len(table.rows) for table in tables] == [7, 7, 7, 1, 1]
+    of_all = len(LAB_PROTOCOLS)
+    assert [len(table.rows) for table in tables] == [of_all, of_all, of_all, 1, 1]
     assert tables[0].title == "Crash of the first member, ms from the fault"
 
 

@@ -15,9 +15,10 @@ from ordercast.lab.figures import lines
 from ordercast.lab.frames import Frames
 from ordercast.lab.grid import GridError, LabError, Run, runs_of
 from ordercast.lab.laboratory import Laboratory
+from ordercast.lab.on_spark import ATTEMPTS
 from ordercast.lab.packing import pack
-from ordercast.lab.runner import ATTEMPTS, carry_out, do_task, missing
-from ordercast.lab.store import SCHEMA, Manifest, Store, Task
+from ordercast.lab.runner import carry_out, do_task, missing
+from ordercast.lab.store import Manifest, Store, Task, read_results
 from ordercast.trace.reader import read_runs
 
 if TYPE_CHECKING:
@@ -30,11 +31,9 @@ TOO_LARGE = Run(protocol="cm", nodes=2, messages=5, size=2**30)
 
 def results(store: Store) -> dict[str, object]:
     """What came of each run, without how long it took and by which version of the program."""
-    import pyarrow.parquet as pq
-
     found: dict[str, object] = {}
-    for path in sorted(store.results.glob("*.parquet")):
-        for row in pq.read_table(path).to_pylist():
+    for file in {done.file for done in store.done().values()}:
+        for row in read_results(file).to_pylist():
             del row["took_s"], row["code"]
             found[row["run"]] = row
     return found
@@ -49,10 +48,12 @@ def done_alone(directory: Path, runs: list[Run]) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def finished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A directory in which all runs were carried out."""
+    """A directory in which all runs were carried out, in two rounds: so there are two files at least."""
     store = Store(tmp_path_factory.mktemp("finished"))
+    carried = carry_out(spark, store, RUNS[:4])
+    assert (carried.asked, carried.earlier, carried.failed) == (4, 0, {})
     carried = carry_out(spark, store, RUNS)
-    assert (carried.asked, carried.earlier, carried.failed) == (8, 0, {})
+    assert (carried.asked, carried.earlier, carried.failed) == (8, 4, {})
     return store
 
 
@@ -61,24 +62,46 @@ def test_what_comes_of_runs_does_not_depend_on_how_they_are_packed(finished: Sto
 
 
 def test_a_second_time_nothing_is_done(spark: SparkSession, finished: Store) -> None:
-    before = {path: path.stat().st_mtime_ns for path in finished.results.iterdir()}
+    before = finished.results.names(), finished.commits.names()
     assert carry_out(spark, finished, RUNS).earlier == 8
-    assert {path: path.stat().st_mtime_ns for path in finished.results.iterdir()} == before
+    assert (finished.results.names(), finished.commits.names()) == before
 
 
 def test_what_was_killed_in_the_middle_goes_on_with_what_is_missing(
     spark: SparkSession, finished: Store
 ) -> None:
     whole = results(finished)
-    victim = next(finished.results.glob("*.parquet"))
-    victim.rename(
-        victim.with_suffix(".4711.partial")
-    )  # as one leaves it behind that was killed while writing
+    victim, *others = (entry.location for entry in finished.results.entries())
+    for commit in finished.commits.entries():  # the driver was killed before it could write one,
+        commit.location.remove()
+    assert missing(finished, RUNS) == []
+    victim.put(victim.read()[:1000])  # and a worker while it wrote to a store that shows what is half written
+    assert others, "other tasks had ended"
     lost = len(missing(finished, RUNS))
     assert lost > 0
     carried = carry_out(spark, finished, RUNS)
     assert (carried.earlier, carried.failed) == (8 - lost, {})
     assert results(finished) == whole
+
+
+def test_what_a_killed_round_left_is_committed_by_the_next(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    do_task(store, Task(tuple(RUNS[:2]), 1.0), round_="killed")
+    before = store.done()
+    assert store.settle() == before
+    assert len(store.commits.names()) == 1
+    assert store.settle() == store.done() == before
+    assert len(store.commits.names()) == 1, "and it is so once"
+
+
+def test_a_result_that_somebody_took_away_is_missing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    do_task(store, Task(tuple(RUNS[:2]), 1.0), round_="first")
+    do_task(store, Task(tuple(RUNS[2:3]), 1.0), round_="first")
+    store.settle()
+    before = store.done()
+    before[RUNS[2].id].file.remove()
+    assert set(store.done()) == {run.id for run in RUNS[:2]}
 
 
 def test_a_run_that_raises_is_told_and_does_not_stop_the_others(spark: SparkSession, tmp_path: Path) -> None:
@@ -134,15 +157,16 @@ def test_a_run_that_kills_its_process_is_tried_again_and_at_last_given_up(
     carried = carry_out(spark, store, deadly)
     assert set(carried.failed) == {deadly[1].id}
     assert f"died, {ATTEMPTS - 1} times" in carried.failed[deadly[1].id]
-    assert not list(store.results.glob("*.begun"))
+    assert store.begun.names() == set()
 
 
 def test_an_attempt_whose_answer_was_lost_does_not_do_the_work_again(tmp_path: Path) -> None:
     store, (task,) = Store(tmp_path), pack(RUNS[:2], lambda run: 0.1, 1)
-    do_task(store, task)
-    written = store.path_of(task.id).stat().st_mtime_ns
-    assert do_task(store, task, attempt=1)["task"] == task.id
-    assert store.path_of(task.id).stat().st_mtime_ns == written
+    answers = do_task(store, task)
+    (before,) = (read_results(entry.location) for entry in store.results.entries())
+    assert do_task(store, task, attempt=1) == answers
+    (after,) = (read_results(entry.location) for entry in store.results.entries())
+    assert after == before, "with the time that it took then"
 
 
 def test_traces_are_kept_if_they_are_asked_for(tmp_path: Path) -> None:
@@ -200,16 +224,16 @@ def test_the_report_stands_alone_and_has_every_claim_figure_and_table(
 ) -> None:
     lab = Laboratory(MINE, finished.directory)
     lab.run(spark)
-    page = lab.report(spark).page.read_text()
+    page = lab.report(spark).page.read().decode()
     for claim in claims_of(spark, lab):
         assert claim.says.replace("&", "&amp;") in page
     assert "✓ holds" in page
     assert "✗ does not hold" in page
-    assert "– not looked at" in page
+    assert "– cannot be decided" in page
     assert "Mine &lt; yours" in page
     assert "data:image/png;base64," in page
     assert "http://" not in page
-    assert (finished.directory / "figures" / "delivery.png").read_bytes().startswith(b"\x89PNG")
+    assert (finished.directory / "figures" / "delivery.png").read().startswith(b"\x89PNG")
     assert page.count("1.000000") == 2  # a density is one in all, for both protocols
 
 
@@ -222,22 +246,20 @@ def test_the_manifest_says_what_the_directory_holds(spark: SparkSession, finishe
     manifest = finished.read_manifest()
     assert manifest is not None
     assert [run.id for run in manifest.runs] == [run.id for run in RUNS]
-    assert set(manifest.files) == {path.name for path in finished.results.glob("*.parquet")}
+    assert set(manifest.files) == {done.file.name for done in finished.done().values()}
 
 
 def test_a_changed_program_or_grid_is_told(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     lab = Laboratory(MINE, tmp_path)
     done_alone(tmp_path, [*RUNS[:2], msgspec.structs.replace(RUNS[0], seed=99)])
     lab.store.write_manifest(manifest_of(lab))
     (told,) = lab.surprises()
     assert told.startswith("1 results in")
     assert "not in this grid" in told
-    (path,) = lab.store.results.glob("*.parquet")
-    rows = pq.read_table(path).to_pylist()
-    pq.write_table(pa.Table.from_pylist([row | {"code": "old"} for row in rows], schema=SCHEMA), path)
+    (entry,) = lab.store.results.entries()
+    rows = [row | {"code": "old"} for row in read_results(entry.location).to_pylist()]
+    entry.location.remove()
+    lab.store.write("old", "round", rows)
     assert "2 runs were carried out by another version" in lab.surprises()[0]
 
 

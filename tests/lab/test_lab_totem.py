@@ -12,7 +12,7 @@ from made_frames import made, verdict
 
 from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.lab.experiment import Experiment, experiment
-from ordercast.lab.experiments import totem_density, totem_latency, totem_throughput
+from ordercast.lab.experiments import totem_density, totem_latency, totem_throughput, totem_visits
 from ordercast.lab.experiments.totem_density import (
     BUCKET_US,
     LOSSES,
@@ -27,7 +27,12 @@ from ordercast.lab.grid import checked
 from ordercast.lab.totem_hosts import EIGHT, FIVE
 
 COSTLY = costing(MESSAGE_US[-1])
-EXPERIMENTS = (totem_throughput.EXPERIMENT, totem_latency.EXPERIMENT, totem_density.EXPERIMENT)
+EXPERIMENTS = (
+    totem_throughput.EXPERIMENT,
+    totem_latency.EXPERIMENT,
+    totem_density.EXPERIMENT,
+    totem_visits.EXPERIMENT,
+)
 
 
 @pytest.mark.parametrize("each", EXPERIMENTS, ids=lambda each: each.name)
@@ -147,6 +152,50 @@ def test_verdicts_on_latency_follow_what_was_measured(
     about: str, agreed: dict[int, float], safe: dict[int, float], holds: bool
 ) -> None:
     assert verdict(totem_latency.claims(made(latencies(agreed, safe))), about) is holds
+
+
+# --- visits --------------------------------------------------------------------------------------
+
+
+def visited(hot: dict[str, float], alike: dict[str, float]) -> list[dict[str, Any]]:
+    """Results with these latencies of one hot member of eight, and of eight alike, by rule."""
+    loads = ((totem_visits.HOT, hot), (totem_visits.ALIKE, alike))
+    return [
+        {
+            "load": load,
+            "rate": 500,
+            "visits": rule,
+            "safe": safe,
+            "latency_agreed_us": took,
+            "latency_safe_us": 900.0,
+            "rotation_us": 640.0,
+        }
+        for load, of in loads
+        for rule, took in of.items()
+        for safe in (0.0, 1.0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("about", "hot", "alike", "holds"),
+    [
+        ("one hot of eight", (390, 290, 310), (390, 390, 390), True),
+        ("one hot of eight", (390, 310, 290), (390, 390, 390), False),
+        ("one hot of eight", (290, 300, 310), (390, 390, 390), False),
+        ("changes nothing", (390, 290, 310), (390, 391, 450), True),
+        ("changes nothing", (390, 290, 310), (390, 370, 390), False),
+    ],
+)
+def test_verdicts_on_visits_follow_what_was_measured(
+    about: str, hot: tuple[float, ...], alike: tuple[float, ...], holds: bool
+) -> None:
+    rules = totem_visits.RULES
+    frames = made(visited(dict(zip(rules, hot, strict=True)), dict(zip(rules, alike, strict=True))))
+    assert verdict(totem_visits.claims(frames), about) is holds
+    assert [figure.name for figure in totem_visits.figures(frames)] == ["visits"]
+    tables = totem_visits.tables(frames)
+    assert [len(table.rows) for table in tables] == [3, 3]
+    assert tables[0].rows[1] == (500, "square-root", str(hot[1]), "900", "640")
 
 
 # --- densities -----------------------------------------------------------------------------------

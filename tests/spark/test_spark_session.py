@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from ordercast.spark.session import _is_here, _reason, spark_session
+from ordercast.spark.sessions import _is_here, _reason, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,7 +59,7 @@ def test_a_master_that_is_not_there_is_an_error_that_names_it_and_nothing_else_i
 ) -> None:
     """In a process of its own, and without the machine's Java: on that of the wheel."""
     script = (
-        "from ordercast.spark.session import spark_session\n"
+        "from ordercast.spark.sessions import spark_session\n"
         "from ordercast.errors import SparkProblem\n"
         "try:\n"
         "    with spark_session('try', 'spark:/nowhere'): pass\n"
@@ -81,3 +81,36 @@ def test_a_master_that_is_not_there_is_an_error_that_names_it_and_nothing_else_i
     assert "All that it said is in " in error
     assert count == "7"
     assert told.stderr == ""
+
+
+@pytest.mark.spark
+def test_a_program_runs_from_anywhere_with_nothing_in_its_environment(tmp_path: Path) -> None:
+    """Its tasks run its Python, on a Java that is found, and import what lies beside it."""
+    (tmp_path / "beside.py").write_text("def twice(number): return 2 * number\n")
+    (tmp_path / "job.py").write_text(
+        "import beside\n"
+        "from ordercast.spark import session\n"
+        "spark = session(master='local[1]')\n"
+        "assert session() is spark\n"
+        "def work(batches):\n"
+        "    import sys, pyarrow\n"
+        "    for batch in batches:\n"
+        "        for each in batch[0].to_pylist():\n"
+        "            row = {'twice': beside.twice(each), 'python': sys.executable}\n"
+        "            yield pyarrow.RecordBatch.from_pylist([row])\n"
+        "rows = spark.range(3).mapInArrow(work, 'twice long, python string').collect()\n"
+        "assert {row.python for row in rows} == {__import__('sys').executable}\n"
+        "print(sorted(row.twice for row in rows))\n"
+    )
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    environment = {
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
+    }
+    command = [sys.executable, "-W", "ignore", str(tmp_path / "job.py")]
+    told = subprocess.run(
+        command, env=environment, cwd=elsewhere, capture_output=True, text=True, check=False
+    )
+    assert (told.returncode, told.stdout) == (0, "[0, 2, 4]\n"), told.stderr

@@ -40,6 +40,8 @@ from ordercast.lab.figures import lines
 from ordercast.lab.grid import GridError, Run, product
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ordercast.lab.frames import Frames
 
 MOST_RUNS = 100_000
@@ -47,16 +49,35 @@ MOST_RUNS = 100_000
 QUICK = 4
 """A quick layout has only the first and the last value of each axis, and so many times fewer messages."""
 
+_LATENCIES = {
+    "": "",
+    "_from_originate": " from its broadcast",
+}
 _TITLES = {
     "stability_us": "stability time [ms]",
+    "stability_sd_us": "spread of the stability time [ms]",
     "delivery_us": "delivery time [ms]",
+    "known_us": "until a member knows that all have it [ms]",
     "buffer": "messages held by a member",
-    "overhead": "overhead messages per message",
+    "overhead": "overhead packets per message",
+    "membership": "packets of membership per message",
+    "packets": "packets per message",
+    "load_mean": "overhead packets of a member per message",
+    "load_max": "overhead packets of the busiest member per message",
+    "load_variation": "variation of the overhead over members",
+    "work_variation": "variation of packets sent over members",
     "ordered_per_s": "messages ordered per second",
-    "latency_agreed_us": "latency of agreed messages [ms]",
-    "latency_safe_us": "latency of safe messages [ms]",
+    "bytes_per_s": "bytes ordered per second",
+    "measured": "messages measured",
+    "unsettled": "messages not settled at the end",
     "utilization": "share of time the medium is in use",
     "rotation_us": "rotation of the token [ms]",
+    **{
+        f"latency_{guarantee}{since}{which}_us": f"{word}latency of {guarantee} messages{behind} [ms]"
+        for guarantee in ("agreed", "safe")
+        for since, behind in _LATENCIES.items()
+        for which, word in {"": "", "_p50": "median ", "_p99": "99% of the ", "_max": "largest "}.items()
+    },
 }
 """Figures that are drawn, and what is written beside their axis."""
 
@@ -212,22 +233,50 @@ def _figures(frames: Frames, layout: ReportLayout) -> list[Figure]:
         Figure(
             name=figure,
             title=_TITLES[figure],
-            caption=f"Mean over the runs of each point; one line for each {layout.by}.",
+            caption=f"{_captioned(frames, layout, mean)} One line for each {named(layout.by)}.",
             drawing=lines(
                 mean,
                 x=layout.x,
                 y=figure,
                 by=layout.by,
                 panel=layout.panel,
-                x_label=layout.x.replace("_", " "),
+                x_label=named(layout.x),
                 y_label=_TITLES[figure],
                 scale=1e-3 if figure.endswith("_us") else 1.0,
-                panel_title=lambda value: f"{layout.panel} = {value}",
+                panel_title=lambda value: f"{named(layout.panel or '')} = {value}",
             ),
         )
         for figure in layout.figures
         if mean[figure].notna().any()
     ]
+
+
+def named(axis: str) -> str:
+    """An axis as people read it."""
+    return axis.replace("_", " ")
+
+
+def _captioned(frames: Frames, layout: ReportLayout, mean: pd.DataFrame) -> str:
+    """What is averaged in a point: seeds, and axes that the figure does not show."""
+    shown = {*_columns(layout), "rate"} if "rate_per_node" in _columns(layout) else {*_columns(layout)}
+    hidden = [axis for axis in _axes(frames.runs) if axis not in shown and axis != "seed"]
+    fewest, most = int(mean["runs"].min()), int(mean["runs"].max())
+    if most == 1:
+        return "Each point is one run."
+    of = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return f"Each point is the mean of {of} runs" + (
+        f", of all values of {' and '.join(map(named, hidden))} together."
+        if hidden
+        else ", of as many seeds."
+    )
+
+
+def _axes(runs: Sequence[Run]) -> list[str]:
+    """In what runs differ: fields of the grid, and labels."""
+    fields = [name for name in Run.__struct_fields__ if name not in ("labels", "net", "settings", "faults")]
+    axes = [name for name in fields if len({str(getattr(run, name)) for run in runs}) > 1]
+    labels = dict.fromkeys(label for run in runs for label in run.labels)
+    return axes + [name for name in labels if len({run.labels.get(name) for run in runs}) > 1]
 
 
 def _tables(frames: Frames, layout: ReportLayout) -> list[Table]:
@@ -242,7 +291,10 @@ def _tables(frames: Frames, layout: ReportLayout) -> list[Table]:
         for row in mean.to_dict(orient="records")
     ]
     titles = [_TITLES[figure] for figure in layout.figures]
-    return [Table(title="Means of all points", columns=(*by, *titles, "runs"), rows=rows)]
+    lacking = [_TITLES[figure] for figure in layout.figures if not mean[figure].notna().any()]
+    note = f"Nothing to measure in these runs: {'; '.join(lacking)}." if lacking else ""
+    columns = (*map(named, by), *titles, "runs")
+    return [Table(title="Means of all points", columns=columns, rows=rows, note=note)]
 
 
 def _columns(layout: ReportLayout) -> list[str]:

@@ -18,7 +18,8 @@ import Spark, pandas or matplotlib at its top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
@@ -26,11 +27,24 @@ from typing import TYPE_CHECKING, Any
 
 from ordercast.lab import experiments as experiments_package
 from ordercast.lab.grid import GridError, Run
+from ordercast.lab.profile import Profile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
     from ordercast.lab.frames import Frames
+
+OURS = "ours"
+"""What stands in place of a paper's number where a claim is no paper's."""
+
+
+def counted(claims: Iterable[Claim]) -> dict[str, int]:
+    """How many of the claims hold, do not hold, and cannot be decided."""
+    verdicts = [claim.holds for claim in claims]
+    return {name: sum(each is verdict for each in verdicts) for name, verdict in VERDICTS.items()}
+
+
+VERDICTS: Mapping[str, bool | None] = {"hold": True, "do not hold": False, "cannot be decided": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +62,19 @@ class Claim:
     note: str = ""
     """Why not, if it does not hold; or how it is to be read."""
 
+    @property
+    def paper(self) -> str:
+        """The paper that says it, by its number; `OURS` if we do."""
+        number = re.match(r"\d{3}\b", self.where)
+        return OURS if number is None else number[0]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
     """A figure of the report; `ordercast.lab.figures` has what draws the usual ones."""
 
     name: str
-    """Its file, without the ending."""
+    """The name of the figure's file, without the ending."""
     title: str
     caption: str
     drawing: Drawing
@@ -71,6 +91,18 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Advice:
+    """What a user should do, where an experiment is asked for that."""
+
+    says: Sequence[str]
+    """Sentences, the most important one first."""
+    configuration: str
+    """Lines for a node's configuration file."""
+    ranking: Table
+    """What was compared, the best first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sizes:
     """What a user may ask of any experiment; None is as it is."""
 
@@ -78,6 +110,8 @@ class Sizes:
     seeds: range | None = None
     nodes: tuple[int, int] | None = None
     """The fewest and the most."""
+    profile: Profile | None = None
+    """A load, and the conditions under which it has to be carried: of experiments that take one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +131,17 @@ class Experiment:
     tables: Callable[[Frames], list[Table]] = field(default=lambda frames: [])
     answer: Callable[[Frames], dict[str, Any]] = field(default=lambda frames: {})
     """What ``--json`` says beside the claims."""
-    strict: bool = False
-    """Whether a claim that does not hold is a failure of what was run (exit code 1), not a finding."""
+    advice: Callable[[Frames], Advice | None] = field(default=lambda frames: None)
+    """What follows for the user who asked."""
+    takes_profile: bool = False
+    """Whether a user says which load and which failures it is about; then `resize` heeds `Sizes.profile`."""
     resize: Callable[[Sizes], Experiment] | None = None
     """The same experiment for other seeds, protocols or group sizes, where choosing among its runs is not
     what that means."""
+
+
+FUZZ = "fuzz"
+"""What `ordercast.lab.campaign` is run by, where experiments are run by their names."""
 
 
 def names() -> list[str]:
@@ -112,9 +152,8 @@ def names() -> list[str]:
 def experiment(name: str) -> Experiment:
     """The experiment of that name."""
     if name not in names():
-        raise GridError(
-            f"no experiment {name!r}; there are {', '.join(names())}, or write one as a .toml file"
-        )
+        known = ", ".join(sorted([*names(), FUZZ]))
+        raise GridError(f"no experiment {name!r}; there are {known}, or write one as a .toml file")
     found = import_module(f"{experiments_package.__name__}.{name.replace('-', '_')}").EXPERIMENT
     assert isinstance(found, Experiment)
     assert found.name == name, f"the module of {name} has an experiment that is called {found.name}"

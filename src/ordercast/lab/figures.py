@@ -27,6 +27,8 @@ PROTOCOL_STYLE: Mapping[str, tuple[str, str]] = {
     "total": (COLOURS[4], "v"),
     "rbp": (COLOURS[5], "P"),
     "irbp": (COLOURS[6], "X"),
+    "primary-backup": (COLOURS[7], "*"),
+    "trmp": ("#882255", "<"),
 }
 """Colour and marker of each protocol."""
 
@@ -38,6 +40,8 @@ PROTOCOL_NAMES: Mapping[str, str] = {
     "total": "Total",
     "rbp": "RBP",
     "irbp": "iRBP",
+    "primary-backup": "Primary-backup",
+    "trmp": "TRMP",
 }
 """Protocols as people write them."""
 
@@ -165,6 +169,7 @@ def _scales(axes: Axes, log_x: bool, log_y: bool) -> None:
     if log_y:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, place: f"{value:g}")
+        axes.yaxis.set_minor_formatter(lambda value, place: f"{value:g}" if f"{value:e}"[0] in "25" else "")
     else:
         axes.set_ylim(bottom=0)
 

@@ -7,16 +7,17 @@ with Spark and answer with a `pandas.DataFrame` of a few rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ordercast.lab.grid import Run
-from ordercast.lab.store import SCHEMA
+from ordercast.lab.store import SCHEMA, read_results
+from ordercast.storage import Location
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 DECLARED = (
@@ -30,29 +31,53 @@ FEW = 8
 """Partitions into which results are put together: they come in many small files."""
 
 
+def _read(
+    tasks: list[list[tuple[Location, list[str]]]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some runs of each file. Python reads them, which needs no jar for a store."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for batch in batches:
+        for file, runs in (each for at in batch.column(0).to_pylist() for each in tasks[at]):
+            table = read_results(file)
+            its = table.filter(pc.is_in(table.column("run"), value_set=pa.array(runs, pa.string())))
+            yield from its.to_batches()
+
+
 class Frames:
     """What came of the runs of a grid."""
 
     def __init__(
-        self, spark: SparkSession, files: Mapping[str, Path], runs: Sequence[Run], quick: bool
+        self, spark: SparkSession, files: Mapping[str, Location], runs: Sequence[Run], quick: bool
     ) -> None:
         """Results of these runs; `files` says, by identifier, which file has each."""
         self.spark, self.runs, self.quick = spark, tuple(runs), quick
         self._files = {run.id: files[run.id] for run in runs}
         self._means: dict[tuple[tuple[str, ...], tuple[str, ...]], pd.DataFrame] = {}
+        self._densities: dict[tuple[tuple[str, ...], str], pd.DataFrame] = {}
+        self._of: dict[tuple[str, ...], Frames] = {}
+
+    def of(self, runs: Sequence[Run]) -> Frames:
+        """What came of some of the runs: of those among `runs` that were carried out."""
+        wanted = {run.id for run in runs}
+        its = tuple(run for run in self.runs if run.id in wanted)
+        key = tuple(run.id for run in its)
+        if key not in self._of:
+            self._of[key] = Frames(self.spark, self._files, its, self.quick)
+        return self._of[key]
 
     @cached_property
     def stored(self) -> DataFrame:
         """The rows as they are stored, of this grid's runs that were carried out, each once."""
-        from pyspark.sql import functions as f
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        which = [(run, path.name) for run, path in self._files.items()]
-        wanted = self.spark.createDataFrame(which, "run string, file string")
-        paths = sorted({str(path) for path in self._files.values()})
-        stored = self.spark.read.schema(from_arrow_schema(SCHEMA)).parquet(*paths)
-        named = stored.withColumn("file", f.col("_metadata.file_name"))
-        return named.join(f.broadcast(wanted), ["run", "file"], "left_semi").coalesce(FEW).cache()
+        wanted: dict[Location, list[str]] = {}
+        for run, file in sorted(self._files.items()):
+            wanted.setdefault(file, []).append(run)
+        tasks = [list(wanted.items())[at::FEW] for at in range(min(FEW, len(wanted)))]
+        rows = self.spark.range(0, len(tasks), 1, len(tasks))
+        return rows.mapInArrow(partial(_read, tasks), from_arrow_schema(SCHEMA)).cache()
 
     @cached_property
     def figure_names(self) -> list[str]:
@@ -137,16 +162,20 @@ class Frames:
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
+        key = (tuple(by), name)
+        if key in self._densities:
+            return self._densities[key].copy()
         counted = (
             self.latencies.where(f.col("name") == name)
             .groupBy(*by, "from_us", "bucket_us")
             .agg(f.sum("count").alias("count"))
         )
         share = f.col("count") / f.sum("count").over(Window.partitionBy(*by))
-        return (
+        self._densities[key] = (
             counted.withColumn("to_us", f.col("from_us") + f.col("bucket_us"))
             .withColumn("density", share / f.col("bucket_us"))
             .select(*by, "from_us", "to_us", "density")
             .orderBy(*by, "from_us")
             .toPandas()
         )
+        return self._densities[key].copy()

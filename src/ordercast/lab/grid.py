@@ -55,6 +55,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Share of messages that ask for safe delivery."""
     senders: int | None = None
     """How many nodes send, the first ones; None is all."""
+    shares: tuple[float, ...] | None = None
+    """How much each sender sends, in proportion to each other; None is all alike."""
     messages: int | None = None
     """How many messages are measured. The load goes on until each of them is stable everywhere."""
     seconds: float | None = None
@@ -63,8 +65,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Messages sent before the first that is measured, for the group to come into its swing."""
     network: str = "lan"
     """A preset of `ordercast.sim.network`."""
-    net: dict[str, int | float] = {}
-    """Fields of the network that differ from the preset."""
+    net: dict[str, Any] = {}
+    """Fields of the network that differ from the preset: numbers, or tables of numbers."""
     loss: float = 0.0
     """Probability that a reception is lost."""
     faults: tuple[str, ...] = ()
@@ -106,6 +108,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             size_to=self.size_to,
             safe=self.safe,
             senders=None if self.senders is None else tuple(range(1, self.senders + 1)),
+            shares=self.shares,
         )
 
     @property
@@ -130,6 +133,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             return f"a group has at least one node, not {self.nodes}"
         if self.senders is not None and not 1 <= self.senders <= self.nodes:
             return f"of {self.nodes} nodes {self.senders} cannot send: senders are 1 to {self.nodes}"
+        if self.shares is not None and len(self.shares) != (self.senders or self.nodes):
+            return f"{self.senders or self.nodes} nodes send, and there are {len(self.shares)} shares"
         if (self.messages is None) == (self.seconds is None):
             return "say how long it takes: either messages, how many are measured, or seconds"
         if self.messages is not None and self.messages < 1:

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ordercast.lab.experiment import Claim, Experiment, Sizes, experiment
+from ordercast.lab.experiment import Advice, Claim, Experiment, Sizes, experiment
 from ordercast.lab.grid import GridError, LabError, Outcome, Run, checked, method_of
+from ordercast.lab.profile import profile_of
 from ordercast.lab.runner import Carried, Watch, carry_out, missing
 from ordercast.lab.store import Manifest, Store, code_version, files_with
+from ordercast.storage import Location, Where
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,9 +35,10 @@ HOME = Path("lab")
 class Reported:
     """A report that was written."""
 
-    page: Path
+    page: Location
     claims: Sequence[Claim]
     answer: dict[str, Any]
+    advice: Advice | None = None
 
 
 def find(name: str) -> tuple[Experiment, str | None]:
@@ -54,6 +57,8 @@ def find(name: str) -> tuple[Experiment, str | None]:
 
 def sized(chosen: Experiment, quick: bool, sizes: Sizes) -> tuple[Experiment, list[Run]]:
     """An experiment for the seeds, protocols and group sizes that are asked for, and its runs, checked."""
+    if sizes.profile is not None and not chosen.takes_profile:
+        raise GridError(f"{chosen.name} declares its loads itself: --rate and the like are for choose")
     if chosen.resize is not None:
         chosen = chosen.resize(sizes)
         return chosen, checked(chosen.grid(quick))
@@ -75,14 +80,14 @@ class Laboratory:
     def __init__(
         self,
         chosen: Experiment,
-        directory: Path | None = None,
+        directory: Where | None = None,
         *,
         quick: bool = False,
         sizes: Sizes | None = None,
         declared: str | None = None,
         source: str | None = None,
     ) -> None:
-        """An experiment, to be kept in `directory`, by default below `HOME`.
+        """An experiment, to be kept in `directory`, here or in a store; by default below `HOME`.
 
         `declared` is the text of the file it came from, `source` what a user calls it (a name, or that file).
         """
@@ -94,11 +99,13 @@ class Laboratory:
         self._source = source or chosen.name
 
     @classmethod
-    def reopen(cls, directory: Path) -> Laboratory:
+    def reopen(cls, directory: Where) -> Laboratory:
         """The experiment whose results a directory holds."""
         manifest = Store(directory).read_manifest()
         if manifest is None:
-            raise LabError(f"{directory} holds no results: run the experiment first (ordercast lab run)")
+            raise LabError(
+                f"{Location.of(directory)} holds no results: run the experiment first (ordercast lab run)"
+            )
         options = msgspec.convert(manifest.options, dict[str, Any])
         sizes = _sizes_of(options)
         if manifest.declared is not None:
@@ -189,9 +196,26 @@ class Laboratory:
 
     def command(self, run: str) -> str:
         """The command that repeats one run alone."""
+        return shlex.join([*self._command, "--only", run])
+
+    @property
+    def _command(self) -> list[str]:
         words = ["ordercast", "lab", "run", self._source, *_words_of(self.sizes)]
-        words += ["--quick"] if self.quick else []
-        return shlex.join([*words, "--only", run])
+        return words + (["--quick"] if self.quick else [])
+
+    def _smaller(self, there: Sequence[Run]) -> str:
+        """In what the results are less than the experiment has."""
+        told = []
+        if self.quick:
+            told.append(
+                f"This is a quick look: {len(self.runs)} small runs, where the whole experiment has "
+                f"{len(self.experiment.grid(False))}. `ordercast lab run {self._source}` carries those out."
+            )
+        if chosen := _words_of(self.sizes):
+            told.append(f"Of its runs those were chosen that {' '.join(chosen)} names.")
+        if len(there) < len(self.runs):
+            told.append(f"{len(self.runs) - len(there)} runs have no result.")
+        return " ".join(told)
 
     # --- the report -----------------------------------------------------------------------------
 
@@ -209,12 +233,17 @@ class Laboratory:
         frames = Frames(spark, {run.id: done[run.id].file for run in there}, there, self.quick)
         chosen = self.experiment
         claims = chosen.claims(frames)
+        advice = chosen.advice(frames)
         page = write_report(
             self.store.directory,
-            chosen,
+            title=chosen.title,
+            source=chosen.source,
+            about=chosen.about,
             claims=claims,
+            advice=advice,
             figures=chosen.figures(frames),
             tables=chosen.tables(frames),
+            warning=self._smaller(there),
             facts=self._facts(len(there), sum(done[run.id].took_s for run in there)),
             failed=[
                 (self.command(run.id), done[run.id].error or "")
@@ -222,14 +251,14 @@ class Laboratory:
                 if run.id in done and done[run.id].error is not None
             ],
         )
-        return Reported(page=page, claims=claims, answer=chosen.answer(frames))
+        return Reported(page=page, claims=claims, answer=chosen.answer(frames), advice=advice)
 
     def _facts(self, there: int, took_s: float) -> list[tuple[str, str]]:
         done = self.store.done()
         versions = sorted({done[run.id].code for run in self.runs if run.id in done})
         notes = sorted({note for run in self.runs if run.id in done for note in done[run.id].notes})
         facts = [
-            ("command", " ".join(["ordercast lab run", self._source, *_words_of(self.sizes)])),
+            ("command", " ".join(self._command)),
             ("runs", f"{there:,} of {len(self.runs):,}" + (" (a quick look)" if self.quick else "")),
             ("processor time", f"{took_s:,.0f} s"),
             ("program", ", ".join(versions) + ("" if len(versions) == 1 else " (several versions)")),
@@ -246,6 +275,8 @@ def _options_of(sizes: Sizes) -> dict[str, Any]:
         found["seeds"] = [sizes.seeds.start, sizes.seeds.stop]
     if sizes.nodes is not None:
         found["nodes"] = list(sizes.nodes)
+    if sizes.profile is not None:
+        found["profile"] = msgspec.to_builtins(sizes.profile)
     return found
 
 
@@ -255,6 +286,7 @@ def _sizes_of(options: dict[str, Any]) -> Sizes:
         protocols=tuple(protocols) if protocols is not None else None,
         seeds=range(*seeds) if seeds is not None else None,
         nodes=(nodes[0], nodes[1]) if nodes is not None else None,
+        profile=profile_of(options["profile"]) if "profile" in options else None,
     )
 
 
@@ -264,6 +296,8 @@ def _words_of(sizes: Sizes) -> list[str]:
         words += ["--protocol", protocol]
     if sizes.seeds is not None:
         words += ["--seeds", f"{sizes.seeds.start}:{sizes.seeds.stop}"]
-    if sizes.nodes is not None:
+    if sizes.profile is not None:
+        words += sizes.profile.words
+    elif sizes.nodes is not None:
         words += ["--nodes", f"{sizes.nodes[0]}:{sizes.nodes[1]}"]
     return words

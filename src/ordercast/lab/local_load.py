@@ -61,7 +61,7 @@ class LocalLoad:
 
     def install(self, host: Host, configuration: Configuration) -> None:
         """A machine installs a configuration: after the first it can be told what the node needs."""
-        host.appetite = True
+        host.has_more = True
 
     def attends(self, host: Host) -> Attend | None:
         """The group of the node's area, once a life."""
@@ -79,7 +79,7 @@ class LocalLoad:
         body = payload(host.node, host.incarnation, host.made, max(0, size - len(front)))
         host.made += 1
         host.waiting.append(Offer(front + body, guarantee, None, self._world.now))
-        host.appetite = True
+        host.has_more = True
         if not host.paused:
             self._world.applications.feed(host)
         return True
@@ -88,13 +88,13 @@ class LocalLoad:
         """Nothing beside what waits at the host."""
         return ()
 
-    def hungry(self, host: Host) -> bool:
+    def has_more(self, host: Host) -> bool:
         """Whether something waits beside what waits at the host."""
         return False
 
     @property
     def waiting(self) -> int:
-        """Nothing."""
+        """Nothing waits here: messages are handed on at once."""
         return 0
 
     @property

@@ -83,7 +83,7 @@ class _Flight:
         """The nodes that need it; None: all."""
         self.originate_us = submit_us
         self.delivered = 0
-        """At how many nodes."""
+        """At how many nodes the message was delivered."""
         self.last_us = 0
         """When it was delivered last."""
         self.stable = 0
@@ -147,7 +147,7 @@ class Meter:
         return self.window.end_us is not None and not self._flights
 
     def take(self, rows: Iterable[Row]) -> None:
-        """What happened next."""
+        """Take the next rows of the run."""
         flights, fresh = self._flights, self._fresh
         for row in rows:
             event = row[EVENT]

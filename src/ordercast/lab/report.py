@@ -9,10 +9,10 @@ import base64
 import html
 import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from ordercast.lab.experiment import Claim, Experiment, Figure, Table
+from ordercast.lab.experiment import VERDICTS, Advice, Claim, Figure, Table, counted
+from ordercast.storage import Location
 
 PAGE = "report.html"
 FIGURES = "figures"
@@ -50,30 +50,45 @@ figure { margin: 1.6rem 0 2rem; } figure img { max-width: 100%; height: auto; }
 figcaption { color: var(--quiet); font-size: .92rem; max-width: 46rem; }
 figcaption b { color: var(--ink); }
 .scroll { overflow-x: auto; } code { font: .88em ui-monospace, Menlo, Consolas, monospace; }
+.advice { border-left: 4px solid var(--good); padding: .3rem 1.1rem; background: #f3faf7; margin: 1.2rem 0; }
+pre { font: .88em/1.5 ui-monospace, Menlo, Consolas, monospace; background: #fff; overflow-x: auto;
+      border: 1px solid var(--line); padding: .6rem .9rem; }
+.warning { border-left: 4px solid var(--accent); padding: .3rem .9rem; background: #f1f7fb; }
 .failed { border-left: 4px solid var(--bad); padding: .3rem .9rem; background: #fdf6f1; }
 @media print { body { max-width: none; padding: 0; } }
 """
 
-_VERDICT = {True: ("holds", "✓ holds"), False: ("not", "✗ does not hold"), None: ("open", "– not looked at")}
+_VERDICT = {
+    True: ("holds", "✓ holds"),
+    False: ("not", "✗ does not hold"),
+    None: ("open", "– cannot be decided"),
+}
 
 
 def write_report(
-    directory: Path,
-    experiment: Experiment,
+    directory: Location,
     *,
+    title: str,
+    source: str = "",
+    about: Sequence[str] = (),
     claims: Sequence[Claim],
+    advice: Advice | None = None,
     figures: Sequence[Figure],
     tables: Sequence[Table],
     facts: Sequence[tuple[str, str]],
     failed: Sequence[tuple[str, str]] = (),
-) -> Path:
-    """Write the page and its PNGs; `facts` are names and values, `failed` commands and what they raised."""
+    warning: str = "",
+) -> Location:
+    """Write the page and its PNGs; `facts` are names and values, `failed` commands and what they raised.
+    `warning`: what a reader has to know before anything else."""
     images = [_image(directory, figure) for figure in figures]
     body = [
-        f"<h1>{_text(experiment.title)}</h1>",
-        f'<p class="source">{_text(experiment.source)}</p>' if experiment.source else "",
+        f"<h1>{_text(title)}</h1>",
+        f'<p class="source">{_text(source)}</p>' if source else "",
+        f'<p class="warning">{_text(warning)}</p>' if warning else "",
         _score(claims),
-        *(f"<p>{_text(paragraph)}</p>" for paragraph in experiment.about),
+        _advice(advice),
+        *(f"<p>{_text(paragraph)}</p>" for paragraph in about),
         _failures(failed),
         _claims(claims),
         _section("Figures", [_figure(figure, image) for figure, image in zip(figures, images, strict=True)]),
@@ -83,36 +98,43 @@ def write_report(
     page = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(experiment.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         + "\n".join(part for part in body if part)
         + "\n</body>\n</html>\n"
     )
     path = directory / PAGE
-    path.write_text(page, encoding="utf-8")
+    path.put(page.encode())
     return path
 
 
-def _image(directory: Path, figure: Figure) -> bytes:
+def _image(directory: Location, figure: Figure) -> bytes:
     """The figure as PNG, also kept as a file."""
     held = io.BytesIO()
     figure.drawing.savefig(held, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
-    folder = directory / FIGURES
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{figure.name}.png").write_bytes(held.getvalue())
+    (directory / FIGURES / f"{figure.name}.png").put(held.getvalue())
     return held.getvalue()
 
 
 def _score(claims: Sequence[Claim]) -> str:
     if not claims:
         return ""
-    counted = {verdict: sum(claim.holds is verdict for claim in claims) for verdict in _VERDICT}
-    words = ((True, "hold"), (False, "do not hold"), (None, "not looked at"))
     shown = [
-        f'<span class="verdict {_VERDICT[verdict][0]}"><b>{counted[verdict]}</b> {word}</span>'
-        for verdict, word in words
-        if counted[verdict]
+        f'<span class="verdict {_VERDICT[VERDICTS[word]][0]}"><b>{count}</b> {word}</span>'
+        for word, count in counted(claims).items()
+        if count
     ]
     return f'<div class="score"><span><b>{len(claims)}</b> claims</span>{"".join(shown)}</div>'
+
+
+def _advice(advice: Advice | None) -> str:
+    if advice is None:
+        return ""
+    first, *others = advice.says
+    rest = "".join(f"<p>{_text(sentence)}</p>\n" for sentence in others)
+    return (
+        f'<div class="advice"><p><b>{_text(first)}</b></p>\n{rest}'
+        f"<pre>{_text(advice.configuration)}</pre></div>\n{_table(advice.ranking)}"
+    )
 
 
 def _claims(claims: Sequence[Claim]) -> str:
@@ -120,7 +142,7 @@ def _claims(claims: Sequence[Claim]) -> str:
         return ""
     rows = "".join(
         f'<tr><td>{_text(claim.says)}<div class="where">{_text(claim.where)}</div></td>'
-        f"<td>{_text(claim.measured)}{_note(claim.note)}</td>"
+        f"<td>{_text(claim.measured)}{_note(claim.note)}{_undecided(claim)}</td>"
         f'<td class="verdict {_VERDICT[claim.holds][0]}">{_VERDICT[claim.holds][1]}</td></tr>\n'
         for claim in claims
     )
@@ -128,13 +150,29 @@ def _claims(claims: Sequence[Claim]) -> str:
     return f'<h2>Claims</h2>\n<table class="claims">\n{head}\n{rows}</table>'
 
 
+def _undecided(claim: Claim) -> str:
+    return (
+        _note("this grid is too small to decide it, whatever its numbers are") if claim.holds is None else ""
+    )
+
+
 def _figure(figure: Figure, image: bytes) -> str:
     data = base64.b64encode(image).decode()
     return (
         f'<figure id="{_text(figure.name)}"><img alt="{_text(figure.title)}" '
         f'style="width: {figure.drawing.get_figwidth() * 96:.0f}px" src="data:image/png;base64,{data}">'
-        f"<figcaption><b>{_text(figure.title)}.</b> {_text(figure.caption)}</figcaption></figure>"
+        f"<figcaption><b>{_text(figure.title)}.</b> {_text(figure.caption)}{_single(figure)}</figcaption>"
+        "</figure>"
     )
+
+
+def _single(figure: Figure) -> str:
+    """Says so where points are not joined, since there is one only."""
+    lines = [line for axes in figure.drawing.axes for line in axes.get_lines()]
+    lengths = [len(line.get_xdata()) for line in lines if not str(line.get_label()).startswith("_")]  # type: ignore[arg-type]
+    if 1 not in lengths:
+        return ""
+    return " There are lines of a single point: this grid has only one value there."
 
 
 def _table(table: Table) -> str:

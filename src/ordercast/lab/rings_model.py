@@ -44,7 +44,7 @@ class Times(NamedTuple):
     """Means of one ring, in microseconds."""
 
     wait_us: float
-    """For the token."""
+    """How long a message waits for the token."""
     reach_us: float
     """From a visit of the token until others deliver."""
     known_us: float

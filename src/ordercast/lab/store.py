@@ -1,22 +1,26 @@
-"""An experiment's directory: what was asked for, and what came of it so far.
+"""An experiment's directory, here or in a store: what was asked for, and what came of it so far.
 
-    manifest.json            the runs, what carries them out, and the files of results
-    results/<task>.parquet   a row for each run of a task, written by whoever ran it
-    traces/<run>.parquet     where traces are kept
+    manifest.json                    the runs, what carries them out, and the files of results
+    results/<task>-<round>.parquet   a row for each run of a task, written by whoever ran it
+    commits/<round>.parquet          what came of the runs of a round in short, and which file has each
+    traces/<run>.parquet             where traces are kept
 
-A file has its name only once it is whole, and what it holds depends on its runs alone: whoever writes it a
-second time writes the same. So what is there was done, whoever was killed in between, and a second
-``lab run`` does only what is missing. A result counts by its run's identifier: in whichever file it is.
+A *round* is one ``lab run``. A file is there whole or not at all, and is never written over. What a round has
+committed is known from its commit; what one that was killed has left is read from its files, and committed
+by the next; a file of it that cannot be read is as good as none. So nothing is done twice that was done,
+whoever was killed in between; and if a store's listing lags behind, at most something is done again. A result
+counts by its run's identifier: in whichever file it is.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -25,10 +29,19 @@ import pyarrow.parquet as pq
 import ordercast
 from ordercast.core.wire import UNREADABLE
 from ordercast.lab.grid import LabError, Outcome, Run
+from ordercast.storage import Location, Where
 
 MANIFEST = "manifest.json"
 RESULTS = "results"
+COMMITS = "commits"
+BEGUN = "begun"
 TRACES = "traces"
+PARQUET = ".parquet"
+
+Rows: TypeAlias = list[dict[str, Any]]
+
+_AT_A_TIME = 16
+"""Files that are read together: in a store, each is a request or two, for which one waits."""
 
 SCHEMA = pa.schema(
     [
@@ -64,6 +77,18 @@ SCHEMA = pa.schema(
 """A row of results. ``declaration`` is the run as JSON; ``error`` is null where it was carried out; ``code``
 stands for the program that did so."""
 
+COMMITTED = pa.schema(
+    [
+        ("run", pa.string()),
+        ("file", pa.string()),
+        ("code", pa.string()),
+        ("error", pa.string()),
+        ("took_s", pa.float64()),
+        ("notes", pa.list_(pa.string())),
+    ]
+)
+"""A row of a commit: a run, the name of the file of results that has it, and what the driver has to know."""
+
 
 class Task(msgspec.Struct, frozen=True):
     """Runs that are carried out together."""
@@ -98,7 +123,7 @@ class Manifest(msgspec.Struct, kw_only=True):
 class Done(NamedTuple):
     """A run that was carried out, or tried."""
 
-    file: Path
+    file: Location
     code: str
     error: str | None
     took_s: float
@@ -126,15 +151,18 @@ _DECIDES = frozenset(
 class Store:
     """The directory of one experiment: its manifest, results and traces."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.results = directory / RESULTS
-        self.traces = directory / TRACES
+    def __init__(self, directory: Where) -> None:
+        """A directory, here or in a store, that need not be there yet."""
+        self.directory = Location.of(directory)
+        self.results = self.directory / RESULTS
+        self.commits = self.directory / COMMITS
+        self.begun = self.directory / BEGUN
+        self.traces = self.directory / TRACES
 
     def prepare(self) -> None:
         """Make the directory, or say why that cannot be."""
         try:
-            self.results.mkdir(parents=True, exist_ok=True)
+            self.results.make()
         except OSError as error:
             raise LabError(f"results cannot be kept in {self.directory}: {error.strerror}") from error
 
@@ -144,7 +172,7 @@ class Store:
         """What the directory says of itself; None if it is new."""
         path = self.directory / MANIFEST
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Manifest)
+            return msgspec.json.decode(path.read(), type=Manifest)
         except FileNotFoundError:
             return None
         except (OSError, *UNREADABLE) as error:
@@ -155,39 +183,86 @@ class Store:
     def write_manifest(self, manifest: Manifest) -> None:
         """Say what the directory holds."""
         data = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1)
-        _put(self.directory / MANIFEST, data)
+        (self.directory / MANIFEST).put(data)
 
     # --- results --------------------------------------------------------------------------------
 
-    def path_of(self, task: str) -> Path:
+    def file_of(self, task: str, round_: str) -> Location:
         """Where a task's results are, or will be."""
-        return self.results / f"{task}.parquet"
+        return self.results / f"{task}-{round_}{PARQUET}"
 
-    def write(self, task: str, rows: Sequence[dict[str, Any]]) -> Path:
+    def write(self, task: str, round_: str, rows: Sequence[dict[str, Any]]) -> Location:
         """Keep what came of a task's runs."""
-        path = self.path_of(task)
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
-        pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
-        partial.replace(path)
-        return path
+        file = self.file_of(task, round_)
+        _write(file, rows, SCHEMA)
+        return file
+
+    def commit(self, round_: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Keep what came of a round's runs in short: rows of `COMMITTED`."""
+        if rows:
+            _write(self.commits / f"{round_}{PARQUET}", rows, COMMITTED)
 
     def done(self) -> dict[str, Done]:
         """Runs of which there is a result, each with the best there is: carried out before failed."""
-        found: dict[str, Done] = {}
-        for path in sorted(self.results.glob("*.parquet")):
-            columns = ["run", "code", "error", "took_s", "notes"]
-            for row in _rows(path, columns):
-                known = found.get(row["run"])
-                if known is None or known.error is not None:
-                    notes = tuple(row["notes"] or ())
-                    found[row["run"]] = Done(path, row["code"], row["error"], row["took_s"], notes)
-        return found
+        rows, uncommitted = self._committed()
+        return self._best([*rows, *self._left(uncommitted)])
+
+    def settle(self) -> dict[str, Done]:
+        """Runs of which there is a result, as `done`, after what a killed round has left behind has been
+        committed."""
+        rows, uncommitted = self._committed()
+        left = list(self._left(uncommitted))
+        self.commit(new_round(), left)
+        for entry in self.begun.entries():
+            entry.location.remove()
+        return self._best([*rows, *left])
 
     def clear(self) -> None:
         """Delete all results."""
-        for path in self.results.glob("*.p*"):
-            path.unlink()
+        for directory in (self.commits, self.results, self.begun):
+            for entry in directory.entries():
+                entry.location.remove()
+
+    def _best(self, rows: Iterable[dict[str, Any]]) -> dict[str, Done]:
+        found: dict[str, Done] = {}
+        for row in rows:
+            known = found.get(row["run"])
+            if known is None or known.error is not None:
+                file, notes = self.results / row["file"], tuple(row["notes"] or ())
+                found[row["run"]] = Done(file, row["code"], row["error"], row["took_s"], notes)
+        return found
+
+    def _committed(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """What commits tell of files that are there, and the names of files of which they tell nothing."""
+        commits = sorted(name for name in self.commits.names() if name.endswith(PARQUET))
+        rows = [
+            row
+            for its in _together(lambda name: _rows(self.commits / name, COMMITTED), commits)
+            for row in its
+        ]
+        told = {row["file"] for row in rows}
+        there = {name for name in self.results.names() if name.endswith(PARQUET)}
+        # What is not in the listing of a store may be there, and what somebody took away is not.
+        gone = {name for name in told - there if not (self.results / name).is_file()}
+        return [row for row in rows if row["file"] not in gone], sorted(there - told)
+
+    def _left(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The same of files that no commit tells of."""
+
+        def read(name: str) -> Rows:
+            try:
+                return rows_in(self.results / name)
+            except LabError:  # whoever wrote it was killed, where stores show what is half written
+                return []
+
+        for name, rows in zip(names, _together(read, names), strict=True):
+            for row in rows:
+                yield row | {"file": name}
+
+
+def new_round() -> str:
+    """A name for what is done now: later ones come later."""
+    return f"{time.time_ns():020}"
 
 
 def row_of(run: Run, outcome: Outcome | None, error: str | None, took_s: float) -> dict[str, Any]:
@@ -211,25 +286,44 @@ def row_of(run: Run, outcome: Outcome | None, error: str | None, took_s: float) 
     }
 
 
-def files_with(done: dict[str, Done], runs: Iterable[Run]) -> list[Path]:
+def files_with(done: dict[str, Done], runs: Iterable[Run]) -> list[Location]:
     """The files that hold results of these runs."""
     return sorted({done[run.id].file for run in runs if run.id in done})
 
 
-def _rows(path: Path, columns: list[str]) -> list[dict[str, Any]]:
-    """Some columns of a file of results."""
+def read_results(file: Location, schema: pa.Schema = SCHEMA) -> pa.Table:
+    """Some columns of a file. Raises `LabError` if it cannot be read."""
     try:
-        table = pq.read_table(path, columns=columns, schema=SCHEMA, page_checksum_verification=True)
-        rows: list[dict[str, Any]] = table.to_pylist()
+        with file.open() as opened:
+            table = pq.read_table(
+                opened, columns=schema.names, schema=schema, page_checksum_verification=True
+            )
     except (pa.ArrowException, OSError, UnicodeDecodeError, KeyError) as error:
         raise LabError(
-            f"{path} cannot be read as results ({str(error).splitlines()[0]}): take it away, and the same "
+            f"{file} cannot be read as results ({str(error).splitlines()[0]}): take it away, and the same "
             "command carries its runs out again"
         ) from error
+    return table
+
+
+def rows_in(file: Location) -> Rows:
+    """Rows of a file of results, with the columns of `COMMITTED` that it has."""
+    return _rows(file, pa.schema([field for field in COMMITTED if field.name != "file"]))
+
+
+def _rows(file: Location, schema: pa.Schema) -> Rows:
+    rows: Rows = read_results(file, schema).to_pylist()
     return rows
 
 
-def _put(path: Path, data: bytes) -> None:
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    partial.write_bytes(data)
-    partial.replace(path)
+def _write(file: Location, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> None:
+    held = pa.BufferOutputStream()
+    table = pa.Table.from_pylist(list(rows), schema=schema)
+    pq.write_table(table, held, compression="zstd", write_page_checksum=True)
+    file.put(memoryview(held.getvalue()))
+
+
+def _together(read: Callable[[str], Rows], names: Sequence[str]) -> list[Rows]:
+    """Read several files at once."""
+    with ThreadPoolExecutor(_AT_A_TIME) as threads:
+        return list(threads.map(read, names))

@@ -418,7 +418,7 @@ class _Found:
     rotation_us: float
     """The rotation of its node that it falls into: long ones are found more often."""
     wait_us: float
-    """Until the token comes."""
+    """How long the message waits until the token comes."""
     before: float
     """Messages of the same node that go before it."""
 

@@ -8,7 +8,7 @@ load ends then, and the run when everything is settled or `DRAIN_US` have passed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -21,6 +21,8 @@ from ordercast.sim.faults import schedule
 from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.network import Ethernet
 from ordercast.sim.workload import drive
+from ordercast.sim.world import World
+from ordercast.trace.schema import Row
 from ordercast.trace.writer import TraceWriter
 
 WARM_UP_US = 1_000_000
@@ -38,6 +40,12 @@ def conduct(run: Run, trace: TraceWriter | None = None) -> Outcome:
     check_size(run)
     with without_garbage_collection():
         return Bench(run, trace).outcome()
+
+
+def in_one_configuration(world: World) -> bool:
+    """Whether all nodes of a world have installed the same configuration last."""
+    installed = {host.configuration for host in world.hosts.values()}
+    return len(installed) == 1 and None not in installed
 
 
 def check_size(run: Run) -> None:
@@ -62,8 +70,10 @@ class Bench:
         *,
         lead_us: int = 0,
         audience: Audience | None = None,
+        window: Window | None = None,
     ) -> None:
-        """The load begins `lead_us` before the measurement, where that is one of seconds.
+        """The load begins `lead_us` before the measurement, where that is one of seconds. The `window` says
+        which messages are measured, if not all of it.
 
         `audience` says which nodes need a message, by the groups that it is addressed to; None: all do.
         """
@@ -72,7 +82,7 @@ class Bench:
         members = tuple(range(1, run.nodes + 1))
         self.world = protocol.world(run.settings, members, run.network_config, run.seed)
         self._lead_us = lead_us
-        self._window = Window(skip=run.skip, messages=run.messages)
+        self._window = window or Window(skip=run.skip, messages=run.messages)
         self._meter = Meter(run.nodes, self._window, run.bucket_us, audience)
         self._traffic = Traffic(protocol.product.kinds.values())
         self._statistics = protocol.product.statistics
@@ -81,7 +91,7 @@ class Bench:
         self._stage = 0
 
     def outcome(self) -> Outcome:
-        """Carry it out."""
+        """Carry the run out, and tell what came of it."""
         run, world = self._run, self.world
         schedule(world, run.parsed_faults)
         world.at(0, world.start)
@@ -91,7 +101,7 @@ class Bench:
         window.begin_us = begin_us + self._lead_us
         if run.seconds is not None:
             window.end_us = window.begin_us + int(run.seconds * 1_000_000)
-        drive(world, msgspec.structs.replace(run.workload, start_us=begin_us, stop_us=window.end_us))
+        self.load(begin_us)
         world.watch_sent(self._sent)
         self._carry_on()
         if len(self._marks) == 1:  # nobody has sent anything since the measurement ended
@@ -102,6 +112,11 @@ class Bench:
         figures |= self._running(figures["window_us"])
         return Outcome(figures=figures, histograms=_plain(self._meter.histograms), notes=self._notes(figures))
 
+    def load(self, begin_us: int) -> None:
+        """Have the applications follow the load from then on."""
+        load = msgspec.structs.replace(self._run.workload, start_us=begin_us, stop_us=self._window.end_us)
+        drive(self.world, load)
+
     def form(self) -> None:
         """Let the group form before the load begins."""
         self.until(WARM_UP_US)
@@ -109,8 +124,7 @@ class Bench:
     @property
     def formed(self) -> bool:
         """Whether all nodes are in one configuration."""
-        in_it = {host.configuration for host in self.world.hosts.values()}
-        return len(in_it) == 1 and None not in in_it
+        return in_one_configuration(self.world)
 
     def _require_group(self) -> None:
         """A load on a group that has not formed would measure the forming."""
@@ -132,12 +146,16 @@ class Bench:
         while not meter.complete and world.now < latest_us:
             self.until(world.now + SLICE_US)
 
+    def see(self, rows: Iterable[Row]) -> None:
+        """What happened next, for a bench that measures more."""
+
     def until(self, time_us: int) -> None:
         """Carry on until that time, and measure what happens."""
         world = self.world
         while world.now < time_us:
             world.run_until(min(time_us, world.now + SLICE_US))
             self._meter.take(world.rows)
+            self.see(world.rows)
             if self._trace is not None:
                 self._trace.write(world.rows)
             world.rows.clear()

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ordercast.spark.sessions import over_connect
+
 if TYPE_CHECKING:
     from pyspark import StatusTracker
     from pyspark.sql import SparkSession
@@ -19,9 +21,10 @@ POLL_S = 0.25
 
 @contextmanager
 def watched(spark: SparkSession, what: str, console: Console | None = None) -> Iterator[None]:
-    """Show how far the jobs get that this thread starts inside; on a terminal only, on stderr."""
+    """Show how far the jobs get that this thread starts inside; on a terminal only, on stderr, and not over
+    Spark Connect, which does not tell."""
     console = console or Console(stderr=True, highlight=False)
-    if not console.is_terminal:
+    if not console.is_terminal or over_connect(spark):
         yield
         return
     group = f"ordercast {what}"

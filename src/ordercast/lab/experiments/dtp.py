@@ -62,8 +62,8 @@ SETTINGS: dict[str, Settings] = {
 
 def grid(quick: bool) -> list[Run]:
     """All four protocols over group sizes and rates."""
-    nodes = (5, 10, 20) if quick else SIZES
-    gaps = (TYPICAL_MS,) if quick else GAPS_MS
+    nodes = (5, 10, 20, 40) if quick else SIZES
+    gaps = GAPS_MS[:2] if quick else GAPS_MS
     return [
         Run(
             protocol=point["protocol"],

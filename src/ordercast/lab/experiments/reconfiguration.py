@@ -12,12 +12,11 @@ state four times are taken, all from the fault on:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.catalogue import lab_protocol as protocol_called
-from ordercast.core.identity import NodeId
+from ordercast.lab.change_meter import ChangeMeter
 from ordercast.lab.experiment import Claim, Experiment, Figure, Table
 from ordercast.lab.figures import PROTOCOL_NAMES, lines
 from ordercast.lab.grid import Method, Outcome, Run, Settings, product
@@ -25,8 +24,6 @@ from ordercast.lab.totem_hosts import EIGHT, FIVE, HOSTS, MESSAGE
 from ordercast.sim.faults import At, Crash, Partition, schedule
 from ordercast.sim.fuzz import without_garbage_collection
 from ordercast.sim.workload import drive
-from ordercast.trace.columns import CONFIG_KIND, EVENT, MEMBERS, NODE, TIME_US
-from ordercast.trace.schema import Row
 from ordercast.trace.writer import TraceWriter
 
 if TYPE_CHECKING:
@@ -121,62 +118,6 @@ def grid(quick: bool) -> list[Run]:
 # --- carrying a run out --------------------------------------------------------------------------
 
 
-class ChangeMeter:
-    """What is found out about one run, as its rows come."""
-
-    def __init__(self, expected: Iterable[NodeId], steady: Iterable[NodeId], fault_us: int) -> None:
-        self.expected, self.steady = tuple(sorted(expected)), frozenset(steady)
-        self.fault_us = fault_us
-        self.detected_us: int | None = None
-        self.installed_us: dict[NodeId, int] = {}
-        self.resumed_us: dict[NodeId, int] = {}
-        self.silence_us = 0
-        self._heard_us: dict[NodeId, int] = {}
-
-    @property
-    def over(self) -> bool:
-        """Whether all is as it should be again."""
-        return len(self.resumed_us) == len(self.expected)
-
-    def take(self, rows: Iterable[Row]) -> None:
-        """What happened next."""
-        for row in rows:
-            event, node, time_us = row[EVENT], row[NODE], row[TIME_US]
-            if event == "deliver":
-                self._delivered(node, time_us)
-            elif time_us >= self.fault_us:
-                if event == "install" and row[CONFIG_KIND] == "regular":
-                    if tuple(sorted(row[MEMBERS] or ())) == self.expected:
-                        self.installed_us[node] = time_us
-                elif event == "halt":
-                    self.notice(time_us)
-
-    def notice(self, time_us: int) -> None:
-        """Record that a node noticed the change."""
-        if time_us >= self.fault_us and (self.detected_us is None or time_us < self.detected_us):
-            self.detected_us = time_us
-
-    def _delivered(self, node: NodeId, time_us: int) -> None:
-        if time_us > self.fault_us and node in self.steady and node not in self.resumed_us:
-            since_us = max(self._heard_us.get(node, self.fault_us), self.fault_us)
-            self.silence_us = max(self.silence_us, time_us - since_us)
-        self._heard_us[node] = time_us
-        if node in self.installed_us:
-            self.resumed_us.setdefault(node, time_us)
-
-    def figures(self) -> dict[str, float]:
-        """The times, from the fault on; what did not happen is left out."""
-        found: dict[str, float] = {"recovered": float(self.over)}
-        if self.detected_us is not None:
-            found["detected_us"] = float(self.detected_us - self.fault_us)
-        if len(self.installed_us) == len(self.expected):
-            found["installed_us"] = float(max(self.installed_us.values()) - self.fault_us)
-        if self.over:
-            found["resumed_us"] = float(max(self.resumed_us.values()) - self.fault_us)
-            found["silence_us"] = float(self.silence_us)
-        return found
-
-
 def _story(run: Run) -> ChangeMeter:
     everybody = frozenset(range(1, run.nodes + 1))
     expected = steady = everybody
@@ -192,7 +133,7 @@ def _story(run: Run) -> ChangeMeter:
 
 
 def conduct(run: Run, trace: TraceWriter | None = None) -> Outcome:
-    """Let it happen, until everybody delivers again or `Run.seconds` after the fault."""
+    """Let the event of a run happen, until everybody delivers again or `Run.seconds` after it."""
     import msgspec
 
     protocol = protocol_called(run.protocol)

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
 
     from ordercast.lab.frames import Frames
 
+NO_SUCH = "this grid has no such loads"
+HIGH, LITTLE = 0.7, 3.0
+"""From which share of its capacity a ring is under high load; how many times its mean a latency may be."""
+
 
 def grid(quick: bool) -> list[Run]:
     """Loads, all agreed and all safe."""
     rates: dict[str, tuple[int, ...]] = {
         FIVE: (400, 625) if quick else (50, 100, 200, 300, 400, 500, 625, 700, 800, 900),
-        EIGHT: (1000, 4000) if quick else (250, 500, 1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000),
+        EIGHT: (1000, 4000, 9000) if quick else (250, 500, 1000, 2000, 3000, 4000, 5000, 6000, 8000, 9000),
     }
     length = {FIVE: 3.0 if quick else 12.0, EIGHT: 0.5 if quick else 1.5}
     return [
@@ -45,6 +49,7 @@ class Latencies:
 
     def __init__(self, frames: Frames) -> None:
         figures = ["latency_agreed_us", "latency_safe_us", "rotation_us", "ordered_per_s"]
+        figures += ["latency_agreed_p99_us"]
         self._of = {
             (row["hosts"], "safe" if row["safe"] else "agreed", int(row["rate"])): row
             for row in frames.mean(["hosts", "safe", "rate"], figures).to_dict(orient="records")
@@ -64,6 +69,11 @@ class Latencies:
     def rotation(self, hosts: str, guarantee: str, rate: int) -> float:
         """The mean rotation while it was measured."""
         return float(self._of[hosts, guarantee, rate]["rotation_us"])
+
+    def spread(self, hosts: str, rate: int) -> float:
+        """How much longer than the mean 99% of the agreed deliveries take at most."""
+        row = self._of[hosts, "agreed", rate]
+        return float(row["latency_agreed_p99_us"]) / float(row["latency_agreed_us"])
 
     def frame(self) -> pd.DataFrame:
         """A row for each point: ``hosts``, ``rate``, ``guarantee``, ``latency_us``."""
@@ -93,6 +103,7 @@ def claims(frames: Frames) -> list[Claim]:
     for hosts in HOSTS:
         if latencies.rates(hosts):
             found += [_rotations(latencies, hosts, "agreed", 0.5), _rotations(latencies, hosts, "safe", 2.0)]
+    found.append(_little_variation(latencies))
     found += [_modelled(latencies, hosts) for hosts in HOSTS if latencies.rates(hosts)]
     return found
 
@@ -139,9 +150,27 @@ def _rotations(latencies: Latencies, hosts: str, guarantee: str, expected: float
         measured=f"{min(ratios.values()):.2f} to {max(ratios.values()):.2f} rotations at {moderate[0]} to "
         f"{moderate[-1]} messages/s"
         if ratios
-        else "this grid has no such loads",
+        else NO_SUCH,
         holds=not off if ratios else None,
         note=note,
+    )
+
+
+def _little_variation(latencies: Latencies) -> Claim:
+    spreads = {rate: latencies.spread(EIGHT, rate) for rate in latencies.rates(EIGHT)}
+    high = [rate for rate in spreads if HIGH <= _load(EIGHT, rate) < 1]
+    told = ", ".join(
+        f"{spread:.2f} at {rate}/s ({_load(EIGHT, rate):.0%} of what the ring carries)"
+        for rate, spread in spreads.items()
+    )
+    return Claim(
+        says="Under high loads there is relatively little variation in the latency to delivery",
+        where="001, Message Ordering",
+        measured=f"what 99% of the agreed deliveries do not exceed, over the mean ({EIGHT}): "
+        + (told or NO_SUCH),
+        holds=all(spreads[rate] <= LITTLE for rate in high) if high else None,
+        note=f"little is taken as: within {LITTLE:g} times the mean; high as {HIGH:.0%} of what the ring "
+        "carries and more",
     )
 
 

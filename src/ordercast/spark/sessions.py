@@ -6,15 +6,19 @@ What Spark and its workers print goes to a file; an error names it. Whatever can
 
 from __future__ import annotations
 
+import atexit
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from ordercast.errors import SparkProblem
+from ordercast.errors import MissingExtra, SparkProblem
 from ordercast.extras import need
 from ordercast.spark.java import java_home
 
@@ -23,6 +27,12 @@ if TYPE_CHECKING:
 
 LOCAL = "local[*,4]"
 """All cores of this machine, and four attempts at a task, as on a cluster."""
+CONNECT = "sc://"
+"""How the address of a server of Spark Connect begins."""
+CONNECT_PORT, CONNECT_S = 15002, 10.0
+"""Where such a server listens unless that is said, and how long it may take to answer."""
+USUALLY = 8
+"""Tasks at a time that work is divided for, where nobody says how many there are."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _FOR_BATCHES = "-XX:+UseParallelGC"
@@ -54,6 +64,27 @@ def spark_session(
         _stop(spark)
 
 
+def session(
+    name: str = "job", master: str | None = None, settings: Mapping[str, Any] | None = None
+) -> SparkSession:
+    """A session for a program of your own, which is started by any Python that has ordercast: its tasks run
+    that Python, on the Java that there is, and import what the program imports.
+
+    `settings` are Spark's. A session that already runs in this process is given as it is. It lasts until the
+    program ends, or until ``stop()``. Raises `SparkProblem` if Spark is not installed, cannot be started or
+    cannot reach the master.
+    """
+    need("spark", "what runs on Spark")
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    made = _start(name, master or os.environ.get("ORDERCAST_MASTER") or LOCAL, settings or {})
+    atexit.register(_stop, made)
+    return made
+
+
 def _start(name: str, master: str, settings: Mapping[str, Any]) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
@@ -61,6 +92,8 @@ def _start(name: str, master: str, settings: Mapping[str, Any]) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    if master.startswith(CONNECT):
+        return _connect(name, master, settings)
     _prepare_environment(_is_here(master))
     conf = SparkConf(loadDefaults=False)
     for key, value in {**_defaults(master), **settings}.items():
@@ -82,6 +115,8 @@ def _start(name: str, master: str, settings: Mapping[str, Any]) -> SparkSession:
 def _stop(spark: SparkSession) -> None:
     """End the session and its JVM, so that the next one can have other settings."""
     spark.stop()
+    if over_connect(spark):
+        return
     _end_java()
     _noise().unlink(missing_ok=True)
 
@@ -95,6 +130,39 @@ def _end_java() -> None:
         gateway.proc.stdin.close()  # at which it ends
         gateway.proc.wait()
         SparkContext._gateway = SparkContext._jvm = None
+
+
+def _connect(name: str, master: str, settings: Mapping[str, Any]) -> SparkSession:
+    """A session at a server of Spark Connect, which has settings of its own: no JVM is started here."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if any(find_spec(module) is None for module in ("grpc", "grpc_status", "zstandard")):
+        raise MissingExtra(
+            f"{master} needs what Spark Connect needs: pip install 'pyspark[connect]' brings it"
+        )
+    server = urlsplit(master)
+    try:  # its client would try again for minutes
+        socket.create_connection((server.hostname or "", server.port or CONNECT_PORT), CONNECT_S).close()
+        spark = SparkSession.builder.remote(master).appName(f"ordercast {name}").create()
+        for key, value in settings.items():
+            spark.conf.set(key, str(value))
+        spark.range(1).count()
+    except (PySparkException, OSError) as error:
+        raise SparkProblem(f"there is no Spark Connect at {master}: {str(error).splitlines()[0]}") from error
+    return spark
+
+
+def over_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which tells nothing of its processors, jobs and tasks."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def processors_of(spark: SparkSession) -> int:
+    """How many tasks Spark does at a time; over Spark Connect, which does not tell, what is usual."""
+    if over_connect(spark):
+        return int(spark.conf.get("spark.default.parallelism", str(USUALLY)) or USUALLY)
+    return spark.sparkContext.defaultParallelism
 
 
 def _is_here(master: str) -> bool:
@@ -120,12 +188,20 @@ def _defaults(master: str) -> dict[str, Any]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",  # for tables over the ordered log
     }
     if master.startswith("local"):  # 200, which is for clusters, would be many small tasks
         found["spark.sql.shuffle.partitions"] = max(2, os.cpu_count() or 2)
     if _is_here(master):
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        found["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(_own_path())
     return found
+
+
+def _own_path() -> list[str]:
+    """Where this program finds modules, apart from what is installed: tasks here are to find them, too."""
+    installed = (sys.prefix, sys.base_prefix)
+    return [os.path.abspath(each) for each in sys.path if not each.startswith(installed)]
 
 
 def _memory_mb() -> int:
