@@ -33,14 +33,14 @@ from rich.console import Console
 from rich.table import Table
 
 from ordercast import Message
-from ordercast.spark.session import spark_session
+from ordercast.spark.sessions import spark_session
 from ordercast.threads import Group, Node
 
 GROUP = "ledger"
 ACCOUNTS = ("alice", "bob", "carol", "dave", "erin")
 OPENING = 100
 TRANSFERS = 20_000
-SAY = Console(highlight=False)
+STDOUT = Console(highlight=False)
 
 
 class Ledger:
@@ -156,7 +156,7 @@ def main() -> int:
     """Play it; 0 if the balances agree."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ledger-")))
-        SAY.print("[bold]1[/] starting Spark, and three nodes with logs")
+        STDOUT.print("[bold]1[/] starting Spark, and three nodes with logs")
         spark = stack.enter_context(spark_session("ledger", settings={"spark.sql.shuffle.partitions": 1}))
         teller = stack.enter_context(Node(listen="127.0.0.1:0"))
         nodes, logs = [], []
@@ -165,7 +165,7 @@ def main() -> int:
             nodes.append(stack.enter_context(running(command, directory / f"node-{number}.txt")))
             logs.append(log_address)
         teller.wait_for(4, timeout=30)
-        SAY.print(f"  the group is there; its log can be read at {', '.join(logs)}")
+        STDOUT.print(f"  the group is there; its log can be read at {', '.join(logs)}")
 
         writer = balances(spark, logs).writeStream.format("memory").queryName("balances")
         query = (
@@ -173,7 +173,7 @@ def main() -> int:
         )
         stack.callback(query.stop)
         group = teller.join(GROUP)
-        SAY.print(f"[bold]2[/] sending {TRANSFERS:,} transfers, while Spark keeps the balances")
+        STDOUT.print(f"[bold]2[/] sending {TRANSFERS:,} transfers, while Spark keeps the balances")
         every = transfers(TRANSFERS)
         for turn in range(20):
             group.send_many(every[turn * TRANSFERS // 20 : (turn + 1) * TRANSFERS // 20])
@@ -181,7 +181,7 @@ def main() -> int:
             if turn == 10:
                 while not (seen := latest(spark)).done and query.isActive:
                     time.sleep(0.1)
-                SAY.print(
+                STDOUT.print(
                     f"[bold]3[/] after {seen.done + seen.refused:,} of them: [red]kill -9[/] of node 1, from "
                     "which Spark reads"
                 )
@@ -194,8 +194,8 @@ def main() -> int:
                 break
             time.sleep(0.2)
         if query.exception() is not None:
-            SAY.print(f"[red]the query failed[/]: {query.exception()}")
-        SAY.print("[bold]4[/] the balances, as Spark and a member of the group have them")
+            STDOUT.print(f"[red]the query failed[/]: {query.exception()}")
+        STDOUT.print("[bold]4[/] the balances, as Spark and a member of the group have them")
         return show(found, expected)
 
 
@@ -206,9 +206,9 @@ def show(found: Ledger, expected: Ledger) -> int:
         table.add_row(account, f"{found.balances[account]:,}", f"{expected.balances[account]:,}")
     table.add_row("transfers", f"{found.done:,}", f"{expected.done:,}")
     table.add_row("refused", f"{found.refused:,}", f"{expected.refused:,}")
-    SAY.print(table)
+    STDOUT.print(table)
     agree = vars(found) == vars(expected)
-    SAY.print("[green]they are equal[/]" if agree else "[red]they differ[/]")
+    STDOUT.print("[green]they are equal[/]" if agree else "[red]they differ[/]")
     return 0 if agree else 1
 
 
