@@ -102,7 +102,9 @@ def test_a_table_is_written_once(spark: SparkSession, live: LiveNodes) -> None:
 
 
 def test_other_columns_than_a_payload_are_refused(spark: SparkSession, live: LiveNodes) -> None:
-    with pytest.raises(Exception, match="one column, payload, binary or string; this has id bigint"):
+    with pytest.raises(
+        Exception, match=r"a column, payload \(or value\), binary or string, .*this has id bigint"
+    ):
         spark.range(3).write.format("ordercast").mode("append").options(nodes=live.nodes, group="g").save()
 
 
@@ -144,6 +146,34 @@ def test_the_replica_that_is_read_is_killed_and_the_output_is_the_groups_order(
     rows = spark.read.parquet(str(tmp_path / "out")).orderBy("position").collect()
     assert [row.payload.encode() for row in rows] == heard.payloads
     assert [tuple(row.position) for row in rows] == heard.positions
+
+
+def test_rows_with_keys_go_to_several_groups_and_wrong_uses_are_told(
+    spark: SparkSession, live: LiveNodes
+) -> None:
+    heard = {name: Heard(live.member.join(name)) for name in ("even", "odd")}
+    frame = spark.range(0, 200, 1, 2).selectExpr(
+        "cast(id as string) value",
+        "if(id % 2 = 0, 'even', 'odd') topic",
+        "if(id % 10 = 0, null, concat('k', id)) key",
+        "map('about', 'a test') headers",
+    )
+    frame.write.format("ordercast").mode("append").options(nodes=live.nodes).save()
+    for name, some in heard.items():
+        some.wait_for(100)
+        assert sorted(map(int, some.payloads)) == list(range(name == "odd", 200, 2))
+        for message in some.messages:
+            number = int(message.payload)
+            assert message.key == (None if number % 10 == 0 else f"k{number}")
+            assert message.headers["about"] == "a test"
+            assert abs(time.time() - message.sent_us / 1e6) < 600
+    told = {"nodes": live.nodes, "group": "even"}
+    plain = frame.select("value")
+    with pytest.raises(Exception, match=r"put them into one, as in df\.repartition\(1\)"):
+        plain.write.format("ordercast").mode("append").options(**told, ordered="true").save()
+    away = {"nodes": "127.0.0.1:9", "group": "even", "connectTimeout": "1"}
+    with pytest.raises(Exception, match="no node that nodes names can be reached"):
+        plain.write.format("ordercast").mode("append").options(**away).save()
 
 
 # --- with a group key ---------------------------------------------------------------------------

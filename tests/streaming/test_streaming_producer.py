@@ -102,7 +102,7 @@ class Frail:
         self.order(written(Ask()))
         owner = next(self.owners).to_bytes(8, "big")
         self.producers.answers[owner] = None
-        wish = {name: value for name, value in task.items() if name != "op"}
+        wish = {name: value for name, value in task.items() if name not in ("op", "headed")}
         self.order(written(Fence(owner=owner, time_us=0, **wish)))
         answer = self.producers.answers.pop(owner)
         assert answer is not None

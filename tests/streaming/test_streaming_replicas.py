@@ -17,9 +17,12 @@ from log_files import Writer, configuration, numbers, place
 from hunts import rounds
 from ordercast.errors import ConfigProblem, Unreachable
 from ordercast.log import Position, Replica
+from ordercast.log.selection import ALL as EVERYTHING
+from ordercast.log.selection import Selection
 from ordercast.streaming import replicas as module
-from ordercast.streaming.options import Access, reading, writing
-from ordercast.streaming.replicas import NoReplica, Place, Replicas
+from ordercast.streaming.options import Access, SentAt, reading, writing
+from ordercast.streaming.ranges import Limit, Place
+from ordercast.streaming.replicas import NoReplica, Replicas
 
 ALL = list(range(1000))
 
@@ -62,7 +65,7 @@ def test_before_there_is_anything_the_offset_is_the_beginning() -> None:
 def test_a_range_is_read_from_any_of_them(tmp_path: Path) -> None:
     for node in (1, 2, 3):
         replicas = of(written(tmp_path, node))
-        batches = replicas.read(Place.after(place("4.1/10/4")), place("8.1/2/3"), None)
+        batches = replicas.read(Place.after(place("4.1/10/4")), place("8.1/2/3"))
         assert numbers(batches) == ALL[95:614]
 
 
@@ -72,18 +75,18 @@ def test_a_range_is_the_same_in_one_part_or_in_many(tmp_path: Path) -> None:
     end = replicas.furthest(start)
     assert start == Place(place("4.1/0/0"))
     assert end == place("8.1/40/9")
-    ends = replicas.split(start, end, 150)
+    ends = replicas.split(start, end, Limit(150))
     assert len(ends) > 3
     parts = zip([start, *map(Place.after, ends)], ends, strict=False)
-    assert [number for at, upto in parts for number in numbers(replicas.read(at, upto, None))] == ALL
+    assert [number for at, upto in parts for number in numbers(replicas.read(at, upto))] == ALL
 
 
 def test_a_batch_has_no_more_rows_than_it_may(tmp_path: Path) -> None:
     replicas = of(written(tmp_path, 1))
     at = replicas.oldest()
     found: list[int] = []
-    while (end := replicas.end_of(at, 70)) is not None:
-        batches = list(replicas.read(at, end, None))
+    while (end := replicas.end_of(at, Limit(70))) is not None:
+        batches = list(replicas.read(at, end))
         assert sum(batch.num_rows for batch in batches) <= 70
         found += numbers(batches)
         at = Place.after(end)
@@ -107,7 +110,12 @@ class Breaking(Replica):
     left = 1
 
     def read(
-        self, start: Position | None, end: Position, group: str | None = None, *, heads: bool = False
+        self,
+        start: Position | None,
+        end: Position,
+        group: str | Selection | None = None,
+        *,
+        heads: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         for batch in super().read(start, end, group, heads=heads):
             for row in range(0, batch.num_rows, 100):
@@ -126,14 +134,14 @@ def test_a_range_that_one_began_is_finished_by_another(
     monkeypatch.setattr(module, "Replica", Breaking)
     monkeypatch.setattr(Breaking, "left", batches)
     replicas = of(*both)
-    assert numbers(replicas.read(replicas.oldest(), place("8.1/40/9"), None)) == ALL
+    assert numbers(replicas.read(replicas.oldest(), place("8.1/40/9"))) == ALL
     assert Breaking.left == 0
 
 
 def test_one_that_is_away_is_passed_over_and_the_other_is_asked_first_from_then_on(tmp_path: Path) -> None:
     there = written(tmp_path, 1)
     replicas = of(str(tmp_path / "nowhere"), there)
-    assert replicas.end_of(replicas.oldest(), None) == place("4.1/60/9")
+    assert replicas.end_of(replicas.oldest()) == place("4.1/60/9")
     assert replicas.first == there
 
 
@@ -145,16 +153,16 @@ def test_one_that_has_nothing_new_is_not_the_only_one_that_is_asked(
     alone = Writer(tmp_path / "alone", 1).install(configuration(4, 1, 1, 2)).packets(3).done()
     others = Writer(tmp_path / "others", 2).install(configuration(4, 1, 1, 2)).packets(5).done()
     replicas = of(alone, others)
-    ends = {replicas.end_of(Place.after(place("4.1/3/9")), None) for _ in range(2)}
+    ends = {replicas.end_of(Place.after(place("4.1/3/9"))) for _ in range(2)}
     assert ends == {None, place("4.1/5/9")}
 
 
 def test_one_that_has_not_come_that_far_is_waited_for_and_then_it_is_said(tmp_path: Path) -> None:
     behind = Writer(tmp_path / "behind", 1).install(configuration(4, 1, 1, 2)).packets(3).done()
     replicas = of(behind)
-    assert replicas.end_of(Place.after(place("4.1/5/9")), None) is None
+    assert replicas.end_of(Place.after(place("4.1/5/9"))) is None
     with pytest.raises(NoReplica, match=r"everything up to 4.1/3/9, and not 4.1/5/9"):
-        list(replicas.read(Place.after(place("4.1/1/0")), place("4.1/5/9"), None))
+        list(replicas.read(Place.after(place("4.1/1/0")), place("4.1/5/9")))
 
 
 # --- none can -----------------------------------------------------------------------------------
@@ -173,11 +181,11 @@ def test_a_replica_that_split_away_is_refused_with_an_explanation(tmp_path: Path
     here, there = ours.done(), theirs.done()
     within = Place.after(place("12.1/1/4"))
     with pytest.raises(NoReplica, match=r"(?s)no replica can go on after 12.1/1/4:.*theirs: .*split away"):
-        of(there).end_of(within, None)
+        of(there).end_of(within)
     both = of(there, here)
-    assert both.end_of(within, None) == place("12.1/3/9")
-    assert both.end_of(Place.after(place("12.1/3/9")), None) == place("16.1/1/9")
-    assert numbers(both.read(within, place("16.1/1/9"), None)) == ALL[35:70]
+    assert both.end_of(within) == place("12.1/3/9")
+    assert both.end_of(Place.after(place("12.1/3/9"))) == place("16.1/1/9")
+    assert numbers(both.read(within, place("16.1/1/9"))) == ALL[35:70]
 
 
 # --- replicas that were parted --------------------------------------------------------------------
@@ -200,8 +208,8 @@ def stream(replicas: Replicas, start: Place, rows: int | None = None) -> list[in
     """The messages that a stream reads."""
     found: list[int] = []
     at = start
-    while (end := replicas.end_of(at, rows)) is not None:
-        found += numbers(replicas.read(at, end, None))
+    while (end := replicas.end_of(at, Limit(rows or 2**62))) is not None:
+        found += numbers(replicas.read(at, end))
         at = Place.after(end)
     return found
 
@@ -223,14 +231,16 @@ def test_a_table_is_read_where_its_configurations_followed_each_other(tmp_path: 
     start, end = Place.after(place("4.1/9/9")), place("16.1/5/9")
     for planned in logs:
         path = of(planned).path(start, end)
-        right = numbers(of(planned).read(start, end, None))
-        assert [numbers(of(*order).read(start, end, None, True, path)) for order in (logs, logs[::-1])] == [
+        right = numbers(of(planned).read(start, end))
+        assert [
+            numbers(of(*order).read(start, end, EVERYTHING, True, path)) for order in (logs, logs[::-1])
+        ] == [
             right,
             right,
         ]
         (other,) = set(logs) - {planned}
         with pytest.raises(NoReplica, match=r"went another way from after 4.1/9/9 to 16.1/5/9"):
-            list(of(other).read(start, end, None, True, path))
+            list(of(other).read(start, end, EVERYTHING, True, path))
     assert of(logs[1]).path(start, place("4.1/10/9")) == ()
     whole = of(*logs[::-1])
     assert whole.furthest(Place.after(place("4.1/10/9"))) == end
@@ -243,15 +253,15 @@ def test_who_may_have_more_of_a_configuration_is_waited_for(
     ahead = Writer(tmp_path / "ahead", 3).install(configuration(4, 1, 1, 2, 3)).packets(10)
     ahead.install(configuration(8, 3, 3)).packets(1, 500)
     replicas, start = of(ahead.done(), behind.where), Place.after(place("4.1/10/9"))
-    assert replicas.end_of(start, None) is None
+    assert replicas.end_of(start) is None
     behind.packets(1, 100)
-    assert replicas.end_of(start, None) == place("4.1/11/9")
+    assert replicas.end_of(start) == place("4.1/11/9")
     behind.done()
     before = of(ahead.where, behind.where)
     monkeypatch.setattr(module, "PARTED_S", 0.0)
-    assert before.end_of(Place.after(place("4.1/11/9")), None) is None, "there is no more of it"
+    assert before.end_of(Place.after(place("4.1/11/9"))) is None, "there is no more of it"
     late = Writer(tmp_path / "late", 1).install(configuration(4, 1, 1, 2, 3)).packets(4).done()
-    assert of(ahead.where, late).end_of(start, None) == place("8.3/1/9"), "not for ever"
+    assert of(ahead.where, late).end_of(start) == place("8.3/1/9"), "not for ever"
 
 
 class Histories:
@@ -306,7 +316,7 @@ def test_whichever_replica_a_stream_goes_on_with_it_reads_the_history_of_one_sid
     while True:
         asked = of(*chance.sample(logs, chance.choice((1, 3, 3))))
         try:
-            end = asked.end_of(at, chance.choice((None, 3, 15)))
+            end = asked.end_of(at, Limit(chance.choice((2**62, 3, 15))))
         except NoReplica:  # it was on another side
             continue
         if end is None:
@@ -314,7 +324,7 @@ def test_whichever_replica_a_stream_goes_on_with_it_reads_the_history_of_one_sid
         served = []
         for where in logs:
             with contextlib.suppress(NoReplica):
-                served.append(numbers(of(where).read(at, end, None)))
+                served.append(numbers(of(where).read(at, end)))
         assert served
         assert all(rows == served[0] for rows in served)
         found += served[0]
@@ -335,9 +345,9 @@ def trimmed(path: Path) -> str:
 def test_what_was_trimmed_is_an_error_that_says_so(tmp_path: Path) -> None:
     replicas = of(trimmed(tmp_path))
     with pytest.raises(NoReplica, match="is no longer kept by the replica of node 1"):
-        replicas.end_of(Place.after(place("4.1/1/0")), None)
+        replicas.end_of(Place.after(place("4.1/1/0")))
     with pytest.raises(NoReplica, match="is no longer kept by the replica of node 1"):
-        list(replicas.read(Place.after(place("4.1/1/0")), place("4.1/300/9"), None))
+        list(replicas.read(Place.after(place("4.1/1/0")), place("4.1/300/9")))
 
 
 def test_or_reading_goes_on_with_the_oldest_there_is(
@@ -345,7 +355,7 @@ def test_or_reading_goes_on_with_the_oldest_there_is(
 ) -> None:
     replicas = of(trimmed(tmp_path))
     oldest = replicas.oldest()
-    batches = replicas.read(Place.after(place("4.1/1/0")), place("4.1/300/9"), None, fail_on_loss=False)
+    batches = replicas.read(Place.after(place("4.1/1/0")), place("4.1/300/9"), fail_on_loss=False)
     found = numbers(batches)
     assert found == list(range(found[0], 3000))
     assert oldest.position is not None
@@ -365,9 +375,9 @@ def test_a_replica_that_was_away_hands_over_where_it_went_and_takes_over_where_i
     start = replicas.oldest()
     end = replicas.furthest(start)
     assert end == place("12.1/2/9")
-    ends = replicas.split(start, end, 1000)
+    ends = replicas.split(start, end, Limit(1000))
     parts = zip([start, *map(Place.after, ends)], ends, strict=False)
-    assert [number for at, upto in parts for number in numbers(replicas.read(at, upto, None))] == ALL[:60]
+    assert [number for at, upto in parts for number in numbers(replicas.read(at, upto))] == ALL[:60]
 
 
 # --- options ------------------------------------------------------------------------------------
@@ -376,13 +386,19 @@ def test_a_replica_that_was_away_hands_over_where_it_went_and_takes_over_where_i
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({}, "nodes is missing"),
+        ({}, "use CREATE TEMPORARY VIEW"),
         ({"nodes": " , "}, "nodes is missing"),
         ({"nodes": "a:1", "startingPosition": "yesterday"}, "write earliest, latest, or the position"),
-        ({"nodes": "a:1", "maxRowsPerTrigger": "0"}, "write a number of rows"),
+        ({"nodes": "a:1", "maxRowsPerTrigger": "0"}, "maxRowsPerTrigger is '0': write a number"),
         ({"nodes": "a:1", "failOnDataLoss": "perhaps"}, "write true or false"),
         ({"nodes": "a:1", "key": "x", "keyFile": "y"}, "both given"),
         ({"nodes": "a:1", "maxRows": "5"}, "did you mean maxRowsPerTrigger?"),
+        ({"nodes": "a:1", "group": "a", "subscribe": "b"}, "for one purpose"),
+        ({"nodes": "a:1", "subscribePattern": "a.>.b"}, r"write words with dots between"),
+        ({"nodes": "a:1", "columns": "payload,offset"}, "there is no column offset"),
+        ({"nodes": "a:1", "endingTimestamp": "noon"}, "write a time as in"),
+        ({"nodes": "a:1", "startingPosition": "earliest", "startingTimestamp": "1"}, "both given"),
+        ({"nodes": "a:1", "endingPosition": "earliest"}, "write latest, or the position of the last row"),
     ],
 )
 def test_a_mistake_in_the_options_is_explained(options: dict[str, str], complaint: str) -> None:
@@ -391,8 +407,17 @@ def test_a_mistake_in_the_options_is_explained(options: dict[str, str], complain
 
 
 def test_rows_are_written_through_nodes_to_a_group() -> None:
-    with pytest.raises(ConfigProblem, match="group is missing"):
-        writing({"nodes": "127.0.0.1:4805"})
     with pytest.raises(ConfigProblem, match="a directory"):
         writing({"nodes": "/var/log/ordercast", "group": "ledger"})
     assert writing({"nodes": "a:1, b:2", "group": "ledger"}).access.nodes == ("a:1", "b:2")
+
+
+def test_what_is_selected_and_when_it_begins() -> None:
+    told = reading({"nodes": "a:1", "subscribe": "orders, billing", "membership": "false"})
+    assert told.selected == Selection(("orders", "billing"), changes=False)
+    assert reading({"nodes": "a:1", "subscribePattern": "orders.*"}).selected == Selection(
+        None, ("orders.*",)
+    )
+    for text in ("1700000000000", "2023-11-14T22:13:20Z", "2023-11-14T22:13:20"):
+        assert reading({"nodes": "a:1", "startingTimestamp": text}).start == SentAt(1_700_000_000_000_000)
+    assert reading({"nodes": "a:1", "columns": "kafka"}).columns[:2] == ("key", "value")

@@ -63,7 +63,8 @@ def test_a_table_has_every_entry_in_its_place(spark: SparkSession, tmp_path: Pat
     assert changes == [((4, 1, 0, 0), [1, 2, 3]), ((8, 1, 0, 0), [1, 2])]
     message = rows[1]
     assert (tuple(message.position), message.sender, message.group) == ((4, 1, 1, 0), 2, "ledger")
-    assert message.time.timestamp() == TIME_US / 1_000_000
+    assert message.timestamp.timestamp() == TIME_US / 1_000_000
+    assert (message.key, message.headers) == (None, None)
 
 
 def test_of_one_group_there_are_its_messages_and_all_changes(spark: SparkSession, tmp_path: Path) -> None:
@@ -128,9 +129,23 @@ def test_what_was_trimmed_ends_the_query_or_is_passed_over(spark: SparkSession, 
     assert 50 < left[50] < 3000
 
 
-def test_columns_are_not_chosen_and_mistakes_are_explained(spark: SparkSession, tmp_path: Path) -> None:
+def test_sql_names_a_log_and_filters_leave_blocks_of_it_out(spark: SparkSession, tmp_path: Path) -> None:
     where = a_log(tmp_path)
-    with pytest.raises(Exception, match=r"leave schema\(…\) out"):
+    spark.sql(
+        f"CREATE TEMPORARY VIEW the_log USING ordercast OPTIONS (nodes '{where}', columns 'value,group')"
+    )
+    told = []
+    for on in ("true", "false"):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", on)
+        found = spark.sql("SELECT min(`group`), count(*) FROM the_log WHERE `group` IN ('gossip', 'none')")
+        told.append([tuple(row) for row in found.collect()])
+    spark.sql("DROP VIEW the_log")
+    assert told == [[("gossip", 100)]] * 2
+
+
+def test_mistakes_are_explained(spark: SparkSession, tmp_path: Path) -> None:
+    where = a_log(tmp_path)
+    with pytest.raises(Exception, match=r"payload string is no column of ordercast: leave schema\(…\) out"):
         spark.read.format("ordercast").schema("payload string").option("nodes", where).load().collect()
     with pytest.raises(Exception, match="did you mean startingPosition"):
         table(spark, where, startPosition="earliest").collect()

@@ -55,7 +55,7 @@ class Backlog:
         self._let_go()
 
     def keep(self, delivered: int) -> None:
-        """So many rows are delivered and kept."""
+        """Note that the first `delivered` rows are delivered and in a log."""
         self.known = max(self.known, delivered)
         self._let_go()
 

@@ -52,6 +52,8 @@ class Task(NamedTuple):
     """Rises within a run."""
     anew: bool = False
     """Write though the group does not know the batches before this one."""
+    headed: bool = False
+    """Whether each row begins with its head: key, headers and the like (`core.headers`)."""
 
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -62,11 +64,11 @@ class NodeReply(msgspec.Struct):
 
     outcome: str = ""
     kept: Count | None = None
-    """So many rows are delivered, and in its log."""
+    """How many rows of the task were delivered and are in the node's log."""
     batches: Count = 0
-    """It knows only so many batches of the job."""
+    """How many batches of the job the node knows, where that is too few."""
     most: Count = 0
-    """It remembers so many producers."""
+    """How many producers the node remembers at most."""
     error: str = ""
     """The name of one of our errors."""
     message: str = "it said something that is not understood"
@@ -108,13 +110,20 @@ class Producer:
     """Writes the rows of one task. With ``with``; `finish` says that all of them are delivered."""
 
     def __init__(
-        self, connect: Callable[[str], Connection], access: Access, task: Task, first: int = 0
+        self,
+        connect: Callable[[str], Connection],
+        access: Access,
+        task: Task,
+        first: int = 0,
+        connect_s: float = FIND_NODE_TIMEOUT_S,
     ) -> None:
-        """`first`: which of the nodes is tried first."""
+        """`first`: which of the nodes is tried first. `connect_s`: how long, before any has served it."""
         nodes = access.nodes
         self._nodes = [*nodes[first % len(nodes) :], *nodes[: first % len(nodes)]]
         self._connect = connect
         self._task = task
+        self._connect_s = connect_s
+        self._served = False
         self._connection: Connection | None = None
         self._rows = Backlog()
         self._next = 0
@@ -201,7 +210,7 @@ class Producer:
 
     def _begin(self) -> Connection:
         """Find a node that serves this task."""
-        until = time.monotonic() + FIND_NODE_TIMEOUT_S
+        until = time.monotonic() + (FIND_NODE_TIMEOUT_S if self._served else self._connect_s)
         reasons: dict[str, str] = {}
         while True:
             for _ in range(len(self._nodes)):
@@ -224,12 +233,31 @@ class Producer:
         if said is None:
             raise Unreachable(f"it did not answer for {SILENCE_S:g} s")
         self._hear(said)
+        self._served = True
         return connection
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def check_reachable(connect: Callable[[str], Connection], access: Access, connect_s: float) -> None:
+    """Raise `Unreachable`, with a sentence of each, if no node can be connected to for so many seconds."""
+    until = time.monotonic() + connect_s
+    while True:
+        reasons: dict[str, str] = {}
+        for where in access.nodes:
+            try:
+                connect(where).close()
+            except Unreachable as error:
+                reasons[where] = str(error)
+            else:
+                return
+        if time.monotonic() > until:
+            several = "\n".join(f"- {where}: {reason}" for where, reason in reasons.items())
+            raise Unreachable(f"no node that nodes names can be reached:\n{several}")
+        time.sleep(AGAIN_S)
 
 
 def commit(

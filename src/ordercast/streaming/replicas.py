@@ -15,14 +15,28 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ordercast.errors import LogError, NotYet, SplitAway, Trimmed, Unreachable
-from ordercast.log import Position, Replica
+from ordercast.errors import LogError, NotYet, Trimmed, Unreachable
+from ordercast.log import Position, Replica, Selection
+from ordercast.log.selection import ALL
 from ordercast.streaming.options import Access
+from ordercast.streaming.ranges import (
+    UNLIMITED,
+    Limit,
+    Place,
+    batches,
+    beginning,
+    changes,
+    check_path,
+    end_within,
+    last_of,
+    leaves,
+)
+from ordercast.streaming.ranges import end_of as range_end
 
 LOG = logging.getLogger("ordercast")
 
@@ -38,49 +52,11 @@ PARTED_S = 5.0
 """How long a replica that may have more of a configuration is waited for, where another one has left it."""
 QUICK_S = 1.0
 """A connection that fails within so long was closed, and may be made anew; else nobody answers."""
-_ALL = 2**62
-_LOOKED_AT = 1000
-"""Entries at the beginning of a log among which the first message is looked for."""
 _MOST_TURNS = 100
 """How often a read goes on with another replica where one was away."""
 
-_NO_GROUP = ""
-"""No group has this name: of a range, it leaves the changes of the configuration."""
-_NAMES = ("config_seq", "config_rep", "seq", "slot")
 
 T = TypeVar("T")
-
-
-class Place(NamedTuple):
-    """Where reading goes on: after an entry, or with it. Without a position: with the first there is."""
-
-    position: Position | None = None
-    included: bool = True
-
-    @classmethod
-    def after(cls, position: Position) -> Place:
-        """Behind an entry that was read."""
-        return cls(position, included=False)
-
-    @classmethod
-    def of(cls, offset: dict[str, str]) -> Place:
-        """The place that `offset` wrote."""
-        if "after" in offset:
-            return cls.after(Position.parse(offset["after"]))
-        return cls(Position.parse(offset["from"]) if offset.get("from") else None)
-
-    @property
-    def offset(self) -> dict[str, str]:
-        """The place as a checkpoint of Spark keeps it."""
-        return {"from" if self.included else "after": str(self.position or "")}
-
-    def is_behind(self, position: Position) -> bool:
-        """Whether the entry there does not come any more."""
-        return not self.included and self.position is not None and self.position >= position
-
-    def __str__(self) -> str:
-        where = "with" if self.included else "after"
-        return "the beginning" if self.position is None else f"{where} {self.position}"
 
 
 class NoReplica(LogError):
@@ -197,7 +173,7 @@ class Replicas:
 
         What is before that are the configurations that a node was in until it had found the others.
         """
-        return Place(self._patiently(lambda: min(self._of_each(_beginning).values(), default=None)))
+        return Place(self._patiently(lambda: min(self._of_each(beginning).values(), default=None)))
 
     def _oldest_of_each(self) -> dict[str, Position]:
         return self._of_each(lambda replica: replica.bounds().oldest)
@@ -236,16 +212,16 @@ class Replicas:
         end: Position | None = None
         for _ in range(_MOST_TURNS):
             at = start if end is None else Place.after(end)
-            ends = self._patiently(lambda: self._of_each(lambda replica: _end_of(replica, at, _ALL)))  # noqa: B023
+            ends = self._patiently(lambda: self._of_each(lambda replica: range_end(replica, at, UNLIMITED)))  # noqa: B023
             if not ends:
                 return end
-            more = self._of_each(lambda replica: _end_within(replica, at, _ALL))  # noqa: B023
-            same = [each for each in more.values() if not _leaves(at, each)]
+            more = self._of_each(lambda replica: end_within(replica, at, UNLIMITED))  # noqa: B023
+            same = [each for each in more.values() if not leaves(at, each)]
             end = max(same or ends.values())
         return end
 
-    def end_of(self, start: Place, rows: int | None) -> Position | None:
-        """Where about so many rows of one configuration from `start` on end; None while there is nothing new.
+    def end_of(self, start: Place, limit: Limit = UNLIMITED) -> Position | None:
+        """Where about so much of one configuration from `start` on end; None while there is nothing new.
 
         Does not wait: with nobody to ask there is nothing new, for a while.
         """
@@ -255,7 +231,7 @@ class Replicas:
             self._close(self._order[0])
             self._order.append(self._order.pop(0))
         try:
-            end = self._ask(f"go on {start}", lambda replica: _end_within(replica, start, rows or _ALL))
+            end = self._ask(f"go on {start}", lambda replica: end_within(replica, start, limit))
         except NoReplica as error:
             if not error.passing or now - self._served > REPLICA_TIMEOUT_S:
                 raise
@@ -263,11 +239,11 @@ class Replicas:
             return None
         if end is not None:
             self._news = time.monotonic()
-            if _leaves(start, end):
-                return self._left_by_all(start, end, rows or _ALL)
+            if leaves(start, end):
+                return self._left_by_all(start, end, limit)
         return end
 
-    def _left_by_all(self, start: Place, end: Position, rows: int) -> Position | None:
+    def _left_by_all(self, start: Place, end: Position, limit: Limit) -> Position | None:
         """Where the range ends at a replica that has more of the configuration that ends behind `start` here.
 
         `end` if none has, and None while that cannot be told.
@@ -275,7 +251,7 @@ class Replicas:
         undecided = False
         for where in self._order[1:]:
             try:
-                further = self._ask_one(where, lambda replica: _end_within(replica, start, rows))
+                further = self._ask_one(where, lambda replica: end_within(replica, start, limit))
             except NotYet:
                 undecided = undecided or self._is_there(where, start)
             except LogError:
@@ -283,7 +259,7 @@ class Replicas:
             else:
                 if further is None:
                     undecided = True
-                elif not _leaves(start, further):
+                elif not leaves(start, further):
                     self._prefer(where)
                     end, undecided = further, False
                     break
@@ -300,15 +276,15 @@ class Replicas:
             head = self._ask_one(where, lambda replica: replica.bounds().head)
         except LogError:
             return False
-        return head is not None and not _leaves(start, head)
+        return head is not None and not leaves(start, head)
 
-    def split(self, start: Place, end: Position, rows: int) -> list[Position]:
-        """Where parts of about so many rows end; where that cannot be known, the rest is one part."""
+    def split(self, start: Place, end: Position, limit: Limit) -> list[Position]:
+        """Where parts of about so much end; where that cannot be known, the rest is one part."""
         ends: list[Position] = []
         at = start
         while True:
             try:
-                upto = self._ask(f"go on {at}", lambda replica: _end_of(replica, at, rows))  # noqa: B023
+                upto = self._ask(f"go on {at}", lambda replica: range_end(replica, at, limit))  # noqa: B023
             except NoReplica:
                 upto = None
             if upto is None or upto >= end:
@@ -316,14 +292,44 @@ class Replicas:
             ends.append(upto)
             at = Place.after(upto)
 
+    def sent_at(self, time_us: int) -> Position | None:
+        """The first message, of all that are kept, that was sent then or later."""
+        question = partial(self._of_each, lambda replica: replica.sent_at(time_us))
+        return min(self._patiently(question).values(), default=None)
+
+    def before(self, position: Position) -> Position | None:
+        """The entry before one; None if that is the oldest."""
+        return self._ask(f"tell what is before {position}", lambda replica: replica.before(position, 1))
+
+    def groups(self) -> set[str]:
+        """The groups that any of them has messages of."""
+        found: set[str] = set()
+
+        def ask(replica: Replica) -> None:
+            found.update(replica.groups())
+
+        self._patiently(partial(self._of_each, ask))
+        return found
+
+    def count(self, start: Place, end: Position, selected: Selection) -> tuple[int, int]:
+        """How many entries are selected from `start` to `end`, and their bytes."""
+
+        def ask(replica: Replica) -> tuple[int, int]:
+            after = start.position
+            if start.included and after is not None:
+                after = replica.before(after, 1)
+            return replica.count(after, end, selected)
+
+        return self._ask(f"count what is {start}, up to {end}", ask)
+
     def path(self, start: Place, end: Position) -> tuple[Position, ...]:
         """The changes of the configuration between `start` and `end`, at a replica that has both."""
-        if start.position is not None and not _leaves(start, end):
+        if start.position is not None and not leaves(start, end):
             return ()
         return self._patiently(
             lambda: self._ask(
                 f"go from {start} to {end}",
-                lambda replica: tuple(change for change, _ in _changes(replica, start, end)),
+                lambda replica: tuple(change for change, _ in changes(replica, start, end)),
             )
         )
 
@@ -338,7 +344,7 @@ class Replicas:
         self,
         start: Place,
         end: Position,
-        group: str | None,
+        selected: Selection = ALL,
         fail_on_loss: bool = True,
         path: tuple[Position, ...] = (),
     ) -> Iterator[pa.RecordBatch]:
@@ -350,9 +356,9 @@ class Replicas:
         until = time.monotonic() + REPLICA_TIMEOUT_S
         while at.included or at.position != end:
             try:
-                for batch in self._read_on(at, end, group, path):
+                for batch in self._read_on(at, end, selected, path):
                     yield batch
-                    at = Place.after(_last(batch))
+                    at = Place.after(last_of(batch))
                     until = time.monotonic() + REPLICA_TIMEOUT_S
                 return
             except NoReplica as error:
@@ -366,7 +372,7 @@ class Replicas:
                     time.sleep(AGAIN_S)
 
     def _read_on(
-        self, at: Place, end: Position, group: str | None, path: tuple[Position, ...]
+        self, at: Place, end: Position, selected: Selection, path: tuple[Position, ...]
     ) -> Iterator[pa.RecordBatch]:
         """From one replica to the next, each once."""
         reasons: dict[str, LogError] = {}
@@ -377,10 +383,10 @@ class Replicas:
             try:
                 replica = self._open.pop(where, None) or Replica(where, self._key)
                 if path:
-                    _check_path(replica, at, end, path)
-                for batch in _batches(replica, at, end, group):
+                    check_path(replica, at, end, path)
+                for batch in batches(replica, at, end, selected):
                     yield batch
-                    at = Place.after(_last(batch))
+                    at = Place.after(last_of(batch))
                 self._open[where] = replica
                 self._prefer(where)
                 return
@@ -389,93 +395,3 @@ class Replicas:
                 if replica is not None:
                     replica.close()
         raise NoReplica(f"read from {at} up to {end}", reasons)
-
-
-def _beginning(replica: Replica) -> Position | None:
-    """Where the messages of a replica begin, with the configuration that the first of them is of."""
-    end = replica.after(None, _LOOKED_AT)
-    found: Position | None = None
-    for batch in replica.read(None, end) if end is not None else ():
-        for row, kind in enumerate(batch.column("kind").to_pylist()):
-            if kind == "message":
-                return found or _position(batch, row)
-            found = _position(batch, row)
-    return found
-
-
-def _end_of(replica: Replica, start: Place, rows: int) -> Position | None:
-    if start.position is None or not start.included:
-        return replica.after(start.position, rows)
-    return (replica.after(start.position, rows - 1) if rows > 1 else None) or start.position
-
-
-def _leaves(start: Place, end: Position) -> bool:
-    """Whether an entry behind `start` is of another configuration."""
-    return start.position is not None and start.position.configuration != end.configuration
-
-
-def _end_within(replica: Replica, start: Place, rows: int) -> Position | None:
-    """Where a range ends that has about so many rows, and ends with the configuration that it begins in.
-
-    It may begin with a change of the configuration. A transitional one goes on in the regular one behind it:
-    who is in the former is in the latter.
-    """
-    end = _end_of(replica, start, rows)
-    if end is None or (start.position is not None and not _leaves(start, end)):
-        return end
-    goes_on = False
-    for change, kind in _changes(replica, start, end):
-        last = replica.before(change, 1)
-        begins = last is None or (last == start.position and not start.included)
-        if last is not None and not begins and not goes_on:
-            return last
-        goes_on = kind == "transitional"
-    return end
-
-
-def _changes(replica: Replica, start: Place, end: Position) -> Iterator[tuple[Position, str]]:
-    """The changes of the configuration behind `start`, up to `end`: where each stands, and its kind."""
-    for batch in replica.read(start.position, end, _NO_GROUP):
-        for row, kind in enumerate(batch.column("kind").to_pylist()):
-            yield _position(batch, row), kind
-
-
-def _check_path(replica: Replica, at: Place, end: Position, path: tuple[Position, ...]) -> None:
-    """Raise `SplitAway` if a replica went another way between two positions that it has."""
-    left = [change for change in path if at.position is None or change > at.position]
-    if [change for change, _ in _changes(replica, at, end)] != left:
-        raise SplitAway(
-            f"the replica at {replica.where} went another way from {at} to {end} than the one that was asked "
-            "first: they were parted in between. Go on with a replica of the other side."
-        )
-
-
-def _batches(replica: Replica, at: Place, end: Position, group: str | None) -> Iterator[pa.RecordBatch]:
-    if not at.included or at.position is None:
-        yield from replica.read(at.position, end, group)
-        return
-    replica.after(at.position, 1)  # which says why, where it is not held
-    begins = replica.bounds().oldest
-    for batch in replica.read(None, end, group):
-        later = batch if begins == at.position else _from(batch, at.position)
-        if later.num_rows:
-            yield later
-
-
-def _from(batch: pa.RecordBatch, first: Position) -> pa.RecordBatch:
-    """The rows of a batch from a position on: rows of a batch rise."""
-    earlier: pa.Array = pa.array([False] * batch.num_rows)
-    equal: pa.Array = pa.array([True] * batch.num_rows)
-    for name, value in zip(_NAMES, first, strict=True):
-        column = batch.column(name)
-        earlier = pc.or_(earlier, pc.and_(equal, pc.less(column, value)))
-        equal = pc.and_(equal, pc.equal(column, value))
-    return batch.slice(pc.sum(earlier).as_py() or 0)
-
-
-def _last(batch: pa.RecordBatch) -> Position:
-    return _position(batch, batch.num_rows - 1)
-
-
-def _position(batch: pa.RecordBatch, row: int) -> Position:
-    return Position(*(batch.column(name)[row].as_py() for name in _NAMES))

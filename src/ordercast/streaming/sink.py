@@ -1,8 +1,9 @@
-"""``df.writeStream.format("ordercast")`` and ``df.write.format("ordercast")``: rows into a group, each once.
+"""``df.writeStream.format("ordercast")`` and ``df.write.format("ordercast")``: rows into groups, each once.
 
-A task is a producer: its rows are numbered, and a task that is tried again, or a batch that is replayed, goes
-on behind what the group has delivered. That needs the same rows in the same order from the same task, which a
-deterministic plan gives; where a replay differs in what was delivered before, the task fails and says so.
+A task is a producer, and where a column says the group one for each group: its rows are numbered, and a task
+that is tried again, or a batch that is replayed, goes on behind what the group has delivered. That needs the
+same rows in the same order from the same task, which a deterministic plan gives; where a replay differs in
+what was delivered before, the task fails and says so.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from ordercast.errors import ConfigProblem, OrdercastError
 from ordercast.keys import Keyring
 from ordercast.log.client import Connection
+from ordercast.streaming.messages import Form, rows_by_group
 from ordercast.streaming.options import Writing
-from ordercast.streaming.producer import Producer, Task, commit
+from ordercast.streaming.producer import Producer, Task, check_reachable, commit
 
-COLUMN = "payload"
 CONNECT_S = 5.0
 """How long a node may take to be connected to."""
 
@@ -40,26 +41,29 @@ class Written(WriterCommitMessage):
     """What the group knows the query by."""
 
 
-def checked_schema(schema: StructType, overwrite: bool) -> StructType:
-    """The schema, if it is one that can be written."""
+def checked_schema(schema: StructType, told: Writing, overwrite: bool) -> Form:
+    """What is in which column, if that can be written, and a node is there to take it."""
     if overwrite:
         raise ConfigProblem("what a group delivered cannot be overwritten: write with mode('append')")
-    names = schema.fieldNames()
-    kinds = {field.name: field.dataType for field in schema.fields}
-    if names != [COLUMN] or not isinstance(kinds[COLUMN], BinaryType | StringType):
-        told = ", ".join(f"{name} {kinds[name].simpleString()}" for name in names)
+    form = Form.of(schema)
+    if form.group is None and told.group is None:
         raise ConfigProblem(
-            f"a row is a message, so there is one column, {COLUMN}, binary or string; this has {told}: "
-            f"select one, as in df.select(to_json(struct('*')).alias('{COLUMN}'))"
+            'the option group is missing: name the group to write to, as in "orders"; or let a column group '
+            "say it of each row"
         )
-    return schema
+    if form.group is not None and told.group is not None:
+        raise ConfigProblem(
+            f"the option group ({told.group}) and a column {form.group} both say where rows go: leave one out"
+        )
+    check_reachable(_connect(told), told.access, told.connect_s)
+    return form
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query."""
 
-    def __init__(self, told: Writing, schema: StructType) -> None:
-        self._told = told
+    def __init__(self, told: Writing, form: Form) -> None:
+        self._told, self._form = told, form
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """The rows of one task of a batch."""
@@ -68,7 +72,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId")
         assert query is not None, "a streaming task knows its query"
         assert batch is not None, "and its batch"
-        return _write(self._told, query, int(batch), context, iterator)
+        return _write(self._told, self._form, query, int(batch), context, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's)
         """All tasks of the batch are done: the group need not remember them any more."""
@@ -81,14 +85,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
 class BatchWriter(DataSourceArrowWriter):
     """Writes a table, once."""
 
-    def __init__(self, told: Writing, schema: StructType) -> None:
-        self._told = told
+    def __init__(self, told: Writing, form: Form) -> None:
+        self._told, self._form = told, form
         self._job = uuid.uuid4().hex
         """Made where the job is planned, and the same at all its tasks."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """The rows of one task."""
-        return _write(self._told, self._job, 0, _context(), iterator)
+        """Write the rows of one task."""
+        return _write(self._told, self._form, self._job, 0, _context(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done: the group need not remember them any more."""
@@ -107,23 +111,38 @@ def _context() -> TaskContext:
 
 
 def _write(
-    told: Writing, query: str, batch: int, context: TaskContext, iterator: Iterator[pa.RecordBatch]
+    told: Writing,
+    form: Form,
+    query: str,
+    batch: int,
+    context: TaskContext,
+    iterator: Iterator[pa.RecordBatch],
 ) -> Written:
     run = context.getLocalProperty("spark.jobGroup.id")  # of a streaming query, what tells its runs apart
     partition = context.partitionId()
     job = _job(query, told.group)
-    task = Task(
-        told.group,
-        job + partition.to_bytes(4, "big"),
-        batch,
-        _digest(run or uuid.uuid4().hex)[:8],
-        context.taskAttemptId(),
-        told.accept_unknown,
-    )
-    with Producer(_connect(told), told.access, task, first=partition) as producer:
+    run_name = _digest(run or uuid.uuid4().hex)[:8]
+    attempt = context.taskAttemptId()
+    producers: dict[str, Producer] = {}
+    with ExitStack() as stack:
         for some in iterator:
-            producer.write(_payloads(some))
-        return Written(*producer.finish(), job)
+            if told.ordered and partition and some.num_rows:
+                raise ConfigProblem(
+                    "ordered is true, and the rows come in several partitions, which are written side by "
+                    "side: put them into one, as in df.repartition(1).sortWithinPartitions(…)"
+                )
+            for group, rows in rows_by_group(some, form, told.group):
+                if group not in producers:
+                    name = job + partition.to_bytes(4, "big") + (b"" if told.group else _digest(group)[:8])
+                    unknown = told.accept_unknown
+                    task = Task(group, name, batch, run_name, attempt, unknown, form.headed)
+                    producer = Producer(
+                        _connect(told), told.access, task, first=partition, connect_s=told.connect_s
+                    )
+                    producers[group] = stack.enter_context(producer)
+                producers[group].write(rows)
+        finished = [producer.finish() for producer in producers.values()]
+    return Written(sum(rows for rows, _ in finished), sum(sent for _, sent in finished), job)
 
 
 def _connect(told: Writing) -> Callable[[str], Connection]:
@@ -132,24 +151,13 @@ def _connect(told: Writing) -> Callable[[str], Connection]:
 
 
 def _commit(told: Writing, job: bytes, batch: int, *, done: bool) -> None:
-    commit(_connect(told), told.access, told.group, job, batch, done=done)
+    commit(_connect(told), told.access, told.group or "*", job, batch, done=done)
 
 
-def _job(query: str, group: str) -> bytes:
-    """What a group knows a query by."""
-    return _digest(f"{query}/{group}")
+def _job(query: str, group: str | None) -> bytes:
+    """What nodes know a query by: one that writes to several groups is one job."""
+    return _digest(f"{query}/{group}" if group else query)
 
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:16]
-
-
-def _payloads(batch: pa.RecordBatch) -> list[bytes]:
-    column = batch.column(0)
-    if column.null_count:
-        raise ConfigProblem(
-            f"{column.null_count} rows have no {COLUMN}: leave them out, as in "
-            f"df.where('{COLUMN} is not null')"
-        )
-    payloads: list[bytes] = column.cast(pa.binary()).to_pylist()
-    return payloads

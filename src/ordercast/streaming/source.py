@@ -8,7 +8,11 @@ that reading it needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import difflib
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,25 +21,35 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
 from ordercast.errors import ConfigProblem
-from ordercast.log import Position
-from ordercast.streaming.options import EARLIEST, LATEST, Access, Reading, reading, writing
-from ordercast.streaming.replicas import NoReplica, Place, Replicas
-from ordercast.streaming.rows import SCHEMA, rows
+from ordercast.log import Position, Selection
+from ordercast.streaming.filters import narrowed
+from ordercast.streaming.options import EARLIEST, LATEST, Access, Reading, SentAt, reading, writing
+from ordercast.streaming.ranges import Limit, Place, leaves
+from ordercast.streaming.replicas import NoReplica, Replicas
+from ordercast.streaming.rows import columns_of, rows, schema_of
 from ordercast.streaming.sink import BatchWriter, StreamWriter, checked_schema
+
+LOG = logging.getLogger("ordercast")
 
 ROWS_A_PARTITION = 2_000_000
 """A task of so many rows takes long enough to be worth its while, and several of them use all cores."""
+MOST_IDLE_S = 60.0
+"""So long a query may stay where it is while there is nothing for it: behind it the log is trimmed."""
+_PUSHDOWN = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The module that plans a read whose filters may be pushed down; elsewhere Spark refuses such readers."""
 
 
 @dataclass
@@ -47,7 +61,8 @@ class Range(InputPartition):
     """Which of the nodes is asked first: so partitions are spread over them."""
     start: Place
     end: Position
-    group: str | None
+    selected: Selection
+    columns: tuple[str, ...]
     fail_on_loss: bool
     path: tuple[Position, ...] = ()
     """The changes of the configuration in it, of a table; a range of a stream is of one configuration."""
@@ -63,41 +78,40 @@ class OrdercastSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the source."""
-        return SCHEMA
+        return schema_of(reading(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A table of what there is now."""
-        _check_not_chosen(schema)
-        return TableReader(reading(self.options))
+        told = reading(self.options)._replace(columns=columns_of(schema))
+        return FilteringReader(told) if _PUSHDOWN in sys.modules else TableReader(told)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A stream of what there is, and what there will be."""
-        _check_not_chosen(schema)
-        return StreamReader(reading(self.options))
+        told = reading(self.options)
+        if told.end != LATEST:
+            raise ConfigProblem(
+                "a stream has no end: leave endingPosition and endingTimestamp out, or use spark.read; "
+                "trigger(availableNow=True) ends where the log ends when the query is started"
+            )
+        return StreamReader(told._replace(columns=columns_of(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Writes the rows of a table."""
-        return BatchWriter(writing(self.options), checked_schema(schema, overwrite))
+        told = writing(self.options)
+        return BatchWriter(told, checked_schema(schema, told, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """Writes the rows of a stream."""
-        return StreamWriter(writing(self.options), checked_schema(schema, overwrite=False))
-
-
-def _check_not_chosen(schema: StructType) -> None:
-    if schema != SCHEMA:
-        raise ConfigProblem(
-            f"the columns of ordercast are {', '.join(SCHEMA.fieldNames())}, with types of their own: leave "
-            "schema(…) out, and select what you need"
-        )
+        told = writing(self.options)
+        return StreamWriter(told, checked_schema(schema, told, overwrite=False))
 
 
 def _read(partition: Range) -> Iterator[pa.RecordBatch]:
     replicas = Replicas(partition.access, partition.first)
     try:
-        told = partition.start, partition.end, partition.group, partition.fail_on_loss, partition.path
+        told = partition.start, partition.end, partition.selected, partition.fail_on_loss, partition.path
         for batch in replicas.read(*told):
-            yield rows(batch)
+            yield rows(batch, partition.columns)
     finally:
         replicas.close()
 
@@ -106,22 +120,65 @@ def _ranges(replicas: Replicas, told: Reading, start: Place, ends: Sequence[Posi
     begin = told.access.nodes.index(replicas.first)
     starts = [start, *map(Place.after, ends)]
     return [
-        Range(told.access, begin + part, at, end, told.group, told.fail_on_loss)
+        Range(told.access, begin + part, at, end, told.selected, told.columns, told.fail_on_loss)
         for part, (at, end) in enumerate(zip(starts, ends, strict=False))
     ]
 
 
+def _split(replicas: Replicas, told: Reading, start: Place, end: Position) -> list[Position]:
+    """Where the partitions of a range end."""
+    most = ROWS_A_PARTITION
+    if told.least_partitions > 1:
+        count, _ = replicas.count(start, end, told.selected)
+        most = min(most, max(1, -(-count // told.least_partitions)))
+    return replicas.split(start, end, Limit(most, told.selected, told.partition_bytes))
+
+
 def _beginning(replicas: Replicas, told: Reading) -> Place:
-    if told.start == EARLIEST:
-        return replicas.oldest()
-    if told.start == LATEST:
-        return replicas.newest()
-    assert isinstance(told.start, Position)
-    return Place.after(told.start)
+    _check_known(replicas, told)
+    if isinstance(told.start, SentAt):
+        first = replicas.sent_at(told.start.time_us)
+        return replicas.newest() if first is None else Place(first)
+    if isinstance(told.start, Position):
+        return Place.after(told.start)
+    return replicas.oldest() if told.start == EARLIEST else replicas.newest()
+
+
+def _end(replicas: Replicas, told: Reading, start: Place) -> Position | None:
+    """The last entry of a table; None if it has none."""
+    end = replicas.furthest(start)
+    if end is None or told.end == LATEST:
+        return end
+    last = told.end if isinstance(told.end, Position) else end
+    if isinstance(told.end, SentAt):
+        first = replicas.sent_at(told.end.time_us)
+        before = end if first is None else replicas.before(first)
+        if before is None:
+            return None
+        last = before
+    return None if start.is_behind(last) else min(end, last)
+
+
+def _check_known(replicas: Replicas, told: Reading) -> None:
+    """Tell of groups that nobody has sent to, or end because of them."""
+    names, patterns = told.selected.names or (), told.selected.patterns
+    if not names and not patterns:
+        return
+    known = replicas.groups()
+    unknown = [name for name in names if name not in known]
+    unknown += [each for each in patterns if not any(map(Selection((), (each,)).wants, known))]
+    if not unknown:
+        return
+    near = difflib.get_close_matches(unknown[0], known, n=1)
+    advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:10]) or 'none'}"
+    told_of = f"no replica has a message to {', '.join(unknown)}: {advice}"
+    if told.fail_on_unknown:
+        raise ConfigProblem(f"{told_of}; without failOnUnknownGroup they are waited for")
+    LOG.warning("%s; messages to it are waited for", told_of)
 
 
 class TableReader(DataSourceReader):
-    """What there is when the query is planned."""
+    """Reads the log once: the entries that are there when the query is planned."""
 
     def __init__(self, told: Reading) -> None:
         self._told = told
@@ -131,10 +188,10 @@ class TableReader(DataSourceReader):
         replicas = Replicas(self._told.access)
         try:
             start = _beginning(replicas, self._told)
-            end = replicas.furthest(start)
+            end = _end(replicas, self._told, start)
             if end is None:
                 return []
-            parts = _ranges(replicas, self._told, start, replicas.split(start, end, ROWS_A_PARTITION))
+            parts = _ranges(replicas, self._told, start, _split(replicas, self._told, start, end))
             return [replace(part, path=replicas.path(part.start, part.end)) for part in parts]
         finally:
             replicas.close()
@@ -144,14 +201,27 @@ class TableReader(DataSourceReader):
         return _read(partition) if isinstance(partition, Range) else iter(())
 
 
+class FilteringReader(TableReader):
+    """The same, of which whole blocks are left out that no filter of the query lets through."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """All of them are left to Spark as well."""
+        self._told = self._told._replace(selected=narrowed(self._told.selected, filters))
+        return filters
+
+
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What there is, and what there will be."""
+    """Reads the log as a stream: a batch of what is new, again and again."""
 
     def __init__(self, told: Reading) -> None:
         self._told = told
         self._known: Replicas | None = None
         self._target: Position | None = None
         self._bounded = False
+        self._planned = Place()
+        """Where the last batch that was planned ends."""
+        self._passed: tuple[Place, Position, float] | None = None
+        """Behind a place there is nothing for the query up to a position, and since when it stays there."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_known": None}  # connections stay with the planner
@@ -168,8 +238,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """How much a batch takes at most."""
-        most = self._told.most_rows
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        if self._told.most_rows is not None:
+            return ReadMaxRows(self._told.most_rows)
+        most = self._told.most_bytes
+        return ReadAllAvailable() if most is None else ReadMaxBytes(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """From now on, what is there now is all there is."""
@@ -179,33 +251,69 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
         """Where the next batch ends. Asked 90 times a second when there is nothing to do."""
         place = Place.of(start)
-        if self._bounded and (self._target is None or place.is_behind(self._target)):
+        end = self._next_end(place, self._limit(limit))
+        if end is None:
             return start
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        self._passed, self._planned = None, Place.after(end)
+        *inner, _ = _split(self._replicas, self._told, place, end)
+        return {**self._planned.offset, **({"divided": " ".join(map(str, inner))} if inner else {})}
+
+    def _limit(self, limit: ReadLimit) -> Limit:
+        most = Limit(selected=self._told.selected)
+        if isinstance(limit, ReadMaxRows):
+            most = most._replace(rows=limit.max_rows)
+        if self._told.most_bytes is not None and not isinstance(limit, ReadAllAvailable):
+            most = most._replace(most_bytes=self._told.most_bytes)
+        return most
+
+    def _next_end(self, place: Place, limit: Limit) -> Position | None:
+        """Where the next batch ends; None while there is nothing for it.
+
+        What is for nobody here is passed over, without a batch, but not beyond the configuration.
+        """
+        passed, since = place, time.monotonic()
+        if self._passed is not None and self._passed[0] == place:
+            passed, since = Place.after(self._passed[1]), self._passed[2]
+        if self._bounded and (self._target is None or passed.is_behind(self._target)):
+            return None
+        end = self._end_of(passed, limit)
+        if end is None:
+            overdue = passed != place and time.monotonic() - since > MOST_IDLE_S
+            return passed.position if overdue else None
+        if self._target is not None:
+            end = min(end, self._target)
+        if leaves(passed, end):
+            return end if passed == place else passed.position
+        if place.position is None or self._replicas.count(passed, end, limit.selected)[0]:
+            return end
+        self._passed = (place, end, since)
+        return None
+
+    def _end_of(self, place: Place, limit: Limit) -> Position | None:
         try:
-            end = self._replicas.end_of(place, most)
+            end = self._replicas.end_of(place, limit)
         except NoReplica as error:
             left = None if self._told.fail_on_loss else self._replicas.oldest_left(error)
             if left is None:
                 raise
             place = left
-            end = self._replicas.end_of(place, most)
+            end = self._replicas.end_of(place, limit)
         if end is None and self._bounded:
             end = self._replicas.furthest(place)  # another one may go on where the first one asked was away
-        if end is None:
-            return start
-        if self._target is not None:
-            end = min(end, self._target)
-        *inner, _ = self._replicas.split(place, end, ROWS_A_PARTITION)
-        return {**Place.after(end).offset, **({"divided": " ".join(map(str, inner))} if inner else {})}
+        return end
 
-    def reportLatestOffset(self) -> dict[str, str] | None:  # noqa: N802
-        """How far the group is, for who watches the query."""
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """How far the group is, for who watches the query, and how much is not read yet."""
         try:
             head = self._replicas.head()
+            if head is None:
+                return None
+            rows, size = 0, 0
+            if self._planned.position is not None and not self._planned.is_behind(head):
+                rows, size = self._replicas.count(self._planned, head, self._told.selected)
         except NoReplica:
             return None
-        return None if head is None else Place.after(head).offset
+        return {**Place.after(head).offset, "rowsBehind": rows, "bytesBehind": size}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """The batch in parts."""
