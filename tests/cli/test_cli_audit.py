@@ -215,7 +215,8 @@ def test_the_page_tells_everything_by_itself(tmp_path: Path, rows: list[Row]) ->
 
 
 def test_a_page_that_cannot_be_written_is_the_options_fault(tmp_path: Path, rows: list[Row]) -> None:
-    said = audited(written(tmp_path / "trace", rows), "--report", tmp_path / "no" / "page.html")
+    (tmp_path / "file").write_text("no directory")
+    said = audited(written(tmp_path / "trace", rows), "--report", tmp_path / "file" / "page.html")
     assert said.code == 2
     assert "--report" in said.sentence
 
@@ -224,6 +225,7 @@ def test_without_spark_the_reference_audits_and_says_so(
     tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ordercast.cli.audit.has", lambda extra: False)
+    monkeypatch.setattr("ordercast.audit.files.MOST_HERE", len(rows) - 1)
     said = ordercast("audit", written(tmp_path, rows), "--json")
     assert said.code == 0
     assert said.document["engine"] == "reference"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from cli_parts import ordercast, process
 
+from fuzz_results import result
 from ordercast.mutants import MUTANTS, hunt
 from ordercast.mutants.hunt import hunt_one
 from ordercast.sim.campaign import Campaign, SeedResult
-from ordercast.sim.fuzz import Result
 from ordercast.trace.reader import read_runs
 
 BROKEN = MUTANTS["no-transitional-configuration"]
@@ -118,17 +118,7 @@ def test_a_seed_that_fails_without_the_mutant_as_well_does_not_catch_it(
     def failing(campaign: Campaign, find: object, seed: int) -> SeedResult:
         fails = BROKEN.place.__dict__[BROKEN.attribute] is not right or seed in (3, 4)
         counts = {"total-order": 1} if fails else {}
-        told = Result(
-            seed=seed,
-            violations=counts,
-            sentences=[],
-            converged=True,
-            events=0,
-            receptions=0,
-            rows=0,
-            coverage={},
-        )
-        return SeedResult(told, 0.0)
+        return SeedResult(result(seed, counts), 0.0, 2, ())
 
     right = BROKEN.place.__dict__[BROKEN.attribute]
     monkeypatch.setattr(hunt, "run_seed", failing)

@@ -1,4 +1,4 @@
-"""`ordercast demo`: short performances with real processes, and how it tells an order that differs."""
+"""`ordercast demo`: short demos with real processes, and how it tells an order that differs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def performed(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-# --- whole performances -------------------------------------------------------------------------
+# --- whole demos --------------------------------------------------------------------------------
 
 
 def test_its_trace_may_be_audited_on_spark(tmp_path: Path, spark: SparkSession) -> None:
@@ -53,7 +53,7 @@ def test_its_trace_may_be_audited_on_spark(tmp_path: Path, spark: SparkSession) 
     assert document["audit"]["events"] > document["nodes"][0]["delivered"] > 0
 
 
-@pytest.mark.parametrize("protocol", ["total", "irbp"])
+@pytest.mark.parametrize("protocol", ["irbp", "primary-backup"])
 def test_any_protocol_may_order_the_messages(protocol: str, tmp_path: Path) -> None:
     """The one that is stopped finds the others gone on without it, and comes back as another life."""
     done = performed(
@@ -67,7 +67,7 @@ def test_any_protocol_may_order_the_messages(protocol: str, tmp_path: Path) -> N
     assert [node["lives"] for node in document["nodes"]] == [1, 2, 2], (
         "the second was stopped, the last killed"
     )
-    outcomes = {step["act"]: step["outcome"] for step in document["acts"]}
+    outcomes = {step["step"]: step["outcome"] for step in document["steps"]}
     assert "back as incarnation 1" in outcomes["resume"]
 
 
@@ -77,7 +77,7 @@ def test_a_node_is_killed_another_stopped_and_the_order_is_the_same(tmp_path: Pa
     document = json.loads(done.stdout)
     assert document["order_equal"] is True
     assert document["audit"]["clean"] is True
-    steps = [step["act"] for step in document["acts"]]
+    steps = [step["step"] for step in document["steps"]]
     assert steps == ["form", "flow", "kill", "restart", "stop", "resume", "leave"]
     assert [node["lives"] for node in document["nodes"]] == [1, 1, 2], "the last one was killed"
     assert all(node["sent"] and node["delivered"] for node in document["nodes"])
@@ -115,7 +115,7 @@ def test_what_people_read_when_it_is_not_on_a_terminal(tmp_path: Path) -> None:
 
 @contextmanager
 def performing(place: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """A performance under way, and the processes of its nodes."""
+    """A demo under way, and the processes of its nodes."""
     process = subprocess.Popen(
         [*COMMAND, "demo", "--nodes", "2", "--seconds", "600", "--rate", "10", "--dir", str(place)],
         stdout=subprocess.PIPE,
@@ -159,7 +159,7 @@ def _is_gone(process: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_performance_ends_its_processes(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_demo_ends_its_processes(tmp_path: Path, number: signal.Signals) -> None:
     with performing(tmp_path / "run") as (process, workers):
         process.send_signal(number)
         _, err = process.communicate(timeout=HANGS_S)

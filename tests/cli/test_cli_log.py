@@ -11,7 +11,7 @@ import pytest
 from cli_nodes import node, started
 from cli_parts import ordercast
 
-from ordercast.core.addresses import address
+from ordercast.core.addresses import address, stamp
 from ordercast.core.identity import Batch, Configuration, ConfigurationId, Guarantee, Kind
 from ordercast.log.store import Delivered, Installed, Store
 
@@ -23,7 +23,7 @@ def written(path: Path, *texts: bytes, node: int = 1) -> Path:
     store = Store(path, node, most_bytes=2**30, sync=False)
     entries: list[Delivered | Installed] = [Installed(1, Configuration(HERE, Kind.REGULAR, (1, 2)), True)]
     for seq, text in enumerate(texts, 1):
-        payload = address(0, ["odd" if seq % 2 else "even"]) + text
+        payload = address(0, ["odd" if seq % 2 else "even"], stamped=stamp(seq * 1000)) + text
         entries.append(Delivered(seq, Batch(HERE, seq, 0, 2, 0, seq, Guarantee.AGREED, [payload])))
     store.append(entries)
     store.close()
@@ -66,6 +66,7 @@ def test_programs_get_an_object_a_line(log: Path) -> None:
         "group": "odd",
         "guarantee": "agreed",
         "time_us": 29,
+        "sent_us": 29_000,
         "payload": "message 29",
     }
     assert entries[-1]["payload_base64"] == "/wBbYm9sZF0="

@@ -7,6 +7,7 @@ from cli_parts import ordercast, process
 
 import ordercast as product
 from ordercast.cli import options
+from ordercast.core.build import build
 from ordercast.trace.reader import read_runs
 
 STORY = """
@@ -22,7 +23,7 @@ expect clean
 
 def test_the_version() -> None:
     said = process("--version")
-    assert said == (0, f"ordercast {product.__version__}\n", "")
+    assert said == (0, f"ordercast {product.__version__} ({build()})\n", "")
 
 
 @pytest.mark.parametrize(

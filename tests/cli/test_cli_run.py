@@ -105,7 +105,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(tmp_path: Path) -> No
             "--net: network ethernet10: bits_per_s is 0: choose 1 or more",
         ),
         (("--set", "window_size=0"), "--set: totem: window_size is 0: give it a positive number"),
-        (("--set", "speed=1"), "--set: totem: Object contains unknown field `speed`"),
+        (("--set", "speed=1"), "--set: totem: there is no setting speed"),
         (("--set", "speed"), "--set: 'speed': write key=value"),
         (("--rate", "0"), "--rate: the rate is messages per second and above 0"),
         (("--seconds", "0"), "--seconds: 0 is no number above 0"),

@@ -15,7 +15,7 @@ __all__ = ["app", "main"]
 CLIENTS = ("send", "listen", "status")
 """Commands that are clients of a node."""
 NICENESS = 5
-"""They give way to nodes on the same machine."""
+"""The niceness of client commands, by which they give way to nodes on the same machine."""
 
 
 if not TYPE_CHECKING:  # a type checker knows all names, and what is none of them

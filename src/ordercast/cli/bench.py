@@ -12,7 +12,8 @@ from rich.table import Table
 from ordercast.cli import options
 from ordercast.cli.config import used
 from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProfileName, ProtocolName, Settings
-from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
+from ordercast.cli.screen import STDERR, STDOUT, Code, answer, blaming, facts, refuse, verdict
+from ordercast.extras import need
 from ordercast.measure.apart import Apart, measure_apart
 from ordercast.measure.bench import MOST_NODES, Plan, Result, WorkerFailed, measure
 from ordercast.measure.netns import NoNamespaces
@@ -105,6 +106,8 @@ def bench(
     the processor's share, node by node; and whether all delivered the same messages in the same order.
     Exit code 1 if they did not.
     """
+    if sealed:
+        need("seal", "--sealed")
     if rings > 1 and not apart:
         protocol = RINGS
     with blaming("--protocol"):
@@ -160,7 +163,7 @@ def bench(
     except NoNamespaces as error:
         refuse(str(error))
     except WorkerFailed as error:
-        ASIDE.print(f"[bold red]error:[/] {error}", markup=True, soft_wrap=True)
+        STDERR.print(f"[bold red]error:[/] {error}", markup=True, soft_wrap=True)
         raise typer.Exit(Code.BROKEN) from None
     if json:
         answer(result.as_dict())
@@ -172,7 +175,7 @@ def bench(
 
 
 def _tell_aside(text: str) -> None:
-    ASIDE.print(f"[bright_black]{text}[/]")
+    STDERR.print(f"[bright_black]{text}[/]")
 
 
 def _show_apart(result: Apart) -> None:
@@ -192,17 +195,17 @@ def _show_apart(result: Apart) -> None:
             f"{max(node.longest_gap_ms for node in ring.nodes):,.1f} ms",
             f"{sum(node.cpu for node in ring.nodes):.1%}",
         )
-    SAY.print()
-    SAY.print(table)
-    SAY.print()
+    STDOUT.print()
+    STDOUT.print(table)
+    STDOUT.print()
     share = result.together_per_s / max(1.0, result.one.ordered_per_s)
     ordered = (
         f"{result.together_per_s:,.0f} messages/s on all rings, {share:.2f} times what one ring orders alone"
     )
-    SAY.print(facts({"together": ordered}))
+    STDOUT.print(facts({"together": ordered}))
     for name, ring in named:
         told = ring.agreement.difference or f"one order on {name}: {ring.agreement.messages:,} messages"
-        SAY.print(verdict(ring.good, told if not ring.lost else f"{ring.lost:,} messages lost on {name}"))
+        STDOUT.print(verdict(ring.good, told if not ring.lost else f"{ring.lost:,} messages lost on {name}"))
 
 
 def _show(result: Result) -> None:
@@ -220,9 +223,9 @@ def _show(result: Result) -> None:
             f"{node.cpu:.1%}",
             f"{node.rss_mb[0]:.0f} → {node.rss_mb[1]:.0f} MB",
         )
-    SAY.print()
-    SAY.print(table)
-    SAY.print()
+    STDOUT.print()
+    STDOUT.print(table)
+    STDOUT.print()
     plan = result.plan
     megabytes = result.delivered_per_s * plan.size / 1e6
     shown = {"throughput": f"{result.delivered_per_s:,.0f} messages/s, {megabytes:,.1f} MB/s, at each node"}
@@ -242,15 +245,15 @@ def _show(result: Result) -> None:
             shown["configurations"] = ", then ".join(
                 f"{len(members)} members ({', '.join(map(str, members))})" for members in installed
             )
-    SAY.print(facts(shown))
+    STDOUT.print(facts(shown))
     agreement = result.agreement
     same = (
         f"the same order at every node: {agreement.messages:,} messages, {agreement.blocks:,} places compared"
     )
-    SAY.print(verdict(agreement.equal, agreement.difference or same))
+    STDOUT.print(verdict(agreement.equal, agreement.difference or same))
     if result.lost:
         why = ": nodes lost sight of each other" if result.split else ""
-        SAY.print(verdict(False, f"{result.lost:,} messages were taken and not delivered everywhere{why}"))
+        STDOUT.print(verdict(False, f"{result.lost:,} messages were taken and not delivered everywhere{why}"))
 
 
 def _time(us: float) -> str:

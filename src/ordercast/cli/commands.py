@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -12,6 +14,7 @@ from typer.main import get_command
 
 import ordercast
 from ordercast.cli.failures import telling
+from ordercast.core.build import build
 from ordercast.errors import MissingExtra
 from ordercast.extras import missing_of
 
@@ -20,6 +23,8 @@ class Commands(TyperGroup):
     """Commands by name, in the order of the help. Each is the function of its name in its module."""
 
     modules: ClassVar[dict[str, str]]
+    extras: ClassVar[dict[str, str]] = {}
+    """Commands that need another extra than `lab`."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands, then those of groups of commands."""
@@ -38,10 +43,10 @@ class Commands(TyperGroup):
         try:
             function = getattr(import_module(f"ordercast.cli.{self.modules[name]}"), name)
         except ModuleNotFoundError as error:
-            missing = missing_of(error, f"`{name}`", "log" if name == "log" else "lab")
+            missing = missing_of(error, f"`{name}`", self.extras.get(name, "lab"))
             if missing is None:
                 raise
-            function = _refusing(missing)
+            function = _refusing(missing, _docstring(self.modules[name], name))
             settings = {"allow_extra_args": True, "ignore_unknown_options": True}
         alone.command(name, help=_flowing(function.__doc__), context_settings=settings)(function)
         return get_command(alone)
@@ -51,8 +56,9 @@ class _Real(Commands):
     modules: ClassVar = {
         "demo": "group_demo",
         **{name: name for name in ("node", "send", "listen", "status", "log", "config", "keygen", "bench")},
-        **{name: name for name in ("audit", "protocols")},
+        **{name: name for name in ("audit", "sql", "protocols")},
     }
+    extras: ClassVar = {"log": "log", "sql": "lake"}
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; what fails outside of ordercast is told here, for all of them."""
@@ -71,6 +77,17 @@ class _Laboratory(Commands):
     modules: ClassVar = {name: f"lab_{name}" for name in ("list", "run", "report")}
 
 
+class _Lake(Commands):
+    modules: ClassVar = {
+        "add": "lake",
+        "list": "lake_list",
+        "audit": "lake_audit",
+        "compact": "lake",
+        "expire": "lake",
+    }
+    extras: ClassVar = dict.fromkeys(modules, "lake")
+
+
 app = typer.Typer(
     name="ordercast",
     cls=_Real,
@@ -81,7 +98,7 @@ app = typer.Typer(
 )
 sim = typer.Typer(
     cls=_Simulated,
-    help="Simulate groups: measure them, torture them, and see what happened.",
+    help="Simulate groups: measure them, break them with faults from a seed, draw what happened.",
     no_args_is_help=True,
 )
 app.add_typer(sim, name="sim")
@@ -91,6 +108,12 @@ lab = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(lab, name="lab")
+lake = typer.Typer(
+    cls=_Lake,
+    help="A lake of traces: runs, verdicts and results as tables, for `ordercast sql`.",
+    no_args_is_help=True,
+)
+app.add_typer(lake, name="lake")
 
 
 @sim.callback()
@@ -103,16 +126,32 @@ def _lab() -> None:
     pass
 
 
-def _refusing(missing: MissingExtra) -> Callable[[typer.Context], None]:
-    """A command in the place of one that cannot be loaded: whatever it is told, it tells what it lacks."""
+@lake.callback()
+def _lake() -> None:
+    pass
+
+
+def _refusing(missing: MissingExtra, about: str) -> Callable[[typer.Context], None]:
+    """A command in the place of one that cannot be loaded: whatever it is told, it tells what it lacks.
+
+    Its help begins as that of the other one, and goes on with what is lacking.
+    """
 
     def refusing(ctx: typer.Context) -> None:
         raise missing
 
     from rich.markup import escape
 
-    refusing.__doc__ = f"{escape(str(missing))}."
+    first, *others = about.split("\n\n")
+    refusing.__doc__ = "\n\n".join([f"{first} {escape(str(missing))}.", *others])
     return refusing
+
+
+def _docstring(module: str, function: str) -> str:
+    """The docstring of a command whose module cannot be loaded, from the module's text."""
+    tree = ast.parse((Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8"))
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    return ast.get_docstring(found[0]) or ""
 
 
 def _flowing(text: str | None) -> str:
@@ -122,14 +161,17 @@ def _flowing(text: str | None) -> str:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"ordercast {ordercast.__version__}")
+        print(f"ordercast {ordercast.__version__} ({build()})")
         raise typer.Exit
 
 
 @app.callback()
 def _ordercast(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and the build."
+        ),
     ] = False,
 ) -> None:
     pass
@@ -140,8 +182,8 @@ def run() -> None:
     try:
         app()
     except Exception:  # noqa: BLE001 (told, and the command ends)
-        from ordercast.cli.screen import ASIDE, Code
+        from ordercast.cli.screen import STDERR, Code
 
-        ASIDE.print_exception()
-        ASIDE.print("[bold red]error:[/] this is a defect in ordercast, please report it")
+        STDERR.print_exception()
+        STDERR.print("[bold red]error:[/] this is a defect in ordercast, please report it")
         raise SystemExit(Code.BROKEN) from None

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from ordercast.cli.options import Json, ProtocolName
-from ordercast.cli.screen import SAY, Code, answer, blaming, verdict
+from ordercast.cli.screen import STDOUT, Code, answer, blaming, verdict
 from ordercast.core.protocol import SIM
 from ordercast.errors import ConfigProblem
 from ordercast.groups.assembly import protocol_of, protocol_settings_of
@@ -93,7 +93,7 @@ def _check(file: Path, profile: str | None, json: bool) -> NoReturn:
         answer({"file": str(file), "ok": problem is None, "problem": problem, "config": told})
     else:
         words = f"{file} is right" if problem is None else problem
-        SAY.print(verdict(problem is None, escape(words)), soft_wrap=True)
+        STDOUT.print(verdict(problem is None, escape(words)), soft_wrap=True)
     raise typer.Exit(Code.OK if problem is None else Code.FAILED)
 
 
@@ -102,14 +102,11 @@ def used(config: NodeConfig) -> msgspec.Struct:
 
     But for `founders` where `seeds` or `peers` are given: it follows from their addresses when a node starts.
     """
-    try:
-        if not (config.seeds or config.peers):
-            config = with_founders(config, protocol_of(config), {}, ("127.0.0.1", 0))
-        return protocol_settings_of(
-            config, udp_capacity(config.datagram_size, granted_buffer(config.socket_buffer))
-        )
-    except ConfigProblem as error:
-        raise ConfigProblem(f"[{config.protocol}]: {error}") from error
+    if not (config.seeds or config.peers):
+        config = with_founders(config, protocol_of(config), {}, ("127.0.0.1", 0))
+    return protocol_settings_of(
+        config, udp_capacity(config.datagram_size, granted_buffer(config.socket_buffer))
+    )
 
 
 def _table(fields: list[Explained]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.audit import show_violations, verdict_of
 from ordercast.cli.options import ProtocolName
-from ordercast.cli.screen import SAY, Code, blaming, counting, refuse
+from ordercast.cli.screen import STDOUT, Code, blaming, counting, refuse
 from ordercast.draw import svg
 from ordercast.draw.spacetime import timeline_of
 from ordercast.draw.terminal import Drawing
@@ -39,7 +39,7 @@ NEXT = """\
   ordercast sim run --nodes 5 --network ethernet10 --arrivals saturating --size 1024
       measure a group: throughput, latency, token rotation
   ordercast sim fuzz --seeds 0:200
-      two hundred groups, tortured and audited
+      two hundred groups under random faults, audited
   ordercast sim replay --seed 7
       the story of one of them"""
 
@@ -63,7 +63,7 @@ def demo(
         faults=options.faults(FAULTS, range(1, NODES + 1)),
         audited=False,
     )
-    SAY.print(
+    STDOUT.print(
         f"Five nodes form a group, ordered by {protocol}, on a network that loses 1% of its packets. From "
         f"{WARM_UP_US // 1000:,} ms on they send 400 messages a second in all, 30% of them safe."
     )
@@ -73,20 +73,20 @@ def demo(
         refuse(f"{directory} cannot be written ({error.strerror}): name another place with --dir")
     (_, rows), *_ = read_runs(files[0])
     story, told = timeline_of(rows), notes(experiment.faults, ())
-    SAY.print()
-    SAY.print(Drawing(story, told))
+    STDOUT.print()
+    STDOUT.print(Drawing(story, told))
     drawing = directory / "demo.svg"
     drawn = svg.draw(story, told, title="A group of five: a crash, a partition and a remerge")
     drawing.write_text(drawn, encoding="utf-8")
     report = audit(rows, None, chosen.checks, one_clock=True)
-    SAY.print()
+    STDOUT.print()
     show_violations(report.violations)
-    SAY.print(verdict_of(report, f"{report.events:,} events, read back from the trace,"))
-    SAY.print()
-    SAY.print(f"trace    {escape(str(files[0]))}", soft_wrap=True)
-    SAY.print(f"drawing  {escape(str(drawing))}", soft_wrap=True)
-    SAY.print()
-    SAY.print(NEXT.format(trace=escape(str(directory / "trace"))), soft_wrap=True)
+    STDOUT.print(verdict_of(report, f"{report.events:,} events, read back from the trace,"))
+    STDOUT.print()
+    STDOUT.print(f"trace    {escape(str(files[0]))}", soft_wrap=True)
+    STDOUT.print(f"drawing  {escape(str(drawing))}", soft_wrap=True)
+    STDOUT.print()
+    STDOUT.print(NEXT.format(trace=escape(str(directory / "trace"))), soft_wrap=True)
     raise typer.Exit(Code.OK if report.clean else Code.FAILED)
 
 

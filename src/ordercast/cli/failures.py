@@ -36,14 +36,14 @@ def telling() -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:
-        from ordercast.cli.screen import ASIDE, Code
+        from ordercast.cli.screen import STDERR, Code
         from ordercast.sim.process_pool import WorkerDied
 
         sentence = sentence_of(error)
         if sentence is None:
             raise
-        ASIDE.print("[bold red]error:[/]", end=" ")
-        ASIDE.print(sentence, soft_wrap=True, markup=False)
+        STDERR.print("[bold red]error:[/]", end=" ")
+        STDERR.print(sentence, soft_wrap=True, markup=False)
         code = Code.BROKEN if isinstance(error, WorkerDied) else Code.USAGE
         raise typer.Exit(code) from error
 

@@ -1,4 +1,4 @@
-"""``ordercast sim fuzz``: seeds by the thousand, each a group tortured and judged."""
+"""``ordercast sim fuzz``: groups under faults drawn from seeds, each run judged."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from ordercast.catalogue import LAB_PROTOCOLS, OVER_NETWORKS
 from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import CORES, FuzzedName, Jobs, Json, NodeRange, SeedRange, TraceDirectory
-from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
+from ordercast.cli.screen import STDERR, STDOUT, Code, answer, blaming, counting, facts, verdict
 from ordercast.sim.campaign import Campaign, Failure, Totals, explore, failure_of
 from ordercast.sim.coverage import ARROW, grouped, with_sums
 from ordercast.sim.network_coverage import REMERGE
 from ordercast.sim.shrink import MOST_RUNS, shrink
+from ordercast.storage import Location
 
 MOST_SHRUNK = 3
 """Failures that are made smaller: the others are most likely more of the same."""
@@ -38,7 +39,7 @@ def fuzz(
     ] = True,
     json: Json = False,
 ) -> None:
-    """Torture groups: from each seed a network, settings, a load and faults; then an audit.
+    """Fuzz groups: each seed draws a network, settings, a load and faults; the run is audited.
 
     Safety is judged over the whole run. Then faults stop, and the nodes that are up have to become one
     configuration and deliver everything. A seed that fails is made smaller and printed as the command
@@ -52,10 +53,8 @@ def fuzz(
         between = options.nodes(nodes, of.nodes)
     if trace is not None:
         with blaming("--trace"):
-            trace.mkdir(parents=True, exist_ok=True)
-    campaign = Campaign(
-        protocol=protocol, nodes=between, seeds=chosen, traces=None if trace is None else str(trace)
-    )
+            Location.of(trace).make()
+    campaign = Campaign(protocol=protocol, nodes=between, seeds=chosen, traces=trace)
     began = time.perf_counter()
     totals = Totals()
     whole = _explore(campaign, jobs, totals)
@@ -68,7 +67,7 @@ def fuzz(
     else:
         _show(totals, wall_s, jobs, replays)
     if not whole:
-        ASIDE.print(f"interrupted after {totals.runs:,} of {len(chosen):,} seeds")
+        STDERR.print(f"interrupted after {totals.runs:,} of {len(chosen):,} seeds")
         raise typer.Exit(Code.INTERRUPTED)
     raise typer.Exit(Code.FAILED if totals.failures else Code.OK)
 
@@ -137,11 +136,11 @@ def _line(failure: Failure) -> str:
 
 
 def _show(totals: Totals, wall_s: float, jobs: int, replays: dict[int, str]) -> None:
-    SAY.print(coverage_table(totals.coverage))
-    SAY.print()
+    STDOUT.print(coverage_table(totals.coverage))
+    STDOUT.print()
     cpu_s = totals.cpu_s or wall_s
     processes = "1 process" if jobs == 1 else f"{jobs} processes"
-    SAY.print(
+    STDOUT.print(
         facts(
             {
                 "runs": f"{totals.runs:,} in {wall_s:.1f} s, {processes}",
@@ -152,19 +151,19 @@ def _show(totals: Totals, wall_s: float, jobs: int, replays: dict[int, str]) -> 
             }
         )
     )
-    SAY.print()
+    STDOUT.print()
     for seed, replay in list(replays.items())[:MOST_SHOWN]:
-        SAY.print(f"[bold red]✗[/] seed {seed}: [bold]{totals.failures[seed].property}[/]")
-        SAY.print(f"  {replay}", soft_wrap=True)
+        STDOUT.print(f"[bold red]✗[/] seed {seed}: [bold]{totals.failures[seed].property}[/]")
+        STDOUT.print(f"  {replay}", soft_wrap=True)
     if len(replays) > MOST_SHOWN:
-        SAY.print(f"[bright_black]… and {len(replays) - MOST_SHOWN:,} more: --json names them all[/]")
+        STDOUT.print(f"[bright_black]… and {len(replays) - MOST_SHOWN:,} more: --json names them all[/]")
     if totals.failures:
         properties = ", ".join(f"{code} {runs:,}" for code, runs in sorted(totals.properties.items()))
         failed = f"{len(totals.failures):,} of {totals.runs:,} runs failed"
         apart = f"; {totals.not_converged:,} did not converge" if totals.not_converged else ""
-        SAY.print(verdict(False, f"{failed}{f' ({properties})' if properties else ''}{apart}"))
+        STDOUT.print(verdict(False, f"{failed}{f' ({properties})' if properties else ''}{apart}"))
     else:
-        SAY.print(verdict(True, f"{totals.runs:,} runs: no violation, and all converged"))
+        STDOUT.print(verdict(True, f"{totals.runs:,} runs: no violation, and all converged"))
 
 
 def coverage_table(counts: Mapping[str, int]) -> Table:

@@ -26,7 +26,7 @@ from ordercast.audit.files import audit_trace
 from ordercast.cli.audit import Engine, show_violations, verdict_of
 from ordercast.cli.member import fail
 from ordercast.cli.options import FEWEST_OF_A_VIEW, Json, ProtocolName
-from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, facts, refuse, verdict
+from ordercast.cli.screen import STDERR, STDOUT, Code, answer, blaming, facts, refuse, verdict
 from ordercast.core.identity import NodeId
 from ordercast.demo.processes import Process, State
 from ordercast.demo.run import DemoRun, Plan, Result, Step, counted, written
@@ -56,7 +56,7 @@ NEXT = """\
       [cyan]{me} send chat hello[/]
   how fast a group is on this machine, its order checked at that speed
       [cyan]{me} bench --nodes 3[/]
-  two hundred simulated groups, tortured and audited
+  two hundred simulated groups under random faults, audited
       [cyan]{me} sim fuzz --seeds 0:200[/]
   four protocols compared, on Spark, with a report to look at
       [cyan]{me} lab run dtp --quick[/]"""
@@ -118,7 +118,7 @@ def demo(
             f"{FEWEST_OF_A_VIEW} or more"
         )
     place = _place(directory)
-    view = LiveView(ASIDE if json else SAY, nodes, protocol)
+    view = LiveView(STDERR if json else STDOUT, nodes, protocol)
     plan = Plan(nodes=nodes, seconds=seconds, rate=rate, protocol=protocol, rings=RINGS_SHOWN if rings else 1)
     run = DemoRun(plan, place, view)
     try:
@@ -129,7 +129,7 @@ def demo(
             result = run.judge(_on_spark if engine is Engine.SPARK else audit_trace)
     except KeyboardInterrupt:
         where = escape(str(place))
-        ASIDE.print(f"interrupted: no process is left; data and logs are in {where}", soft_wrap=True)
+        STDERR.print(f"interrupted: no process is left; data and logs are in {where}", soft_wrap=True)
         raise typer.Exit(Code.INTERRUPTED) from None
     except OrdercastError as error:
         fail(str(error))
@@ -143,7 +143,7 @@ def demo(
 def _on_spark(trace: Path) -> Report:
     need("spark", "--engine spark")
     from ordercast.audit.spark import audit_on_spark
-    from ordercast.spark.session import spark_session
+    from ordercast.spark.sessions import spark_session
 
     with spark_session("demo") as spark:
         return audit_on_spark(spark, trace)
@@ -301,7 +301,7 @@ def _news(run: DemoRun, common: CommonDigests | None) -> Iterator[str]:
 
 def _prove(result: Result, place: Path) -> None:
     def say(what: RenderableType = "") -> None:
-        SAY.print(what, soft_wrap=isinstance(what, str) and not SAY.is_terminal)
+        STDOUT.print(what, soft_wrap=isinstance(what, str) and not STDOUT.is_terminal)
 
     say("   a digest over all that a node delivered, configuration by configuration")
     say()
@@ -334,12 +334,12 @@ def _prove(result: Result, place: Path) -> None:
         )
     )
     say()
-    SAY.print(NEXT.format(me=escape(_called())), soft_wrap=True)
+    STDOUT.print(NEXT.format(me=escape(_called())), soft_wrap=True)
 
 
 def _pages(result: Result) -> Table:
     everyone = tuple(node["node"] for node in result.nodes)
-    wide = SAY.width >= 20 + len(everyone) * (SHOWN + 2)
+    wide = STDOUT.width >= 20 + len(everyone) * (SHOWN + 2)
     table = Table(box=None, pad_edge=False, header_style="bright_black")
     table.add_column("members")
     table.add_column("messages", justify="right")

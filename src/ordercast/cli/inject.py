@@ -14,7 +14,7 @@ from ordercast.catalogue import LAB_PROTOCOLS
 from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import Json, NodeRange, Seed
-from ordercast.cli.screen import ASIDE, SAY, Code, answer, blaming, counting, facts, verdict
+from ordercast.cli.screen import STDERR, STDOUT, Code, answer, blaming, counting, facts, verdict
 from ordercast.sim.injection import Failure, Injections, campaign
 
 ALL = "all"
@@ -62,7 +62,7 @@ def inject(
     else:
         _show(list(totals.values()), between, wall_s)
     if not whole:
-        ASIDE.print(f"interrupted after {sum(total.count for total in totals.values()):,} packets")
+        STDERR.print(f"interrupted after {sum(total.count for total in totals.values()):,} packets")
         raise typer.Exit(Code.INTERRUPTED)
     failed = any(total.failures or total.apart for total in totals.values())
     raise typer.Exit(Code.FAILED if failed else Code.OK)
@@ -92,8 +92,8 @@ def _show(totals: list[Injections], between: Mapping[str, tuple[int, int]], wall
     for total in totals:
         states = ", ".join(f"{state} {count:,}" for state, count in sorted(total.states.items()))
         reasons = sorted(total.reasons.items(), key=lambda item: -item[1])[:5]
-        SAY.print(f"[bold]{total.protocol}[/]")
-        SAY.print(
+        STDOUT.print(f"[bold]{total.protocol}[/]")
+        STDOUT.print(
             facts(
                 {
                     "packets": f"{total.count:,} in {total.runs:,} groups; {total.dropped:,} not used",
@@ -106,16 +106,16 @@ def _show(totals: list[Injections], between: Mapping[str, tuple[int, int]], wall
             )
         )
         for failure in total.failures[:MOST_SHOWN]:
-            SAY.print(_line(total.protocol, failure))
-            SAY.print(f"  {_again(total.protocol, failure.seed, between)}", soft_wrap=True)
+            STDOUT.print(_line(total.protocol, failure))
+            STDOUT.print(f"  {_again(total.protocol, failure.seed, between)}", soft_wrap=True)
         for seed in total.apart[:MOST_SHOWN]:
-            SAY.print(f"[bold red]✗[/] {total.protocol}, seed {seed}: did not come together again")
-            SAY.print(f"  {_again(total.protocol, seed, between)}", soft_wrap=True)
+            STDOUT.print(f"[bold red]✗[/] {total.protocol}, seed {seed}: did not come together again")
+            STDOUT.print(f"  {_again(total.protocol, seed, between)}", soft_wrap=True)
     every = sum(total.count for total in totals)
     raised = sum(len(total.failures) for total in totals)
     apart = sum(len(total.apart) for total in totals)
     said = f"{every:,} wrong packets in {wall_s:.1f} s: "
     if raised or apart:
-        SAY.print(verdict(False, f"{said}{raised:,} were not stood, {apart:,} groups stayed apart"))
+        STDOUT.print(verdict(False, f"{said}{raised:,} were not stood, {apart:,} groups stayed apart"))
     else:
-        SAY.print(verdict(True, f"{said}no machine raised, and all groups came together again"))
+        STDOUT.print(verdict(True, f"{said}no machine raised, and all groups came together again"))

@@ -9,11 +9,11 @@ from rich.markup import escape
 
 from ordercast import keys
 from ordercast.cli.options import Json
-from ordercast.cli.screen import SAY, answer, refuse, verdict
+from ordercast.cli.screen import STDOUT, answer, refuse, verdict
 from ordercast.errors import KeyProblem
 from ordercast.keys import Keyring
 
-STDOUT = "-"
+TO_STDOUT = "-"
 
 
 def keygen(
@@ -39,9 +39,9 @@ def keygen(
     steps = [name for name, wanted in (("add", add), ("promote", promote), ("prune", prune)) if wanted]
     if len(steps) > 1:
         refuse(f"--{steps[0]} and --{steps[1]} are separate steps: the file goes to every node in between.")
-    if file == STDOUT:
+    if file == TO_STDOUT:
         if steps:
-            refuse(f"--{steps[0]} changes a key file: name it in the place of {STDOUT}.")
+            refuse(f"--{steps[0]} changes a key file: name it in the place of {TO_STDOUT}.")
         _print_key(json)
         return
     step = steps[0] if steps else "new"
@@ -56,8 +56,8 @@ def keygen(
         names = _names(keyring)
         answer({"file": file, "step": step, "keys": names, "seals_with": names[0], "next": following})
     else:
-        SAY.print(verdict(True, escape(done)), soft_wrap=True)
-        SAY.print(f"  {escape(following)}", soft_wrap=True)
+        STDOUT.print(verdict(True, escape(done)), soft_wrap=True)
+        STDOUT.print(f"  {escape(following)}", soft_wrap=True)
 
 
 def _print_key(json: bool) -> None:

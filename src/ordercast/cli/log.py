@@ -14,7 +14,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from ordercast.cli.member import KeyFile
-from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, payload_document, printable, refuse, verdict
+from ordercast.cli.screen import (
+    STDERR,
+    STDOUT,
+    Code,
+    answer,
+    facts,
+    payload_document,
+    printable,
+    refuse,
+    verdict,
+)
 from ordercast.errors import KeyProblem, NotThere, NotYet, OrdercastError
 from ordercast.keys import Keyring
 from ordercast.log import Bounds, Position, Replica
@@ -93,7 +103,7 @@ def log(
                 return
             _show(replica, start, rows, group, follow, json)
     except OrdercastError as error:
-        ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        STDERR.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(Code.BROKEN if is_address(where) else Code.USAGE) from None
     except KeyboardInterrupt:
         raise typer.Exit(Code.OK) from None
@@ -110,7 +120,7 @@ def _show(
     if json:
         answer(_bounds(bounds))
     else:
-        SAY.print(_facts(bounds), "")
+        STDOUT.print(_facts(bounds), "")
     entries, at = _entries(replica, bounds, start, rows, group)
     _print(entries, json)
     sys.stdout.flush()
@@ -147,7 +157,7 @@ def _entries(
     except NotThere as gap:
         if not shown:
             raise
-        ASIDE.print(f"[yellow]{escape(str(gap))}[/]", soft_wrap=True)
+        STDERR.print(f"[yellow]{escape(str(gap))}[/]", soft_wrap=True)
     return shown, start
 
 
@@ -191,7 +201,7 @@ def _print(entries: list[dict[str, Any]], json: bool, headless: bool = False) ->
         table.add_column(name, justify="right" if name == "sender" else "left", no_wrap=name != "entry")
     for entry in entries:
         table.add_row(*_row(entry))
-    SAY.print(table)
+    STDOUT.print(table)
 
 
 def _position(entry: dict[str, Any]) -> str:
@@ -219,6 +229,8 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 def _document(entry: dict[str, Any]) -> dict[str, Any]:
     names = ("kind", "sender", "group", "guarantee", "time_us", "members")
     document = {name: entry[name] for name in names if entry[name] is not None}
+    if entry["sent_us"]:  # 0 where it is not known
+        document["sent_us"] = entry["sent_us"]
     if entry["payload"] is not None:
         document |= payload_document(entry["payload"])
     return {"position": _position(entry), **document}
@@ -229,7 +241,7 @@ def _repair(path: Path, source: str, key: str | None) -> tuple[list[str], list[s
     found = repair_log(path, source, key)
     for mended in found:
         if mended.source is not None:
-            ASIDE.print(escape(mended.sentence), soft_wrap=True)
+            STDERR.print(escape(mended.sentence), soft_wrap=True)
     return [], [mended.sentence for mended in found if mended.source is None]
 
 
@@ -239,9 +251,9 @@ def _tell_damage(where: str, damaged: tuple[list[str], list[str]], repaired: str
         answer({"whole": not (files or entries), "files": files, "entries": entries})
     else:
         for sentence in (*files, *entries):
-            SAY.print(f"[yellow]{escape(sentence)}[/]", soft_wrap=True)
+            STDOUT.print(f"[yellow]{escape(sentence)}[/]", soft_wrap=True)
         advice = "the node repairs it from the others while it runs; or stop it, and use --repair"
-        SAY.print(verdict(not (files or entries), advice if files or entries else f"{where} is whole"))
+        STDOUT.print(verdict(not (files or entries), advice if files or entries else f"{where} is whole"))
     if files or entries:
         raise typer.Exit(Code.FAILED)
 
@@ -259,6 +271,6 @@ def _verify(one: Replica, other: Replica, json: bool) -> None:
             }
         )
     else:
-        SAY.print(verdict(found.equal, found.sentence))
+        STDOUT.print(verdict(found.equal, found.sentence))
     if not found.equal:
         raise typer.Exit(Code.FAILED)

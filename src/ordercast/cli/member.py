@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from ordercast.cli.screen import ASIDE, Code, refuse
+from ordercast.cli.screen import STDERR, Code, refuse
 from ordercast.errors import ConfigProblem, KeyProblem, OrdercastError
 from ordercast.transport.address import format_address, is_loopback, parse_address
 
@@ -227,8 +227,8 @@ def _loop_factory() -> Any:
 
 def fail(sentence: str) -> NoReturn:
     """End because the work could not be done."""
-    ASIDE.print("[bold red]error:[/]", end=" ")
-    ASIDE.print(sentence, soft_wrap=True, markup=False)
+    STDERR.print("[bold red]error:[/]", end=" ")
+    STDERR.print(sentence, soft_wrap=True, markup=False)
     raise typer.Exit(Code.BROKEN)
 
 

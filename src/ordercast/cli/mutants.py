@@ -11,7 +11,7 @@ from rich.table import Table
 from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import CORES, Jobs, Json, NodeRange, SeedRange
-from ordercast.cli.screen import SAY, Code, answer, blaming, counting, verdict
+from ordercast.cli.screen import STDOUT, Code, answer, blaming, counting, verdict
 from ordercast.mutants import MUTANTS
 from ordercast.mutants.hunt import Hunt, hunt_one, named
 from ordercast.objects_fuzz import OBJECTS
@@ -81,16 +81,16 @@ def _show(hunts: dict[str, Hunt], names: list[str], most: int) -> None:
         failure = hunts[name].failure
         caught_by = failure.property if failure else "[bold red]nothing[/]"
         table.add_row(name, known[name].area, f"{hunts[name].seeds:,}", caught_by)
-    SAY.print(table)
-    SAY.print()
+    STDOUT.print(table)
+    STDOUT.print()
     alive = [name for name in names if hunts[name].failure is None]
     for name in alive:
-        SAY.print(f"[bold red]✗[/] {name}: {known[name].breaks}")
+        STDOUT.print(f"[bold red]✗[/] {name}: {known[name].breaks}")
     if alive:
-        SAY.print(verdict(False, f"{len(alive)} of {len(names)} mutants survive {_seeds(most)}"))
+        STDOUT.print(verdict(False, f"{len(alive)} of {len(names)} mutants survive {_seeds(most)}"))
     else:
         slowest = max(hunt.seeds for hunt in hunts.values())
-        SAY.print(verdict(True, f"all {len(names)} mutants are caught, the last after {_seeds(slowest)}"))
+        STDOUT.print(verdict(True, f"all {len(names)} mutants are caught, the last after {_seeds(slowest)}"))
 
 
 def _seeds(count: int) -> str:

@@ -61,7 +61,7 @@ def node(
         str | None, typer.Option(metavar="LEVEL", help="debug, info (as a rule), warning or error.")
     ] = None,
 ) -> None:
-    """Run a member of a group until SIGINT or SIGTERM; then it leaves with a word to the others.
+    """Run a member of a group until SIGINT or SIGTERM; then it tells the others that it leaves.
 
     Options override the configuration. What it says goes to stderr. Exit code 2 if something is wrong with
     the configuration, or with a directory or address in it; 3 if the node ended later, without being told to.

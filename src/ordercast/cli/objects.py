@@ -11,7 +11,7 @@ from msgspec import structs
 from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import CORES, Jobs, Json, SeedRange
-from ordercast.cli.screen import SAY, Code, answer, blaming, counting, verdict
+from ordercast.cli.screen import STDOUT, Code, answer, blaming, counting, verdict
 from ordercast.objects_fuzz import OBJECTS, failure_of_objects
 from ordercast.sim.campaign import Failure
 from ordercast.sim.process_pool import each
@@ -25,7 +25,7 @@ def objects(
     jobs: Jobs = CORES,
     json: Json = False,
 ) -> None:
-    """Torture replicated objects: from each seed nodes, disks, objects, clients and faults; then a judgement.
+    """Fuzz replicated objects: each seed draws nodes, disks, objects, clients and faults; the run is judged.
 
     What was answered has to be there, once, in the order of time; replicas have to be equal. A seed alone
     runs one case again. Exit code 1 if any fails.
@@ -48,9 +48,9 @@ def objects(
         answer({"protocol": name, "seeds": len(chosen), "failures": told})
     else:
         for failure in failures:
-            SAY.print(f"seed {failure.seed}: {failure.property}: {failure.sentence}", markup=False)
+            STDOUT.print(f"seed {failure.seed}: {failure.property}: {failure.sentence}", markup=False)
         some, of = f"{len(failures):,}", f"{len(chosen):,} seeds"
-        SAY.print(
+        STDOUT.print(
             verdict(not failures, f"{some} of {of} fail" if failures else f"nothing is wrong with {of}")
         )
     raise typer.Exit(Code.FAILED if failures else Code.OK)

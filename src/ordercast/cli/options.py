@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from ordercast.core.settings import setting_of
 
 if TYPE_CHECKING:
     from ordercast.core.identity import NodeId
@@ -74,13 +75,13 @@ def some_of(text: str, there: Collection[int], what: str) -> tuple[int, ...]:
 
 
 def fields(pairs: Iterable[str]) -> dict[str, object]:
-    """Fields given as ``key=value`` each: ``true`` and ``false`` as truth values, other values as text."""
+    """Fields given as ``key=value`` each (`setting_of`)."""
     found: dict[str, object] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (key and equals and value):
             raise ValueError(f"{pair!r}: write key=value")
-        found[key] = {"true": True, "false": False}.get(value, value)
+        found[key] = setting_of(value)
     return found
 
 
@@ -137,8 +138,8 @@ SeedRange = Annotated[
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Processes that share the work.")]
 Packets = Annotated[bool, typer.Option("--packets", help="Trace every packet, too.")]
 TraceDirectory = Annotated[
-    Path | None,
-    typer.Option("--trace", file_okay=False, metavar="DIR", help="Keep the trace, as Parquet, in DIR."),
+    str | None,
+    typer.Option("--trace", metavar="DIR|URI", help="Keep the trace, as Parquet, in DIR."),
 ]
 Settings = Annotated[
     list[str] | None,

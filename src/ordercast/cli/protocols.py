@@ -8,7 +8,7 @@ from rich.table import Table
 
 from ordercast.catalogue import LabProtocol, lab_protocol
 from ordercast.cli.options import Json
-from ordercast.cli.screen import SAY, answer
+from ordercast.cli.screen import STDOUT, answer
 from ordercast.core.wire import DROPS
 from ordercast.protocols import PROTOCOLS
 
@@ -22,9 +22,9 @@ def protocols(json: Json = False) -> None:
     if json:
         answer({"protocols": [_document(lab_protocol(name)) for name in PROTOCOLS]})
         return
-    SAY.print(_ordering())
-    SAY.print()
-    SAY.print(_promises())
+    STDOUT.print(_ordering())
+    STDOUT.print()
+    STDOUT.print(_promises())
 
 
 def _ordering() -> Table:

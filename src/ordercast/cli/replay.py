@@ -12,7 +12,7 @@ from rich.markup import escape
 from ordercast.catalogue import fuzzed_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.options import FuzzedName, Json, NodeRange, Packets, Seed, TraceDirectory
-from ordercast.cli.screen import SAY, Code, answer, blaming, facts, verdict
+from ordercast.cli.screen import STDOUT, Code, answer, blaming, facts, verdict
 from ordercast.draw import svg as svg_drawing
 from ordercast.draw.spacetime import Note, timeline_of
 from ordercast.draw.terminal import Drawing
@@ -41,6 +41,10 @@ def replay(
     faults_until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only faults before this time, as in 300ms.")
     ] = None,
+    near: Annotated[
+        int | None,
+        typer.Option(metavar="SEED", help="The case of this seed, with its faults shifted a little.", min=0),
+    ] = None,
     svg: Annotated[
         Path | None, typer.Option(dir_okay=False, metavar="FILE", help="Draw it into this file, too.")
     ] = None,
@@ -48,7 +52,7 @@ def replay(
     packets: Packets = False,
     json: Json = False,
 ) -> None:
-    """Run one seed of the fuzzer again and tell its story: what was done to whom, and who installed what.
+    """Run one seed of the fuzzer again and draw what happened: faults, lives and configurations.
 
     The numbers in --nodes must be those of the fuzzer: they are part of what the seed decides. Exit code
     1 if the run fails.
@@ -57,10 +61,10 @@ def replay(
         chosen = protocol_called(protocol)
     with blaming("--nodes"):
         between = options.nodes(nodes, chosen.nodes)
-    drawn = plan(chosen, seed, between)
+    drawn = plan(chosen, seed, between, near=near)
     cuts = _cuts(drawn, members, faults, faults_until)
     with blaming("--faults-until"):
-        case = plan(chosen, seed, between, cuts)
+        case = plan(chosen, seed, between, cuts, near=near)
     result, world = run_case(chosen, case, packets=packets)
     told = _notes(case, world)
     campaign = Campaign(protocol=protocol, nodes=between, seeds=range(seed, seed + 1))
@@ -76,12 +80,12 @@ def replay(
         with blaming("--trace"), TraceWriter(trace, trace_name(protocol, seed), chosen.heading) as writer:
             writer.write(world.rows)
     if json:
-        answer(_document(case, result, campaign.replay(seed, cuts)))
+        answer(_document(case, result, campaign.replay(seed, cuts, near)))
     else:
         _show(drawn, case, cuts, result, world, told)
         for kept in (svg, trace):
             if kept is not None:
-                SAY.print(f"[bright_black]written:[/] {escape(str(kept))}", soft_wrap=True)
+                STDOUT.print(f"[bright_black]written:[/] {escape(str(kept))}", soft_wrap=True)
     raise typer.Exit(Code.FAILED if result.failed else Code.OK)
 
 
@@ -128,20 +132,20 @@ def _document(case: Case, result: Result, command: str) -> dict[str, Any]:
 
 
 def _show(drawn: Case, case: Case, cuts: Cuts | None, result: Result, world: World, told: list[Note]) -> None:
-    SAY.print(facts(_case(case)))
-    SAY.print()
+    STDOUT.print(facts(_case(case)))
+    STDOUT.print()
     _show_faults(drawn, cuts)
-    SAY.print()
-    SAY.print(Drawing(timeline_of(world.rows, attached(case.settings, case.nodes)), told))
-    SAY.print()
+    STDOUT.print()
+    STDOUT.print(Drawing(timeline_of(world.rows, attached(case.settings, case.nodes)), told))
+    STDOUT.print()
     for sentence in result.sentences:
-        SAY.print(f"[red]•[/] {escape(sentence)}")
+        STDOUT.print(f"[red]•[/] {escape(sentence)}")
     if result.failed is None:
-        SAY.print(verdict(True, f"{result.rows:,} events keep every property, and the group converged"))
+        STDOUT.print(verdict(True, f"{result.rows:,} events keep every property, and the group converged"))
     else:
         broken = ", ".join(f"{code} ×{count}" for code, count in sorted(result.violations.items()))
         apart = "" if result.converged else "the group did not converge"
-        SAY.print(verdict(False, "failed: " + "; ".join(filter(None, (broken, apart)))))
+        STDOUT.print(verdict(False, "failed: " + "; ".join(filter(None, (broken, apart)))))
 
 
 def _case(case: Case) -> dict[str, str]:
@@ -172,8 +176,8 @@ def _show_faults(drawn: Case, cuts: Cuts | None) -> None:
     begun = [number for number, fault in enumerate(drawn.faults) if not is_ending(drawn, fault)]
     kept = begun if cuts is None or cuts.faults is None else cuts.faults
     for number in kept:
-        SAY.print(f"[bright_black]{number:>4}[/]  {escape(str(drawn.faults[number]))}")
+        STDOUT.print(f"[bright_black]{number:>4}[/]  {escape(str(drawn.faults[number]))}")
     if len(kept) < len(begun):
-        SAY.print(f"[bright_black]      {len(begun) - len(kept)} more were drawn and are left out[/]")
+        STDOUT.print(f"[bright_black]      {len(begun) - len(kept)} more were drawn and are left out[/]")
     if not kept:
-        SAY.print("[bright_black]      no faults[/]")
+        STDOUT.print("[bright_black]      no faults[/]")

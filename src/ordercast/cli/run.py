@@ -16,7 +16,7 @@ from ordercast.catalogue import lab_protocol as protocol_called
 from ordercast.cli import options
 from ordercast.cli.audit import show_violations, verdict_of
 from ordercast.cli.options import Json, Packets, ProtocolName, Seed, Settings, TraceDirectory
-from ordercast.cli.screen import SAY, Code, answer, blaming, counting, facts, verdict
+from ordercast.cli.screen import STDOUT, Code, answer, blaming, counting, facts, verdict
 from ordercast.draw.words import duration
 from ordercast.sim.campaign import trace_name
 from ordercast.sim.experiment import MOST_AUDITED, WARM_UP_US, Experiment, Figures, check_size, conduct
@@ -48,7 +48,7 @@ def run(
         Arrivals, typer.Option(help="When messages come; saturating: always, whatever --rate says.")
     ] = Arrivals.POISSON,
     network: Annotated[
-        str, typer.Option(metavar="NAME", help="lan, lossy, ethernet10 or ethernet100.")
+        str, typer.Option(metavar="NAME", help="lan, lossy, ethernet10, ethernet100 or nodes.")
     ] = "lan",
     safe: Annotated[float, typer.Option(min=0, max=1, help="Share of messages sent as safe.")] = 0.0,
     levels: Annotated[
@@ -114,7 +114,7 @@ def run(
     else:
         _show(protocol, network, figures)
         if writer is not None:
-            SAY.print(f"trace: {', '.join(map(str, writer.paths))}")
+            STDOUT.print(f"trace: {', '.join(map(str, writer.files))}")
     raise typer.Exit(Code.FAILED if figures.clean is False else Code.OK)
 
 
@@ -165,18 +165,18 @@ def _show(protocol: str, network: str, figures: Figures) -> None:
     load = experiment.workload
     rate = "as much as there is room for" if load.arrivals == "saturating" else f"{load.rate:g} messages/s"
     size = f"{load.size}" if load.size_to is None else f"{load.size} to {load.size_to}"
-    SAY.print(
+    STDOUT.print(
         f"[bold]{protocol}[/], {experiment.nodes} nodes on {network}, {rate} ({load.arrivals}) of {size} "
         f"bytes, {load.safe:.0%} safe, {experiment.seconds:g} s after {WARM_UP_US // 1_000_000} s to form"
     )
-    SAY.print()
-    SAY.print(facts(_figures(figures)))
-    SAY.print()
+    STDOUT.print()
+    STDOUT.print(facts(_figures(figures)))
+    STDOUT.print()
     if metrics.from_submit:
-        SAY.print(_latencies(figures))
-        SAY.print()
+        STDOUT.print(_latencies(figures))
+        STDOUT.print()
     for damage in figures.corrupt:
-        SAY.print(f"[bold red]corrupt[/]: {damage}")
+        STDOUT.print(f"[bold red]corrupt[/]: {damage}")
     _show_verdict(figures)
 
 
@@ -235,8 +235,8 @@ def _latency(latency: Latency) -> tuple[str, ...]:
 def _show_verdict(figures: Figures) -> None:
     if figures.report is not None:
         show_violations(figures.report.violations)
-        SAY.print(verdict_of(figures.report, f"{figures.report.events:,} events"))
+        STDOUT.print(verdict_of(figures.report, f"{figures.report.events:,} events"))
     elif figures.experiment.audited:
-        SAY.print(f"not audited: more than {MOST_AUDITED:,} events; keep a --trace and audit that")
+        STDOUT.print(f"not audited: more than {MOST_AUDITED:,} events; keep a --trace and audit that")
     if figures.corrupt:
-        SAY.print(verdict(False, "messages were damaged on their way"))
+        STDOUT.print(verdict(False, "messages were damaged on their way"))

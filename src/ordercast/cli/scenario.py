@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +12,7 @@ from rich.markup import escape
 
 from ordercast.catalogue import LAB_PROTOCOLS, OVER_NETWORKS
 from ordercast.cli.options import Json
-from ordercast.cli.screen import SAY, Code, answer, blaming, refuse, verdict
+from ordercast.cli.screen import STDOUT, Code, answer, blaming, refuse, verdict
 from ordercast.draw import ladder
 from ordercast.draw import svg as svg_drawing
 from ordercast.draw.packets import Names, flights, keeping, marks
@@ -54,7 +56,7 @@ def scenario(
         answer({"scenarios": len(results), "failed": failed, "results": results})
     elif len(results) > 1:
         wrong = f"{failed} of {len(results)} scenarios went otherwise than expected"
-        SAY.print(verdict(not failed, wrong if failed else f"all {len(results)} scenarios as expected"))
+        STDOUT.print(verdict(not failed, wrong if failed else f"all {len(results)} scenarios as expected"))
     raise typer.Exit(Code.FAILED if failed else Code.OK)
 
 
@@ -90,9 +92,16 @@ def _run(file: Path, packets: bool) -> tuple[Scenario, Report]:
         known = {
             name: protocol._replace(kind_of=keeping(protocol.product)) for name, protocol in known.items()
         }
-    try:
+    with blaming_scenario(file):
         story = parse(file.read_text(encoding="utf-8"))
         return story, run_scenario(story, known, packets=packets)
+
+
+@contextmanager
+def blaming_scenario(file: Path) -> Iterator[None]:
+    """What is wrong inside is wrong with this scenario file: the command ends, and says what it is."""
+    try:
+        yield
     except OSError as error:
         refuse(f"{file} cannot be read: {error.strerror}")
     except UnicodeDecodeError:
@@ -114,19 +123,19 @@ def _outcomes(report: Report) -> list[dict[str, Any]]:
 
 
 def _show(file: Path, story: Scenario, report: Report, draw: bool) -> None:
-    SAY.print(f"[bold]{escape(str(file))}[/]", soft_wrap=True)
+    STDOUT.print(f"[bold]{escape(str(file))}[/]", soft_wrap=True)
     if draw:
         who = ", ".join(f"{name} is {node}" for name, node in story.nodes.items())
-        SAY.print(f"[bright_black]{who}[/]")
-        SAY.print(
+        STDOUT.print(f"[bright_black]{who}[/]")
+        STDOUT.print(
             Drawing(
                 timeline_of(report.world.rows, story.networks),
                 notes(story.faults, report.world.changes, report.world.rows),
             )
         )
-        SAY.print()
+        STDOUT.print()
     for outcome in report.outcomes:
-        SAY.print("  " + verdict(outcome.ok, escape(outcome.expectation.text)))
+        STDOUT.print("  " + verdict(outcome.ok, escape(outcome.expectation.text)))
         for problem in outcome.problems:
-            SAY.print(f"      [red]{escape(problem)}[/]")
-    SAY.print()
+            STDOUT.print(f"      [red]{escape(problem)}[/]")
+    STDOUT.print()

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-SAY = Console(highlight=False)
+STDOUT = Console(highlight=False)
 """To stdout: the answer, for people."""
-ASIDE = Console(stderr=True, highlight=False)
+STDERR = Console(stderr=True, highlight=False)
 """To stderr: progress, and mistakes."""
 
 
@@ -37,12 +37,12 @@ class Code(IntEnum):
 
 def answer(document: Mapping[str, Any]) -> None:
     """To stdout: the answer, for programs. One JSON object on one line, and nothing else."""
-    print(json.dumps(document))
+    print(json.dumps(document), flush=True)
 
 
 def refuse(sentence: str) -> NoReturn:
     """End with what is wrong with what was asked."""
-    ASIDE.print(f"[bold red]error:[/] {_escaped(sentence)}", soft_wrap=True)
+    STDERR.print(f"[bold red]error:[/] {_escaped(sentence)}", soft_wrap=True)
     raise typer.Exit(Code.USAGE)
 
 
@@ -64,7 +64,7 @@ def counting(what: str, total: int) -> Iterator[Counter]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=ASIDE, transient=True, disable=not ASIDE.is_terminal) as progress:
+    with Progress(*columns, console=STDERR, transient=True, disable=not STDERR.is_terminal) as progress:
         yield Counter(progress, what, total)
 
 
@@ -76,15 +76,15 @@ class Counter:
         self._task = progress.add_task(what, total=total)
 
     def step(self, by: int = 1) -> None:
-        """So many more are done."""
+        """Show that `by` more are done."""
         self._progress.advance(self._task, by)
 
     def at(self, done: int) -> None:
-        """So many are done."""
+        """Show that `done` are done."""
         self._progress.update(self._task, completed=done)
 
     def say(self, text: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._progress.console.print(text)
 
 

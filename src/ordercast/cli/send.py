@@ -43,7 +43,7 @@ from ordercast.cli.member import (
     passing,
 )
 from ordercast.cli.options import Json
-from ordercast.cli.screen import ASIDE, SAY, answer, refuse, verdict
+from ordercast.cli.screen import STDERR, STDOUT, answer, refuse, verdict
 
 if TYPE_CHECKING:
     from ordercast.groups.api import Group
@@ -110,7 +110,7 @@ def send(
             refuse("--session makes safe messages exactly once: say --safe, too")
         sending = _send_as_client(node, checked(group), given, safe, count, timeout, session, json)
     if not given and sys.stdin.isatty():
-        ASIDE.print("[bright_black]a message a line; Ctrl-D ends[/]")
+        STDERR.print("[bright_black]a message a line; Ctrl-D ends[/]")
     live(sending)
 
 
@@ -262,7 +262,7 @@ def _position(message: Message) -> dict[str, Any]:
 def _show_to_client(document: dict[str, Any]) -> None:
     count, group = document["messages"], escape(document["group"])
     if not count:
-        SAY.print(f"nothing was sent to {group}: there was no message")
+        STDOUT.print(f"nothing was sent to {group}: there was no message")
         return
     guarantee = "safe message" if document["safe"] else "message"
     what = f"1 {guarantee}" if count == 1 else f"{count:,} {guarantee}s"
@@ -274,24 +274,24 @@ def _show_to_client(document: dict[str, Any]) -> None:
         if count == 1
         else f", in the log from {first} to {last}"
     )
-    SAY.print(verdict(True, f"{what} to {group}{where}"), soft_wrap=True)
+    STDOUT.print(verdict(True, f"{what} to {group}{where}"), soft_wrap=True)
     if document["duplicates"]:
-        SAY.print(f"  [bright_black]{document['duplicates']:,} of them were there before[/]")
+        STDOUT.print(f"  [bright_black]{document['duplicates']:,} of them were there before[/]")
 
 
 def _show(document: dict[str, Any]) -> None:
     count, first, last = document["messages"], document["first"], document["last"]
     group = escape(document["group"])
     if not count:
-        SAY.print(f"nothing was sent to {group}: there was no message")
+        STDOUT.print(f"nothing was sent to {group}: there was no message")
         return
     guarantee = "safe message" if document["safe"] else "message"
     what = f"1 {guarantee}" if count == 1 else f"{count:,} {guarantee}s"
     same = first["configuration"] == last["configuration"]
     where = f"at {_place(first)}" if count == 1 else f"from {_place(first, not same)} to {_place(last)}"
-    SAY.print(verdict(True, f"{what} to {group}, ordered {where}"), soft_wrap=True)
+    STDOUT.print(verdict(True, f"{what} to {group}, ordered {where}"), soft_wrap=True)
     members = ", ".join(map(str, document["members"]))
-    SAY.print(f"  [bright_black]delivered with the members {members}[/]", soft_wrap=True)
+    STDOUT.print(f"  [bright_black]delivered with the members {members}[/]", soft_wrap=True)
 
 
 def _place(position: dict[str, Any], in_full: bool = True) -> str:

@@ -19,7 +19,7 @@ from rich.text import Text
 from ordercast.cli.clients import Access, Nodes, Password, Signer, Token, User, access
 from ordercast.cli.member import ConfigFile, configured
 from ordercast.cli.options import Json
-from ordercast.cli.screen import ASIDE, SAY, Code, answer, facts, refuse
+from ordercast.cli.screen import STDERR, STDOUT, Code, answer, facts, refuse
 from ordercast.draw.words import duration
 from ordercast.errors import AccessDenied, NoResponders, NotConnected, RequestTimeout
 from ordercast.runtime.control import SOCKET, NoNode, ask
@@ -65,9 +65,9 @@ def status(
         elif json:
             answer(asked())
         else:
-            SAY.print(shown(asked()))
+            STDOUT.print(shown(asked()))
     except NoNode as error:
-        ASIDE.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        STDERR.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(Code.FAILED) from None
     except KeyboardInterrupt:
         raise typer.Exit(Code.OK) from None
@@ -130,17 +130,17 @@ def _asked(ask: Callable[[], Status], every: float) -> Iterator[Status]:
 def _watch(ask: Callable[[], Status], every: float) -> None:
     """Until interrupted; a node that is restarted meanwhile is found again."""
     ask()
-    with Live(console=SAY, auto_refresh=False) as live:
+    with Live(console=STDOUT, auto_refresh=False) as live:
         while True:
             found: Group | Text
             try:
                 found = shown(ask())
             except NoNode as error:
                 found = Text(str(error), style="red")
-            if SAY.is_terminal:
+            if STDOUT.is_terminal:
                 live.update(found, refresh=True)
             else:
-                SAY.print(found, "")
+                STDOUT.print(found, "")
             time.sleep(every)
 
 

@@ -12,14 +12,15 @@ from rich.markup import escape
 from ordercast.catalogue import LAB_RINGS
 from ordercast.cli import options
 from ordercast.cli.options import Json, NodeRange
-from ordercast.cli.screen import SAY, answer, blaming, refuse
+from ordercast.cli.scenario import blaming_scenario
+from ordercast.cli.screen import STDOUT, answer, blaming, refuse
 from ordercast.core.identity import NodeId
 from ordercast.draw.networks import Attached, neighbours_first
 from ordercast.draw.topology import in_svg, in_terminal
 from ordercast.rings.messages import Report, Ring
 from ordercast.rings.topology import Topology
 from ordercast.sim.fuzz import plan
-from ordercast.sim.scenario import ScenarioError, parse
+from ordercast.sim.scenario import parse
 from ordercast.sim.topology import attached, members
 
 
@@ -69,21 +70,15 @@ def topology(
             }
         )
         return
-    for line in in_terminal(drawn.networks, forwarding, drawn.names, SAY.width):
-        SAY.print(line)
+    for line in in_terminal(drawn.networks, forwarding, drawn.names, STDOUT.width):
+        STDOUT.print(line)
     if svg is not None:
-        SAY.print(f"[bright_black]written:[/] {escape(str(svg))}", soft_wrap=True)
+        STDOUT.print(f"[bright_black]written:[/] {escape(str(svg))}", soft_wrap=True)
 
 
 def _of_scenario(file: Path) -> _Drawn:
-    try:
+    with blaming_scenario(file):
         story = parse(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        refuse(f"{file} cannot be read: {error.strerror}")
-    except UnicodeDecodeError:
-        refuse(f"{file} is not a scenario: it is no text")
-    except ScenarioError as error:
-        refuse(f"{file}: {error}")
     if not story.networks:
         refuse(f"{file} has one network for all nodes; say who is attached where: attach p q g to 1")
     return _Drawn(story.networks, {node: name for name, node in story.nodes.items()}, file.stem)
