@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
 import threading
+import urllib.request
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+from ordercast.core.build import build
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +47,7 @@ TRACED = (
     "clients_server",
     "core",
     "groups",
+    "log/test_log_catching_up.py",
     "log/test_log_nodes.py",
     "log/test_log_scrubber.py",
     "sequencers",
@@ -83,7 +88,7 @@ def _is_in(path: Path, places: tuple[str, ...]) -> bool:
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session that tries a task again when it fails, as a cluster does."""
-    from ordercast.spark.session import spark_session
+    from ordercast.spark.sessions import spark_session
 
     if getattr(request.config.option, "loadgroup", False):  # `--dist loadgroup`, in one of its processes
         mine = tmp_path_factory.getbasetemp().parent / "spark-session"
@@ -95,6 +100,26 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     settings = {"spark.sql.shuffle.partitions": 2, "spark.driver.memory": "2g"}
     with spark_session("tests", "local[2,4]", settings) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[str]:
+    """A bucket of an S3 server on loopback, as a URI in which all is said that it takes to reach it.
+
+    `{}` in it stands for a path in the bucket.
+    """
+    server_ = pytest.importorskip(
+        "moto.server", reason="an S3 server to test against: pip install 'moto[s3]'"
+    )
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = server_.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    uri = f"s3a://key:secret@lake/{{}}?scheme=http&endpoint_override={host}:{port}&region=us-east-1"
+    request = urllib.request.Request(f"http://{host}:{port}/lake", method="PUT")
+    with urllib.request.urlopen(request, timeout=30):
+        yield uri
+    server.stop()
 
 
 def _process_of(item: pytest.Item) -> str | None:
@@ -115,7 +140,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     whose tests compute. The largest come first, so that no process has one left when the others have ended.
     """
     groups: dict[str, list[pytest.Item]] = {}
+    compiled = build() == "compiled"
     for item in items:
+        if compiled and item.get_closest_marker("pure") is not None:
+            item.add_marker(pytest.mark.skip(reason="needs the pure build: make pure"))
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         name = _process_of(item)

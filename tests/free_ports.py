@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import socket
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +11,7 @@ from itertools import cycle
 from pathlib import Path
 
 from ordercast.file_lock import HeldByAnother, lock_file
+from ordercast.measure.loopback import are_free
 
 PORTS = range(10_000, 20_000, 2)
 """Below those that the kernel gives to whoever asks for any, and those that nodes draw: nobody comes by one
@@ -25,20 +25,7 @@ def free_port() -> int:
 
     The same one is given out again only after all others of this process.
     """
-    for port in _ports_of(os.getpid()):
-        taken: list[socket.socket] = []
-        try:
-            for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
-                for one in (port, port + 1):
-                    taken.append(socket.socket(type=kind))
-                    taken[-1].bind(("127.0.0.1", one))
-        except OSError:
-            continue
-        finally:
-            for each in taken:
-                each.close()
-        return port
-    raise AssertionError("not reached: ports are tried in turns without end")
+    return next(port for port in _ports_of(os.getpid()) if are_free((port, port + 1)))
 
 
 def free_address() -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -12,8 +15,9 @@ from doc_blocks import Play, blocks, unfenced
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EACH = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+PUBLIC = ("ordercast", "ordercast.client", "ordercast.log", "ordercast.testing", "ordercast.threads")
 PLAYED = [page for page in PAGES if any(block.kind != "text" for block in blocks(page))]
-MOST_NOT_RUN = 20
+MOST_NOT_RUN = 23
 """Blocks that no test can run, each with its reason."""
 
 
@@ -63,3 +67,28 @@ def test_the_menu_of_the_site_has_every_page_and_no_other() -> None:
     menu = re.findall(r"([\w/-]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     pages = [page.relative_to(ROOT / "docs") for page in PAGES[1:]]
     assert sorted(menu) == sorted(str(page) for page in pages if page.parts[0] != "decisions")
+
+
+def named_in_the_reference(text: str) -> Iterator[tuple[str, frozenset[str] | None]]:
+    """What the page of the API names: modules or things in them, and which of a module's, if not all."""
+    for name, options in re.findall(r"^::: ([\w.]+)\n((?: +.*\n)*)", text, re.M):
+        members = re.search(r"members: \[(.*)\]", options)
+        yield name, frozenset(members[1].split(", ")) if members else None
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_the_reference_has_everything_that_is_public(module: str) -> None:
+    text = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8") + "\n"
+    there = dict(named_in_the_reference(text))
+    public = import_module(module)
+    missing = []
+    for name in public.__all__:
+        thing = getattr(public, name)
+        if isinstance(thing, ModuleType):
+            continue
+        known = {module} if isinstance(thing, tuple) else {module, getattr(thing, "__module__", module)}
+        whole = {f"{home}.{getattr(thing, '__qualname__', name)}" for home in known} | {f"{module}.{name}"}
+        parts = [there[home] for home in known if home in there]
+        if not whole & set(there) and not any(part is None or name in part for part in parts):
+            missing.append(name)
+    assert not missing, f"docs/reference/api.md lacks what {module} has: {missing}"

@@ -26,6 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent / "log"))
 
 from damage import damage, files_in
+from timed_rounds import timed_rounds
 
 from ordercast import Node
 from ordercast.errors import Damaged, LogError, NotThere, OrdercastError, Trimmed
@@ -304,18 +305,15 @@ class Campaign:
         for one in self.nodes.values():
             await one.wait_for(3)
         begun = time.monotonic()
-        for number in range(rounds):
-            if time.monotonic() - begun > seconds:
-                rounds = number
-                break
+        done = 0
+        for number in timed_rounds(rounds, seconds):
             await self.round(number)
-            if number % 20 == 19:
-                print(f"{number + 1} rounds, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+            done += 1
         repaired = sum("repaired from" in sentence for sentence in self.told.sentences)
         for node in (3, 2, 1):
             await self.stop(node)
         return {
-            "rounds": rounds,
+            "rounds": done,
             "seconds": round(time.monotonic() - begun),
             "failures": self.failures,
             "segments repaired": repaired,

@@ -1,4 +1,4 @@
-"""A group of real processes to be tortured: started, killed, stopped, cut off, and compared in the end.
+"""A group of real processes: started, killed, stopped, cut off, and compared in the end.
 
 Nothing here measures the machine: what is awaited is a state, with patience that a busy machine cannot
 exhaust. `Cluster.conclude` is the end of every test: all are whole again, all tell the same story, the logs
@@ -161,7 +161,7 @@ class Member:
         self.process.send_signal(signal.SIGCONT)
 
     def leave(self) -> int:
-        """Have it leave with a word; its exit code."""
+        """Have it leave, telling the others; its exit code."""
         self.tell("leave")
         code = self.process.wait(PATIENCE_S)
         self._listener.join()

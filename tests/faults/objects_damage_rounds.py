@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "log"))
 from damage import KINDS, damage
 from objects_group import NODES, Objects
 from objects_worker import NAME
+from timed_rounds import timed_rounds
 
 from ordercast import NoMajority
 from ordercast.directory import LOCK
@@ -376,16 +377,13 @@ class Campaign:
     async def run(self, rounds: int, seconds: float) -> dict[str, Any]:
         begun = time.monotonic()
         await self.start(*NODES)
-        for number in range(rounds):
-            if time.monotonic() - begun > seconds:
-                rounds = number
-                break
+        done = 0
+        for number in timed_rounds(rounds, seconds):
             await self.round(number)
-            if number % 20 == 19:
-                print(f"{number + 1} rounds, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+            done += 1
         await self.check("in the end", *NODES)
         return {
-            "rounds": rounds,
+            "rounds": done,
             "seconds": round(time.monotonic() - begun),
             "values written": self._values,
             **dict(sorted(self.counts.items())),

@@ -1,4 +1,4 @@
-"""Tortures a group for minutes, and judges what clients of its map and its locks were answered.
+"""Kills, stops and cuts off nodes of a group for minutes; judges what clients of its objects were answered.
 
     .venv/bin/python tests/faults/objects_history_rounds.py DIR [--minutes 5] [--seed 1] [--protocol totem]
 
@@ -110,7 +110,7 @@ class Campaign:
     # --- all of it ------------------------------------------------------------------------------
 
     def run(self, seconds: float) -> list[Noted]:
-        """Torture it for so long; all that was called."""
+        """Run the group under faults for this many seconds; all that was called."""
         begun = time.monotonic()
         self._start(*NODES)
         told = 0
@@ -183,13 +183,15 @@ def main() -> int:
     words.add_argument("--protocol", choices=("totem", "total"), default="totem")
     words.add_argument("--rate", type=float, default=8.0, help="calls a second of each of 12 clients")
     given = words.parse_args()
-    found = tortured(given.directory, given.protocol, given.seed, given.minutes * 60, given.rate)
+    found = under_faults(given.directory, given.protocol, given.seed, given.minutes * 60, given.rate)
     print(json.dumps(found, indent=2))
     return 0
 
 
-def tortured(directory: Path, protocol: str, seed: int, seconds: float, rate: float = 8.0) -> dict[str, int]:
-    """Run it in namespaces, and judge it."""
+def under_faults(
+    directory: Path, protocol: str, seed: int, seconds: float, rate: float = 8.0
+) -> dict[str, int]:
+    """Run a group in network namespaces, under faults, and judge its history."""
     directory.mkdir(parents=True, exist_ok=True)
     resource = Resource(directory / "resource")
     jobs: dict[str, Any] = {"clients": 4, "lockers": 2, "resource": str(resource.path), "timeout": 8.0}

@@ -23,6 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from objects_group import NODES, Books, Objects, check_revisions
+from timed_rounds import timed_rounds
 
 
 class Campaign:
@@ -71,23 +72,18 @@ class Campaign:
         self.books.add(noted)
 
     def run(self, rounds: int, seconds: float) -> dict[str, Any]:
-        begun = time.monotonic()
+        begun, done = time.monotonic(), 0
         with self.group as group:
-            for number in range(rounds):
-                if time.monotonic() - begun > seconds:
-                    rounds = number
-                    break
+            for _ in timed_rounds(rounds, seconds, told_each=10):
                 self.round()
-                if number % 10 == 9:
-                    passed = time.monotonic() - begun
-                    print(f"{number + 1} rounds, {passed:.0f} s", file=sys.stderr, flush=True)
+                done += 1
             for node in NODES:
                 group.start(node)
             rows = group.dump(*NODES)
             self.books.check(rows)
             group.check_logs()
         return {
-            "rounds": rounds,
+            "rounds": done,
             "seconds": round(time.monotonic() - begun),
             "writes answered": self.books.answered,
             "keys": len(rows),

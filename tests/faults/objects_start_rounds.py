@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from group import Member, wait_until
 from objects_group import NODES, Objects
+from timed_rounds import timed_rounds
 
 FIRST_WRITES = 14
 """So many changes of its directory a node makes when it begins, about."""
@@ -129,11 +130,8 @@ class Campaign:
 
     def run(self, rounds: int) -> dict[str, Any]:
         begun = time.monotonic()
-        for number in range(rounds):
+        for number in timed_rounds(rounds, told_each=5):
             self.round(number)
-            if number % 5 == 4:
-                passed = time.monotonic() - begun
-                print(f"{number + 1} rounds, {passed:.0f} s", file=sys.stderr, flush=True)
         return {
             "rounds": rounds,
             "seconds": round(time.monotonic() - begun),

@@ -17,6 +17,7 @@ import json
 import random
 import socket
 import struct
+import sys
 import tempfile
 import time
 from collections import Counter, deque
@@ -25,10 +26,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 import msgspec
 from crowd import Served, Target
 from group import wait_until
 
+from changed_bytes import Changes, changed_bytes
 from ordercast.errors import LogError
 from ordercast.keys import Keyring, generate
 from ordercast.log import wire
@@ -52,6 +56,12 @@ WISHES: list[dict[str, Any]] = [
     {"op": "commit", "job": b"j" * 16, "batch": 0, "done": True},
     {"rows": 0, "fence": 1},
 ]
+CHANGES = Changes(
+    at_once=(0, 1, 1, 2, 5),
+    lengths=(1, 4, 50, 5_000),
+    openings=(b"[", b"\x91", b"\r\n", b"{"),
+    depths=(2, 3_000),
+)
 REQUESTS = (
     b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n",
     b"HEAD / HTTP/1.0\r\n\r\n",
@@ -182,23 +192,7 @@ class Attacks:
 
     def _changed(self, data: bytes) -> bytes:
         """Bytes with something changed; now and then as they were."""
-        chance, changed = self.chance, bytearray(data)
-        for _ in range(chance.choice((0, 1, 1, 2, 5))):
-            at = chance.randrange(len(changed) + 1)
-            match chance.randrange(6):
-                case 0 if changed:
-                    changed[at % len(changed)] ^= 1 << chance.randrange(8)
-                case 1 if changed:
-                    changed[at % len(changed)] = chance.choice((0, 0x0A, 0x7F, 0x80, 0xFF))
-                case 2:
-                    del changed[at : at + chance.choice((1, 4, 5_000))]
-                case 3:
-                    changed[at:at] = chance.randbytes(chance.choice((1, 50, 5_000)))
-                case 4:
-                    changed[at:at] = chance.choice((b"[", b"\x91", b"\r\n", b"{")) * chance.choice((2, 3_000))
-                case _:
-                    changed[at:at] = changed[chance.randrange(len(changed) + 1) :][:64]
-        return bytes(changed)
+        return changed_bytes(self.chance, data, CHANGES)
 
     # --- lines --------------------------------------------------------------------------------------
 
