@@ -34,11 +34,29 @@ def test_so_is_a_message_without_a_place_to_whoever_holds_the_token() -> None:
     assert seat.orderer.unanswered == {1: 1}
 
 
-def test_and_a_request_to_who_is_asked() -> None:
+def test_and_a_request_that_is_repeated_to_who_was_asked() -> None:
     seat = Seat(Cm, 3)
     seat.ack(1, 1, (2, 1), following=2)
     seat.expire("order req")
+    assert seat.orderer.unanswered == {}, "the first request has had no time for an answer"
+    seat.expire("order req")
     assert seat.orderer.unanswered == {1: 1}, "who gave the place has the message"
+
+
+def test_what_is_sent_beside_each_other_counts_by_itself() -> None:
+    """004 §3.2.1: suspected is whom a process tries to send *a* message for a certain number of times."""
+    seat = Seat(Cm, 1)
+    seat.submit(b"m")
+    following = seat.orderer.holder
+    seat.submit(b"n")
+    seat.expire("order ack")
+    seat.expire("order msg")
+    assert seat.orderer.unanswered == {following: 1}
+    seat.expire("order ack")
+    assert seat.orderer.unanswered == {following: 2}
+    seat.orderer.unanswered.pop(following)  # the membership has heard it
+    seat.expire("order ack")
+    assert seat.orderer.unanswered == {following: 1}
 
 
 @pytest.mark.parametrize("kind", [Total, PrimaryBackup])

@@ -48,6 +48,8 @@ class Sending:
         self.loss = Loss(config)
         self.unanswered: dict[NodeId, int] = {}
         """How often each member was tried again since it was last heard (`Orderer.unanswered`)."""
+        self._tries: dict[NodeId, dict[str, int]] = {}
+        """The same of each thing by itself that was sent, by the name of its timer."""
         self._message_kind = message_kind
         self._heads: dict[int, bytes] = {}
 
@@ -104,10 +106,19 @@ class Sending:
             found = self._heads[kind] = header(kind, order.view.id, self.me, self.incarnation)
         return found
 
-    def tried(self, node: NodeId) -> None:
-        """Record that `node` was sent something again, or asked, and should answer (A in 002 §2)."""
-        if node not in (NOBODY, self.me):
-            self.unanswered[node] = self.unanswered.get(node, 0) + 1
+    def tried(self, node: NodeId, what: str) -> None:
+        """Record that something was sent to `node`, and is sent again since there is no answer (A in 002 §2).
+
+        What is sent beside it counts by itself: who "tries to send a message for a certain number of times"
+        (004 §3.2.1) learns nothing from two messages at the same time that one would not tell.
+        """
+        if node in (NOBODY, self.me):
+            return
+        if node not in self.unanswered:
+            self._tries[node] = {}
+        tries = self._tries[node]
+        tries[what] = tries.get(what, 0) + 1
+        self.unanswered[node] = max(tries.values())
 
     def multicast(self, order: Order, data: bytes, effects: list[Effect]) -> None:
         """Send to all members; a member that is alone has nobody to send to."""

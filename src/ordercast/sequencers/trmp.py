@@ -176,7 +176,7 @@ class Trmp(MovingSequencer):
         """The ACK that is due is not here. Who passed the token repeats that; the others ask for the ACK."""
         if self.S_TOKEN is Token.HOLD:
             return
-        self._sending.tried(self.holder)
+        self._sending.tried(self.holder, LATE)
         if self.S_TOKEN is Token.EMPT:
             self._late = True
             self._stats["late"] += 1

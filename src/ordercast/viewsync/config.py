@@ -86,8 +86,9 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     that needed more lately (004 §3.3.1)."""
 
     attempts: int = 5
-    """How often in a row something is sent to a member, or it is asked, without an answer, until it is
-    suspected (A in 002 §2). They are `retry_us` apart, each pause longer than the last."""
+    """How often in a row one thing is sent to a member, or asked of it, without an answer, until it is
+    suspected (A in 002 §2). They are `retry_us` apart, or `lossy_retry_us`, each pause longer than the last:
+    all of them together have to take longer than an answer does."""
 
     change_us: int = 10_000
     """How often what belongs to a change of view is sent again until the change is over."""
