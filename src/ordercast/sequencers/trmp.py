@@ -25,6 +25,7 @@ from ordercast.sequencers.declared import MOVING_STATISTICS
 from ordercast.sequencers.moving import PASS, MovingSequencer, Token
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import NULL, REQ, MessageKey, Req, encode_req
+from ordercast.sequencers.retry_timer import DOUBLINGS
 from ordercast.sequencers.sending import Sending
 from ordercast.viewsync.contract import ORDER_TIMER
 
@@ -66,8 +67,12 @@ class Trmp(MovingSequencer):
         self._due = Due.EARLY
         self._late = False
         """The next ACK should have been here."""
-        self._attempts = 0
+        self._asked_for = 0
         """How often it was asked for."""
+        self._attempts = 0
+        """How many of these times count as attempts to reach the holder."""
+        self._uncounted_us = 0
+        """How long it has been asked for since the last one that counts."""
         self._behind_us = 0
         """How much of the holder's time had gone before it heard that it holds the token."""
 
@@ -117,8 +122,8 @@ class Trmp(MovingSequencer):
         if watched == self._watched or len(order.core) < 2:
             return
         self._watched = watched
-        self._behind_us = self._clock.lateness_us * self._attempts
-        self._due, self._late, self._attempts = Due.EARLY, False, 0
+        self._behind_us = self._clock.lateness_us * self._asked_for
+        self._due, self._late, self._asked_for, self._attempts = Due.EARLY, False, 0, 0
         if self.S_TOKEN is Token.HOLD:
             effects += (CancelTimer(LATE), SetTimer(PASS, self._clock.hurry_us))
         else:
@@ -176,7 +181,7 @@ class Trmp(MovingSequencer):
         """The ACK that is due is not here. Who passed the token repeats that; the others ask for the ACK."""
         if self.S_TOKEN is Token.HOLD:
             return
-        self._sending.tried(self.holder, LATE)
+        self._count_attempt()
         if self.S_TOKEN is Token.EMPT:
             self._late = True
             self._stats["late"] += 1
@@ -187,9 +192,22 @@ class Trmp(MovingSequencer):
             self._late = True
             self._stats["retransmissions"] += 1
             effects.append(Unicast(self.holder, self._last_ack))
-        again_us = self._clock.lateness_us + self._clock.hurry_us
-        effects.append(SetTimer(LATE, again_us << min(self._attempts, 3)))
+        again_us = self._clock.lateness_us + self._clock.hurry_us << min(self._asked_for, DOUBLINGS)
+        effects.append(SetTimer(LATE, again_us))
+        self._asked_for += 1
+        self._uncounted_us += again_us
+
+    def _count_attempt(self) -> None:
+        """Count what is sent now as an attempt, if the last one has had its time, as in `RetryTimer`.
+
+        By the schedule it is asked for sooner than an answer can be here: the holder keeps the token first.
+        """
+        pause_us = self.config.retry_us << min(max(0, self._attempts - 1), DOUBLINGS)
+        if self._attempts and self._uncounted_us < pause_us:
+            return
+        self._sending.tried(self.holder, LATE)
         self._attempts += 1
+        self._uncounted_us = 0
 
     def _pass_token(self, order: Order, keys: list[MessageKey], effects: list[Effect]) -> None:
         """Send ACK, and remember which places are in it."""

@@ -1,0 +1,49 @@
+"""The attempts of TRMP's schedule (004 §3.3.2): which of its requests count against the holder (002 §2)."""
+
+from __future__ import annotations
+
+from seat import Seat
+
+from ordercast.core.contract import SetTimer
+from ordercast.sequencers.config import TrmpConfig
+from ordercast.sequencers.trmp import LATE, Trmp
+
+MOST = 20_000
+SETTINGS = TrmpConfig(retry_us=MOST, hurry_us=1_000, lateness_us=2_000)
+
+
+def attempts(seat: Seat, holder: int, lasting_us: int) -> list[int]:
+    """When attempts were counted, from the first time on that the ACK was late."""
+    counted, now_us = [], 0
+    while now_us <= lasting_us:
+        before = seat.orderer.unanswered.get(holder, 0)
+        seat.expire(LATE)
+        if seat.orderer.unanswered[holder] > before:
+            counted.append(now_us)
+        now_us += next(e.delay_us for e in seat.effects if isinstance(e, SetTimer) and e.name == LATE)
+    return counted
+
+
+def test_a_late_acknowledgement_is_asked_for_sooner_than_it_counts_as_another_attempt() -> None:
+    for me in (2, 3):
+        seat = Seat(Trmp, me, config=SETTINGS)
+        seat.expire(LATE)
+        assert seat.orderer.unanswered == {1: 1}
+        assert seat.expire(LATE), "it is asked for again"
+        assert seat.orderer.unanswered == {1: 1}, "the holder has not had the time to answer"
+
+
+def test_attempts_are_as_far_apart_as_those_of_the_family() -> None:
+    first, second, third, fourth, *_ = attempts(Seat(Trmp, 2, config=SETTINGS), 1, 20 * MOST)
+    assert first == 0
+    assert second - first >= MOST
+    assert third - second >= 2 * MOST
+    assert fourth - third >= 4 * MOST
+
+
+def test_who_is_late_in_another_turn_is_tried_anew() -> None:
+    seat = Seat(Trmp, 3, config=SETTINGS)
+    seat.expire(LATE)
+    seat.null(1, 1, following=2)
+    seat.expire(LATE)
+    assert seat.orderer.unanswered == {1: 1, 2: 1}
