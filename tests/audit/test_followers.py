@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from view_story import ViewStory
 
-from ordercast.audit.properties import FOLLOWED_VIEW_SYNCHRONY, audit
+from ordercast.audit.properties import FOLLOWED_VIEW_SYNCHRONY, Expectation, audit
 from ordercast.core.identity import Guarantee
 
 
-def broken(story: ViewStory) -> set[str]:
-    """The properties that a run breaks, followers' among them."""
-    report = audit(story.rows, None, FOLLOWED_VIEW_SYNCHRONY)
+def broken(story: ViewStory, *lasting: int) -> set[str]:
+    """The properties that a run breaks, followers' among them; with the nodes that are up at its end."""
+    expectation = Expectation((frozenset(lasting),)) if lasting else None
+    report = audit(story.rows, expectation, FOLLOWED_VIEW_SYNCHRONY)
     return {code for code, count in report.properties.items() if count}
 
 
@@ -59,3 +60,32 @@ def test_in_a_view_that_nobody_has_left_a_follower_has_no_gap_either() -> None:
     story.deliver(3, first, third)
     story.crash(1)
     assert "follower-order" in broken(story)
+
+
+def left_alone() -> ViewStory:
+    """Node 3 follows nodes 1 and 2, and has sent a message. Node 2 leaves; node 1 is in a view alone."""
+    story = ViewStory()
+    story.view(1, [1, 2])
+    story.regular(1, 1, [1, 2], at=[3])
+    message = story.send(1)
+    story.deliver([1, 2], message)
+    story.submit(3)
+    story.halt(2)
+    story.view(2, [1])
+    return story
+
+
+def test_a_follower_is_in_the_last_view_with_all_of_it_and_what_it_sent() -> None:
+    assert "live-followers" in broken(left_alone(), 1, 3)
+
+
+def test_nothing_is_expected_of_followers_when_all_who_order_have_left() -> None:
+    story = left_alone()
+    story.halt(1)
+    assert not broken(story, 3)
+
+
+def test_nor_where_those_who_order_are_in_another_component() -> None:
+    story = left_alone()
+    report = audit(story.rows, Expectation((frozenset({1}), frozenset({3}))), FOLLOWED_VIEW_SYNCHRONY)
+    assert not report.properties["live-followers"]

@@ -24,7 +24,10 @@ class FollowedViews(Views):
     submitted_below: list[Row]
     """What followers took from their applications."""
     expected_below: frozenset[NodeId]
-    """Followers of which something is expected at the end."""
+    """Followers of which something is expected at the end: those with whom there is a node that orders.
+
+    What they are told and what becomes of their messages comes from such a node alone (004 §3.3.2). When
+    all of these have left, or failed, followers stay where they are until one is back."""
 
     def _arrange(self) -> None:
         self._put_followers_apart()
@@ -51,10 +54,10 @@ class FollowedViews(Views):
         self.submitted = [row for row in self.submitted if row[NODE] not in below]
         self.expected_below = frozenset()
         if self.expectation is not None:
-            components = [frozenset(group) for group in self.expectation.components]
-            self.expected_below = frozenset(below).intersection(*[frozenset().union(*components)])
             old = self.expectation
-            above = [group - below for group in components if group - below]
+            groups = [frozenset(group) for group in old.components if not below.issuperset(group)]
+            self.expected_below = frozenset(below).intersection(frozenset().union(*groups))
+            above = [group - below for group in groups]
             self.expectation = Expectation(above, old.quiet_since_us, old.bound_us)
 
     def _gather_originations(self) -> None:
@@ -162,7 +165,10 @@ def _changed(views: FollowedViews, stay: Stay) -> list[Violation]:
 
 
 def live_followers(views: FollowedViews) -> list[Violation]:
-    """At the end, followers that live are in the last view, with all of it, and all that they sent."""
+    """At the end, followers that live are in the last view, with all of it, and all that they sent.
+
+    Where no node that orders is up any more, nothing is expected of them.
+    """
     if not views.expected_below:
         return []
     found = []
