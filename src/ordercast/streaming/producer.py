@@ -115,9 +115,10 @@ class Producer:
         access: Access,
         task: Task,
         first: int = 0,
-        connect_s: float = FIND_NODE_TIMEOUT_S,
+        connect_s: float | None = None,
     ) -> None:
-        """`first`: which of the nodes is tried first. `connect_s`: how long, before any has served it."""
+        """`first`: which of the nodes is tried first. `connect_s`: how long, before any has served it, unless
+        `FIND_NODE_TIMEOUT_S`."""
         nodes = access.nodes
         self._nodes = [*nodes[first % len(nodes) :], *nodes[: first % len(nodes)]]
         self._connect = connect
@@ -210,7 +211,8 @@ class Producer:
 
     def _begin(self) -> Connection:
         """Find a node that serves this task."""
-        until = time.monotonic() + (FIND_NODE_TIMEOUT_S if self._served else self._connect_s)
+        patience = None if self._served else self._connect_s
+        until = time.monotonic() + (FIND_NODE_TIMEOUT_S if patience is None else patience)
         reasons: dict[str, str] = {}
         while True:
             for _ in range(len(self._nodes)):
