@@ -120,7 +120,7 @@ def test_rings_apart_have_an_order_each() -> None:
 
 @pytest.mark.skipif(netns.missing() is not None, reason=netns.missing() or "")
 def test_a_node_that_is_cut_off_comes_back_and_the_traces_are_clean(tmp_path: Path) -> None:
-    plan = Plan(nodes=3, seconds=2.0, rate=100, netns=True, cut_one=True, trace=str(tmp_path))
+    plan = Plan(nodes=3, seconds=2.0, rate=100, netns=True, cut_one=True, trace=str(tmp_path), draining_s=5.0)
     result = measure(plan)
     assert result.agreement.equal, result.agreement.difference
     assert result.killed == 3

@@ -86,6 +86,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     locality: float = 0.0
     """The share of each node's messages that goes to the group of the nodes whose first ring is its own; the
     others go to a group of all nodes."""
+    draining_s: float = 20.0
+    """How long messages may take to arrive after the last was sent. A node that was cut off waits that long,
+    because some never come to it."""
 
     @property
     def line(self) -> dict[int, tuple[int, ...]]:
@@ -209,7 +212,7 @@ class Result(msgspec.Struct, kw_only=True):
             **{
                 name: value
                 for name, value in plan.items()
-                if name not in ("nodes", "kill_one", "trace", "uvloop")
+                if name not in ("nodes", "kill_one", "trace", "uvloop", "draining_s")
             },
         }
 
@@ -282,7 +285,7 @@ def finish(plan: Plan, processes: Processes, workers: list[Worker], killed: int 
         for group, count in groups.items():
             expected.setdefault(group, {})[node] = count
     for worker in workers:
-        worker.say(Await(expected))
+        worker.say(Await(expected, plan.draining_s))
     results = {worker.node: worker.hear(WorkerResult, ENDING_S) for worker in workers}
     for worker in workers:
         worker.dismiss()

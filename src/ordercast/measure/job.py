@@ -66,6 +66,8 @@ class Await(msgspec.Struct, tag="await"):
     """To a worker: so many messages, by group and sender, are to arrive before you end."""
 
     messages: dict[str, dict[int, int]]
+    seconds: float
+    """How long they may take; what has not come by then counts as missing."""
 
 
 class Figures(msgspec.Struct, kw_only=True):

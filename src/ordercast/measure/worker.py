@@ -28,8 +28,6 @@ from ordercast.measure.loads import GROUP, GroupLoad, Turns, random_payload, sen
 
 MEETING_S = 30.0
 """How long the nodes have to find each other."""
-DRAINING_S = 20.0
-"""How long messages may take to arrive after the last was sent."""
 BATCH_BYTES = 50_000
 """Flat out, about how many bytes are handed over at a time."""
 LARGEST_BATCH = 500
@@ -95,7 +93,7 @@ class Worker:
                 await ended  # raises what ended the node
             figures, status = await load
             say(Sent({each.name: each.sent for each in self.loads}))
-            missing = await self._arrival((await hear(Await)).messages)
+            missing = await self._arrival(await hear(Await))
             say(
                 WorkerResult(
                     figures=figures,
@@ -131,11 +129,11 @@ class Worker:
                 if load is self.loads[0] and entry.kind is Kind.REGULAR:
                     self._configurations.append(list(entry.members))
 
-    async def _arrival(self, expected: dict[str, dict[NodeId, int]]) -> int:
+    async def _arrival(self, expected: Await) -> int:
         """Wait for so many messages, by group and sender; how many never came."""
-        until = time.monotonic() + DRAINING_S
+        until = time.monotonic() + expected.seconds
         while True:
-            missing = [load.missing(expected[load.name]) for load in self.loads]
+            missing = [load.missing(expected.messages[load.name]) for load in self.loads]
             if not any(missing) or time.monotonic() > until:
                 return sum(abs(count) for each in missing for count in each.values())
             await asyncio.sleep(0.01)
