@@ -18,7 +18,7 @@ def attempts(seat: Seat, holder: int, lasting_us: int) -> list[int]:
     while now_us <= lasting_us:
         before = seat.orderer.unanswered.get(holder, 0)
         seat.expire(LATE)
-        if seat.orderer.unanswered[holder] > before:
+        if seat.orderer.unanswered.get(holder, 0) > before:
             counted.append(now_us)
         now_us += next(e.delay_us for e in seat.effects if isinstance(e, SetTimer) and e.name == LATE)
     return counted
@@ -28,22 +28,23 @@ def test_a_late_acknowledgement_is_asked_for_sooner_than_it_counts_as_another_at
     for me in (2, 3):
         seat = Seat(Trmp, me, config=SETTINGS)
         seat.expire(LATE)
-        assert seat.orderer.unanswered == {1: 1}
         assert seat.expire(LATE), "it is asked for again"
-        assert seat.orderer.unanswered == {1: 1}, "the holder has not had the time to answer"
+        assert seat.orderer.unanswered == {}, "the holder has not had the time to answer"
 
 
 def test_attempts_are_as_far_apart_as_those_of_the_family() -> None:
-    first, second, third, fourth, *_ = attempts(Seat(Trmp, 2, config=SETTINGS), 1, 20 * MOST)
-    assert first == 0
-    assert second - first >= MOST
-    assert third - second >= 2 * MOST
-    assert fourth - third >= 4 * MOST
+    first, second, third, *_ = attempts(Seat(Trmp, 2, config=SETTINGS), 1, 20 * MOST)
+    assert first >= MOST
+    assert second - first >= 2 * MOST
+    assert third - second >= 4 * MOST
 
 
 def test_who_is_late_in_another_turn_is_tried_anew() -> None:
     seat = Seat(Trmp, 3, config=SETTINGS)
-    seat.expire(LATE)
+    assert attempts(seat, 1, 2 * MOST)
+    assert seat.orderer.unanswered == {1: 1}
     seat.null(1, 1, following=2)
     seat.expire(LATE)
+    assert seat.orderer.unanswered == {1: 1}
+    assert attempts(seat, 2, 2 * MOST)
     assert seat.orderer.unanswered == {1: 1, 2: 1}

@@ -304,12 +304,12 @@ class MovingSequencer:
             self._on_silence(order, effects)
         elif name == self._msg_retry.name:
             if self._msg_retry.due(self._sending.oldest_own(order), effects):
-                self._sending.tried(self.holder, name)
+                self._sending.tried(self.holder, self._msg_retry)
                 self._repeat_messages(order, effects)
         elif name == self._ack_retry.name:
             waiting = self.hop if self.S_TOKEN is Token.TRST else None
             if self._ack_retry.due(waiting, effects):
-                self._sending.tried(self.holder, name)
+                self._sending.tried(self.holder, self._ack_retry)
                 self._stats["retransmissions"] += 1
                 effects.append(Unicast(self.holder, self._last_ack))  # it may drown in what goes to all
                 self._sending.multicast(order, self._last_ack, effects)
@@ -342,8 +342,7 @@ class MovingSequencer:
         if not keys and not places:
             return
         attempt = self._req_retry.attempts - 1
-        if attempt:
-            self._sending.tried(self._asked, self._req_retry.name)
+        self._sending.tried(self._asked, self._req_retry)
         publicly = attempt == 0 and not (self.S_TOKEN is Token.HOLD and self.hop == 0)
         if publicly:
             self._asked = self.holder if self._giver in (NOBODY, self.me) else self._giver

@@ -256,9 +256,7 @@ class PrimaryBackup(Total):
         if places and others:
             self._stats["requests"] += 1
             self._loss.noticed()
-            attempt = max(0, self._resend_retry.attempts - 1)
-            if attempt:
-                self._sending.tried(self._asked, self._resend_retry.name)
-            self._asked = others[attempt % len(others)][2]
+            self._sending.tried(self._asked, self._resend_retry)
+            self._asked = others[max(0, self._resend_retry.attempts - 1) % len(others)][2]
             data = encode_resend(self._sending.head(order, PB_RESEND), places)
             effects.append(Unicast(self._asked, data))

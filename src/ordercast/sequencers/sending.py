@@ -11,6 +11,7 @@ from ordercast.core.wire import MAX_PACKET
 from ordercast.sequencers.loss import Loss
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import CONTINUED, CONTINUES, NOBODY, Msg, encode_msg
+from ordercast.sequencers.retry_timer import RetryTimer
 from ordercast.viewsync.config import GroupConfig
 from ordercast.viewsync.header import header
 from ordercast.viewsync.parts import send_in_parts
@@ -47,9 +48,9 @@ class Sending:
         self.queue = SendQueue(config.send_queue)
         self.loss = Loss(config)
         self.unanswered: dict[NodeId, int] = {}
-        """How often each member was tried again since it was last heard (`Orderer.unanswered`)."""
-        self._tries: dict[NodeId, dict[str, int]] = {}
-        """The same of each thing by itself that was sent, by the name of its timer."""
+        """How many attempts to reach each member had no answer since it was heard (`Orderer.unanswered`)."""
+        self._attempts: dict[NodeId, dict[str, int]] = {}
+        """The same of each thing by itself that is sent again, by the name of its timer."""
         self._message_kind = message_kind
         self._heads: dict[int, bytes] = {}
 
@@ -106,19 +107,25 @@ class Sending:
             found = self._heads[kind] = header(kind, order.view.id, self.me, self.incarnation)
         return found
 
-    def tried(self, node: NodeId, what: str) -> None:
-        """Record that something was sent to `node`, and is sent again since there is no answer (A in 002 §2).
+    def tried(self, node: NodeId, retry: RetryTimer) -> None:
+        """Record that something is about to be sent to `node` again, if the last time had no answer, either.
 
-        What is sent beside it counts by itself: who "tries to send a message for a certain number of times"
-        (004 §3.2.1) learns nothing from two messages at the same time that one would not tell.
+        So an attempt counts once it has had its time. What is sent beside it counts by itself: who "tries to
+        send a message for a certain number of times" (004 §3.2.1; A in 002 §2) learns nothing from two
+        messages at the same time that one would not tell.
         """
+        if retry.attempts > 1:
+            self.left_unanswered(node, retry.name)
+
+    def left_unanswered(self, node: NodeId, what: str) -> None:
+        """Record that one more attempt to reach `node` had no answer."""
         if node in (NOBODY, self.me):
             return
         if node not in self.unanswered:
-            self._tries[node] = {}
-        tries = self._tries[node]
-        tries[what] = tries.get(what, 0) + 1
-        self.unanswered[node] = max(tries.values())
+            self._attempts[node] = {}
+        attempts = self._attempts[node]
+        attempts[what] = attempts.get(what, 0) + 1
+        self.unanswered[node] = max(attempts.values())
 
     def multicast(self, order: Order, data: bytes, effects: list[Effect]) -> None:
         """Send to all members; a member that is alone has nobody to send to."""

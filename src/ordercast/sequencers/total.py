@@ -333,11 +333,11 @@ class Total:
             effects.append(SetTimer(IDLE, self.config.silence_us))
         elif name == self._status_retry.name:
             if self._status_retry.due(order.stable if order.unstable else None, effects):
-                self._sending.tried(min(order.core, key=order.R.__getitem__), name)
+                self._sending.tried(min(order.core, key=order.R.__getitem__), self._status_retry)
                 self._tell(order, effects)
         elif name == self._request_retry.name:
             if self._request_retry.due(self._sending.oldest_own(order), effects):
-                self._sending.tried(self.holder, name)
+                self._sending.tried(self.holder, self._request_retry)
                 self._repeat_requests(order, effects)
         elif name == self._resend_retry.name:
             missing = order.hgsn if order.known > order.hgsn else None
@@ -358,6 +358,5 @@ class Total:
         if seqs:
             self._stats["requests"] += 1
             self._loss.noticed()
-            if self._resend_retry.attempts > 1:
-                self._sending.tried(self.holder, self._resend_retry.name)
+            self._sending.tried(self.holder, self._resend_retry)
             effects.append(Unicast(self.holder, encode_resend(self._sending.head(order, TOTAL_RESEND), seqs)))

@@ -70,9 +70,9 @@ class Trmp(MovingSequencer):
         self._asked_for = 0
         """How often it was asked for."""
         self._attempts = 0
-        """How many of these times count as attempts to reach the holder."""
+        """How many of these times count as attempts to reach the holder that had no answer."""
         self._uncounted_us = 0
-        """How long it has been asked for since the last one that counts."""
+        """How long it has been asked for since the last one that counts, or since the first."""
         self._behind_us = 0
         """How much of the holder's time had gone before it heard that it holds the token."""
 
@@ -123,7 +123,8 @@ class Trmp(MovingSequencer):
             return
         self._watched = watched
         self._behind_us = self._clock.lateness_us * self._asked_for
-        self._due, self._late, self._asked_for, self._attempts = Due.EARLY, False, 0, 0
+        self._due, self._late = Due.EARLY, False
+        self._asked_for = self._attempts = self._uncounted_us = 0
         if self.S_TOKEN is Token.HOLD:
             effects += (CancelTimer(LATE), SetTimer(PASS, self._clock.hurry_us))
         else:
@@ -198,16 +199,14 @@ class Trmp(MovingSequencer):
         self._uncounted_us += again_us
 
     def _count_attempt(self) -> None:
-        """Count what is sent now as an attempt, if the last one has had its time, as in `RetryTimer`.
+        """Count what was sent before as an attempt without an answer, if it has had its time.
 
         By the schedule it is asked for sooner than an answer can be here: the holder keeps the token first.
         """
-        pause_us = self.config.retry_us << min(max(0, self._attempts - 1), DOUBLINGS)
-        if self._attempts and self._uncounted_us < pause_us:
-            return
-        self._sending.tried(self.holder, LATE)
-        self._attempts += 1
-        self._uncounted_us = 0
+        if self._uncounted_us >= self.config.retry_us << min(self._attempts, DOUBLINGS):
+            self._sending.left_unanswered(self.holder, LATE)
+            self._attempts += 1
+            self._uncounted_us = 0
 
     def _pass_token(self, order: Order, keys: list[MessageKey], effects: list[Effect]) -> None:
         """Send ACK, and remember which places are in it."""

@@ -87,8 +87,8 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     attempts: int = 5
     """How often in a row one thing is sent to a member, or asked of it, without an answer, until it is
-    suspected (A in 002 §2). They are `retry_us` apart, or `lossy_retry_us`, each pause longer than the last:
-    all of them together have to take longer than an answer does."""
+    suspected (A in 002 §2). They are `retry_us` apart, or `lossy_retry_us`, each pause longer than the last;
+    all pauses together have to be longer than an answer takes."""
 
     change_us: int = 10_000
     """How often what belongs to a change of view is sent again until the change is over."""
