@@ -559,7 +559,55 @@ def test_who_goes_tells_the_others_and_goes_when_they_have_gone_on() -> None:
     effects = node.stops()
     assert shifts(effects) == [("changing", "leaving")]
     assert one(effects, Summary).leaving
-    assert halts(decides(node, decision((1, 3), SECOND))) == ["left"]
+    effects = decides(node, decision((1, 3), SECOND))
+    assert not halts(effects)
+    assert one(effects, Decide), "who told it may not have been heard by the others"
+    assert halts(node.hears(3, BEAT, view_id=SECOND)) == ["left"], "and node 1 has told it"
+
+
+def leaving_with(*going_on: NodeId) -> Node:
+    """A member that has learnt that it leaves, and who goes on."""
+    node = member(2)
+    node.stops()
+    assert not halts(decides(node, decision(going_on, SECOND)))
+    return node
+
+
+def test_until_they_have_it_tells_them_again() -> None:
+    """With who leaves there may be no majority left that could find out what was decided."""
+    node = leaving_with(1, 3)
+    effects = node.timeout("change")
+    assert not halts(effects)
+    assert one(effects, Decide) == Decide(0, encode_decision(decision((1, 3), SECOND)))
+    beats(node, 1, 3)
+    assert not node.machine.halted, "they are in the old view still"
+
+
+def test_who_tells_the_decision_knows_it() -> None:
+    node = leaving_with(1, 3)
+    assert halts(decides(node, decision((1, 3), SECOND), sender=3)) == ["left"]
+
+
+def test_it_does_not_wait_for_who_falls_silent() -> None:
+    node = leaving_with(1, 3)
+    assert halts(node.timeout("change", after_us=node.config.aggressive_us + 1)) == ["left"]
+
+
+def test_nor_for_long() -> None:
+    node = leaving_with(1, 3)
+    for _ in range(STUCK):
+        assert not node.machine.halted
+        beats(node, 3)
+        effects = node.timeout("change", after_us=node.config.aggressive_us)
+    assert halts(effects) == ["left"]
+
+
+def test_if_nobody_goes_on_it_waits_for_those_who_leave_with_it() -> None:
+    node = member(2)
+    node.stops()
+    nobody = decision((), NO_VIEW)
+    assert not halts(decides(node, nobody))
+    assert halts(decides(node, nobody, sender=3)) == ["left"]
 
 
 def test_alone_it_goes_at_once() -> None:
