@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from seat import Seat
+from seat import Seat, view_of
 
 from ordercast.core.contract import SetTimer
+from ordercast.core.identity import ConfigurationId
 from ordercast.sequencers.config import TrmpConfig
+from ordercast.sequencers.moving import PASS
 from ordercast.sequencers.trmp import LATE, Trmp
 
 MOST = 20_000
@@ -48,3 +50,13 @@ def test_who_is_late_in_another_turn_is_tried_anew() -> None:
     assert seat.orderer.unanswered == {1: 1}
     assert attempts(seat, 2, 2 * MOST)
     assert seat.orderer.unanswered == {1: 1, 2: 1}
+
+
+def test_nobody_is_late_in_the_next_view() -> None:
+    seat = Seat(Trmp, 1, config=SETTINGS)
+    seat.submit(b"m")
+    seat.expire(PASS)
+    seat.expire(LATE)
+    assert seat.orderer.waiting_for == 2
+    seat.install(view_of(1)._replace(id=ConfigurationId(2, 1)))
+    assert seat.orderer.waiting_for is None, "and who is alone waits for nobody"

@@ -79,6 +79,7 @@ class Trmp(MovingSequencer):
     def _start_token(self, order: Order, effects: list[Effect]) -> None:
         super()._start_token(order, effects)
         self._watched = (-1, -1)
+        self._begin_turn()  # no schedule does so where this member is alone
         self._told = range(0)
         effects += (CancelTimer(PASS), CancelTimer(LATE))
 
@@ -123,12 +124,16 @@ class Trmp(MovingSequencer):
             return
         self._watched = watched
         self._behind_us = self._clock.lateness_us * self._asked_for
-        self._due, self._late = Due.EARLY, False
-        self._asked_for = self._attempts = self._uncounted_us = 0
+        self._begin_turn()
         if self.S_TOKEN is Token.HOLD:
             effects += (CancelTimer(LATE), SetTimer(PASS, self._clock.hurry_us))
         else:
             effects += (CancelTimer(PASS), SetTimer(LATE, self._late_us(order)))
+
+    def _begin_turn(self) -> None:
+        """Somebody holds the token from now on: nothing is late, and nothing was asked for."""
+        self._due, self._late = Due.EARLY, False
+        self._asked_for = self._attempts = self._uncounted_us = 0
 
     def go_on(self, order: Order, effects: list[Effect]) -> None:
         """Something has changed: do everything that can be done now."""
