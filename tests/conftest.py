@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -15,12 +16,14 @@ from functools import cache
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from ordercast.core.build import build
+from ordercast.runtime import incarnations
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +80,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def journals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes leave traces as journals, which are read as well: no interpreter is started for each life."""
     monkeypatch.setattr("ordercast.trace.journal._can_start_python", lambda: False)
+
+
+@pytest.fixture(autouse=True)
+def _lives_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes in this process that count their lives by the clock do not wait for its second to be over: for
+    them it is, so that no two lives in a test have the same number."""
+    ahead = [0.0]
+    clock = SimpleNamespace(
+        time=lambda: time.time() + ahead[0], sleep=lambda s: ahead.append(ahead.pop() + s)
+    )
+    monkeypatch.setattr(incarnations, "time", clock)
 
 
 @cache

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ordercast.errors import ConfigProblem, StorageProblem
+from ordercast.runtime import incarnations
 from ordercast.runtime.storage import DataDirectory, Memory, Storage
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
@@ -38,6 +39,7 @@ def python(script: str, *arguments: object) -> subprocess.Popen[str]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that stands at 2020-01-01 and 1000.25 seconds, and goes on by sleeping."""
     now = [1_577_836_800 + 1000.25]
+    monkeypatch.setattr(incarnations, "time", time)
     monkeypatch.setattr(time, "time", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
     return now
