@@ -7,7 +7,7 @@ import pytest
 
 from hunts import rounds
 from ordercast.objects_fuzz import judge
-from ordercast.objects_fuzz.journal import Journal, Line, Noted, Read
+from ordercast.objects_fuzz.journal import Journal, Line, Noted, Read, Row
 from ordercast.objects_fuzz.journal_use import Watched, check_answers, check_events
 from ordercast.objects_fuzz.plan import LOAD_S, plan
 from ordercast.replicated.watching import Missed
@@ -51,6 +51,7 @@ def test_seeds_decide_on_all_there_is() -> None:
         [each.durable for each in plans],
         [each.deep for each in plans],
         [bool(each.releases) for each in plans],
+        [each.refuses for each in plans],
         [bool(each.blackouts) for each in plans],
         [blackout.damages for each in plans for blackout in each.blackouts],
         [fault.without_disk for each in plans for fault in each.faults],
@@ -120,6 +121,7 @@ def test_who_watches_is_told_all_or_that_something_was_missed() -> None:
         ([(0, LINES[0])], "was not told"),
         ([(0, LINES[0]), (0, LINES[0])], "told behind"),
         ([(0, LINES[1])], "was told, and there is"),
+        ([Row(0, ["b"]), (0, LINES[0]), (1, LINES[1])], "was told before"),
     ):
         with pytest.raises(AssertionError, match=why):
             check_events(Watched(1, Journal(), events), LINES, until_the_end=True)

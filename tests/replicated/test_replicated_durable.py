@@ -205,7 +205,7 @@ def test_a_state_that_cannot_be_encoded_is_told(caplog: pytest.LogCaptureFixture
         async with Cluster(1, protocol="total", voters=(1,)) as cluster:
             wrong = Wrong()
             wrong.number = object()  # type: ignore[assignment]
-            with pytest.raises((ordercast.StorageProblem, TypeError)):
+            with pytest.raises(ordercast.ConfigProblem, match=r"Wrong\.number begins with"):
                 await cluster.nodes[0].replicate(wrong, "wrong", durable=DIRECTORY, timeout=60)
 
     run(main())

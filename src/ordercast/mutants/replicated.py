@@ -174,6 +174,15 @@ def _sync_waits_for_nothing(right: Any) -> Any:
     return sync
 
 
+@_mutant("totem+objects", "calls", Replica, "tell", "who watches is told what has become of an event")
+def _told_later(right: Any) -> Any:
+    def tell(self: Replica, event: Any) -> None:
+        if self._watches:
+            self.machine.tell(event)
+
+    return tell
+
+
 @_mutant("totem+objects", "calls", Machine, "deliver", "a mark is reached when it is delivered")
 def _marks_at_once(right: Any) -> Any:
     def deliver(self: Machine, sender: Process, payload: bytes) -> list[Effect]:

@@ -138,6 +138,7 @@ SHOWN_BY = {
     "left-untold": 7,
     "sync-waits-for-nothing": 0,
     "marks-at-once": 7,
+    "told-later": 2,
     "lost-too-late": 154,
     "log-not-synced": 3,
     "settled-too-early": 9,

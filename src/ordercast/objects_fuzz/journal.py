@@ -9,6 +9,7 @@ from zlib import crc32
 import msgspec
 
 from ordercast.core.identity import NodeId
+from ordercast.errors import CommandFailed
 from ordercast.process_groups.views import Process
 from ordercast.replicated.command import command
 from ordercast.replicated.replicated import Replicated
@@ -49,6 +50,13 @@ class Read(NamedTuple):
     values: dict[str, int]
 
 
+class Refused(CommandFailed):
+    """Nothing was noted. It says why, if it is told that at all."""
+
+    def __str__(self) -> str:
+        return str(self.args[0] or self.args[1])
+
+
 class Journal(Replicated):
     """Numbers by key, and all that was noted. Nothing that is in its fields can change."""
 
@@ -83,6 +91,11 @@ class Journal(Replicated):
         self._noted(line)
         self.tell((len(self.lines) - 1, line))
         return Noted(len(self.lines) - 1, line)
+
+    @command
+    def refuse(self, why: bytes) -> None:
+        """Raise something of which not all can travel."""
+        raise Refused(why.decode(errors="surrogateescape"))
 
     @command
     def fill(self, number: int) -> None:
@@ -140,6 +153,7 @@ class DeepJournal(Journal):
         row.number += line.value
         row.words.append(line.what)
         del row.words[:-3]
+        self.tell(row)  # as it is now: the line follows
         mine = self.by_caller.setdefault(line.caller, {})
         mine[line.key] = mine.get(line.key, 0) + 1
         self.seen.add(f"{line.key}{line.value % 7}")

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ordercast.core.identity import NodeId
-from ordercast.errors import OrdercastError
+from ordercast.errors import CommandFailed, OrdercastError
 from ordercast.groups.api import Node
-from ordercast.objects_fuzz.journal import DeepJournal, Journal, Line, Noted, Read
+from ordercast.objects_fuzz.journal import DeepJournal, Journal, Line, Noted, Read, Row
 from ordercast.objects_fuzz.plan import DIRECTORY, Plan
 from ordercast.replicated.replicated import watch
 from ordercast.replicated.watching import Missed
@@ -22,6 +22,7 @@ from ordercast.testing.world import World
 NAME = "journal"
 KEYS = "abcdef"
 AGAIN_S = 0.02
+REFUSED_EVERY_S = 0.2
 MOST_TRIES = 2_000
 ANSWERED_BY_S = 60.0
 AWAY = (OrdercastError, TimeoutError, OSError)
@@ -65,6 +66,8 @@ class JournalUse:
             self.world.client(self._repeat)
         if self._plan.releases:
             self.world.run(self._release)
+        if self._plan.refuses:
+            self.world.run(self._be_refused)
 
     # --- at the nodes ---------------------------------------------------------------------------
 
@@ -141,6 +144,21 @@ class JournalUse:
                 await asyncio.sleep(AGAIN_S)
             else:
                 return
+
+    async def _be_refused(self, node: Node) -> None:
+        """Call a command that raises what cannot travel: the group goes on all the same."""
+        while not self._over:
+            await asyncio.sleep(REFUSED_EVERY_S)
+            journal = self.service.there.get(node.id)
+            if journal is None:
+                continue
+            for why in (b"\xff", b""):
+                with suppress(*AWAY):
+                    try:
+                        await journal.refuse(why)
+                    except CommandFailed:
+                        continue
+                    raise AssertionError("what a command raises does not reach who called it")
 
     # --- outside of them ------------------------------------------------------------------------
 
@@ -253,11 +271,17 @@ def check_events(told: Watched, lines: list[Line], *, until_the_end: bool) -> No
     """Who watches is told all, once and in order, but where something was missed."""
     last: int | None = None
     missed = True
+    row: Row | None = None
     for event in told.events:
         if isinstance(event, Missed):
             missed = True
             continue
+        if isinstance(event, Row):
+            row = event
+            continue
         index, line = event
+        if row is not None:
+            assert row.words[-1] == line.what, f"node {told.node}: {row} was told before {event}"
         assert index < len(lines), f"node {told.node}: {event} was told, and the journal is shorter"
         assert line == lines[index], f"node {told.node}: {event} was told, and there is {lines[index]}"
         assert last is None or index > last, f"node {told.node}: {event} was told behind line {last}"

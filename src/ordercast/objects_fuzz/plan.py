@@ -101,6 +101,8 @@ class Plan(NamedTuple):
     """Whose disk may be lost or damaged, where objects are on disk."""
     releases: NodeId
     """At which node the journal is released, and replicated again; 0: at none."""
+    refuses: bool
+    """Whether commands are called that raise what cannot travel."""
     blackouts: Sequence[Blackout]
     faults: Sequence[Fault]
     run: Literal["everywhere", "primary"]
@@ -161,6 +163,7 @@ def plan(protocol: str, seed: int) -> Plan:
         sizes=SMALL if draw.choice((USUAL, SMALL)) is SMALL or stops else USUAL,
         unlucky=unlucky,
         releases=0 if forgets or draw.random() < 0.6 else draw.choice(ids),
+        refuses=random.Random(f"{seed}/refuses").random() < 0.2,
         blackouts=blackouts,
         faults=faults,
         run=_run(protocol, seed),

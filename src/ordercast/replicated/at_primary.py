@@ -23,6 +23,8 @@ from ordercast.replicated.notes import Calls, Done, RoundId, Update
 from ordercast.replicated.outcome import failed
 from ordercast.replicated.sessions import Known, Sessions
 
+CANNOT_TRAVEL = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
+
 
 class TriedSessions(Sessions):
     """Sessions as they are, and beside them what was tried."""
@@ -80,14 +82,23 @@ class Trial(Execution):
 
 
 class Recorder:
-    """Stands in for the object's replica: takes what commands tell."""
+    """Stands in for the object's replica: takes what commands tell, as it is then."""
 
-    def __init__(self) -> None:
-        self.events: list[object] = []
+    def __init__(self, owner: type) -> None:
+        self.events: list[msgspec.Raw] = []
+        self.problem = ""
+        """Why something cannot travel that was told."""
+        self._owner = owner
 
     def tell(self, event: Any) -> None:
         """A command tells this event."""
-        self.events.append(event)
+        try:
+            data = told.encoded(event)
+            told.decoded(data, self._owner)  # or nobody could read it
+        except CANNOT_TRAVEL as error:
+            self.problem = self.problem or str(error)
+        else:
+            self.events.append(data)
 
 
 def tried(
@@ -119,22 +130,20 @@ def _tried(
     """The update, and why it cannot travel, if it cannot."""
     target, trial = execution.subject.target, Trial(execution)
     before = Before(target._fields.only(execution.common.fields), target)
-    turn, replica, recorder = target._turn, target._replica, Recorder()
+    turn, replica, recorder = target._turn, target._replica, Recorder(type(target))
     target._replica = recorder  # type: ignore[assignment]
     changes: list[Change] | None = None
-    events, problem = list[msgspec.Raw](), ""
+    problem = ""
     try:
         done = [each for sender, calls in requests for each in trial.request(sender, calls)]
         try:
             changes = before.changes()
             check(changes, target._fields)
-            events = [told.encoded(event) for event in recorder.events]
-            for event in events:
-                told.decoded(event, type(target))  # or nobody could read it
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        except CANNOT_TRAVEL as error:
             problem = str(error)
     finally:
         before.undo(changes)
         target._turn, target._replica = turn, replica
     common = trial.common
-    return Update(round, common.base, common.now_us, common.position, done, changes or [], events), problem
+    update = Update(round, common.base, common.now_us, common.position, done, changes or [], recorder.events)
+    return update, problem or recorder.problem

@@ -31,14 +31,22 @@ def succeeded(result: object) -> bytes:
 
 def failed(error: Exception) -> bytes:
     """The outcome of a command that raised this exception."""
-    kind, args = type(error), None
+    kind, text = type(error), _text(error)
     if isinstance(error, CommandFailed):
         try:
-            return _FAILED + _encode((_name(kind), str(error), list(error.args)))
+            return _FAILED + _encode((_name(kind), text, list(error.args)))
         except (TypeError, ValueError, OverflowError):
-            return _FAILED + _encode((_name(kind), str(error), args))
+            return _FAILED + _encode((_name(kind), text, None))
     LOG.error("a command of a replicated object raised %r, at every replica", error, exc_info=error)
-    return _FAILED + _encode(("", f"{kind.__name__}: {error}", args))
+    return _FAILED + _encode(("", f"{kind.__name__}: {text}", None))
+
+
+def _text(error: Exception) -> str:
+    """What an exception says, as it can travel: of one that cannot say it, nothing."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except Exception:  # noqa: BLE001 - a mistake in a class of the application, the same at all replicas
+        return ""
 
 
 def unknown(shape: str) -> bytes:
@@ -55,7 +63,12 @@ def result_of(outcome: bytes, form: Form) -> Any:
     """What the caller gets: the result, or the exception, which is raised."""
     kind, inside = outcome[:1], outcome[1:]
     if kind == _RESULT:
-        return form.result(inside)
+        try:
+            return form.result(inside)
+        except msgspec.ValidationError as error:
+            raise CommandFailed(
+                f"it was carried out, and its result is not of the type that is annotated: {error}"
+            ) from None
     if kind == _FAILED:
         raise _error(*_decode(inside))
     if kind == _UNKNOWN:
@@ -78,7 +91,7 @@ def _error(name: str, text: str, args: list[Any] | None) -> CommandFailed:
     kind = next((each for each in _all(CommandFailed) if _name(each) == name), CommandFailed)
     try:
         return kind(text) if args is None else kind(*args)
-    except TypeError:
+    except Exception:  # noqa: BLE001 - it cannot be made of its arguments alone
         return CommandFailed(text)
 
 

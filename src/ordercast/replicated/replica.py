@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from copy import deepcopy
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -196,9 +197,23 @@ class Replica:
         self._node.gate.check_majority()
 
     def tell(self, event: Any) -> None:
-        """The object tells those who watch it."""
-        if self._watches:
-            self.machine.tell(event)
+        """The object tells those who watch it what there is now, whatever becomes of that."""
+        if not self._watches:
+            return
+        try:
+            told = deepcopy(event)
+        except Exception as error:  # at a replica that nobody watches it is no error
+            LOG.error("%s told what cannot be copied: nobody hears of it", self.name, exc_info=error)
+            self.raised("tell", error)
+        else:
+            self.machine.tell(told)
+
+    def raised(self, where: str, error: Exception) -> None:
+        """A method of the object that nobody waits for has raised something, which is logged: tell whom the
+        application has set to be told."""
+        loop = asyncio.get_running_loop()
+        if loop.get_exception_handler() is not None:
+            loop.call_exception_handler({"message": f"{where} of {self.name}", "exception": error})
 
     def watch(self) -> Watch:
         """Watch the object from now on."""
@@ -225,8 +240,8 @@ class Replica:
                 case Reached(number):
                     self._asking.reached(number)
                 case Told(event):
-                    for watch in tuple(self._watches):
-                        watch.put(event)
+                    for number, watch in enumerate(tuple(self._watches)):
+                        watch.put(event if number == 0 else deepcopy(event))
                 case Send(note):
                     self._posting.soon(effect)
                     if isinstance(note, Report):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections import deque
 from collections.abc import Awaitable, Mapping, Sequence
 from copy import copy
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+LOG = logging.getLogger("ordercast")
 OF_CLASS = "__orig_class__"
 """What Python sets at an object that is made as `Map[str](str)`: no part of the state."""
 
@@ -58,6 +60,9 @@ class Attached(Protocol):
 
     def watch(self) -> Watch:
         """Watch the object from now on."""
+
+    def raised(self, where: str, error: Exception) -> None:
+        """A method of the object that nobody waits for has raised something; it is logged already."""
 
 
 class Replicated:
@@ -244,7 +249,7 @@ class Subject:
         self.target = target
         self.known = frozenset(each.shape for each in target._commands.values())
         self.fields = target._fields.names
-        self.initial = list(target._fields.pieces(target))
+        self.initial = target._fields.begun(target)
         """The state that the object begins with."""
         self._unshared = Fields({})
         """Fields that other replicas may lack: they keep their initial values."""
@@ -325,23 +330,32 @@ class Subject:
 
     def left(self, turn: Turn, process: Process) -> None:
         """A replica is no longer there."""
-        self._do(turn, lambda: self.target.left(process))
+        self._do(turn, "left", lambda: self.target.left(process))
 
     def tick(self, turn: Turn) -> None:
         """The time that the object waits for has come."""
         self.target.wake_at_us = None
-        self._do(turn, self.target.tick)
+        self._do(turn, "tick", self.target.tick)
 
-    def _do(self, turn: Turn, what: Callable[[], Any]) -> Any:
+    def _do(self, turn: Turn, name: str, what: Callable[[], Any]) -> None:
         target = self.target
         target._turn, target._applying = turn, True
         try:
-            return what()
+            what()
+        except (MemoryError, RecursionError):
+            raise  # as in a command
+        except Exception as error:  # of the application: it happens at all replicas alike
+            called = f"{type(target).__name__}.{name}"
+            LOG.error("%s raised %r, at every replica", called, error, exc_info=error)
+            if target._replica is not None:
+                target._replica.raised(called, error)
         finally:
             target._applying = False
             self._undo_unshared()
 
     def attach(self, replica: Attached) -> Self:
-        """The object is replicated from now on."""
+        """The object is replicated from now on. What is in its fields is its own: what it was made of may be
+        an attribute of the class, or something that others change."""
+        self.target._fields.renew(self.initial, self.target)
         self.target._replica = replica
         return self

@@ -13,11 +13,13 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from contextlib import contextmanager
+from itertools import chain, groupby, islice
 from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 import msgspec
 
+from ordercast.errors import ConfigProblem
 from ordercast.replicated.command import annotations_of, check_type, encode
 from ordercast.replicated.fingerprint import may_have_sets
 from ordercast.replicated.immutable import is_immutable
@@ -228,6 +230,21 @@ class Fields:
         for name, field in self._fields.items():
             yield from field.pieces(getattr(target, name))
 
+    def begun(self, target: object) -> list[bytes]:
+        """The state that an object begins with, piece by piece; `ConfigProblem` if it cannot travel."""
+        found: list[bytes] = []
+        for name, field in self._fields.items():
+            with _said_of(target, name):
+                found += field.pieces(getattr(target, name))
+        return found
+
+    def renew(self, pieces: Iterable[bytes], target: object) -> None:
+        """Give an object the values that these pieces are of, which nobody else has; `ConfigProblem` if they
+        are not of its fields' types."""
+        for name, some in groupby(pieces, lambda data: _piece(data).field):
+            with _said_of(target, name):
+                setattr(target, name, self._fields[name].made_of(some))
+
     def captured(self, target: object) -> list[Captured]:
         """The fields as they are now, those with mutable elements first."""
         fields = sorted(self._fields.values(), key=lambda field: field.immutable)
@@ -236,6 +253,19 @@ class Fields:
     def taking(self) -> Incoming:
         """A state that comes for an object of the class."""
         return Incoming(self._fields)
+
+
+@contextmanager
+def _said_of(target: object, name: str) -> Iterator[None]:
+    """What is wrong with the value that a field begins with is said of that field."""
+    try:
+        yield
+    except (msgspec.MsgspecError, AttributeError, TypeError, ValueError, OverflowError) as error:
+        kind = type(getattr(target, name)).__name__
+        raise ConfigProblem(
+            f"{type(target).__name__}.{name} begins with a value of the type {kind}, which cannot travel as "
+            f"what is annotated: {error}"
+        ) from None
 
 
 class Incoming:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from copy import deepcopy
 from typing import Any, NamedTuple, Self
 
 from ordercast.errors import Evicted
@@ -32,7 +31,7 @@ class Watch:
         self._ended = False
 
     def put(self, event: Any) -> None:
-        """Give an event to who watches."""
+        """Give an event to who watches, which nobody else has."""
         if len(self._events) >= MOST_EVENTS:
             self.end(
                 Evicted(
@@ -44,7 +43,7 @@ class Watch:
                 )
             )
             return
-        self._events.append(deepcopy(event))
+        self._events.append(event)
         self._more.set()
 
     def end(self, error: BaseException | None) -> None:
