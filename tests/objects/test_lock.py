@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import cast
 
 import pytest
@@ -264,6 +265,21 @@ def test_a_block_ends_with_its_own_lease_though_another_task_has_one() -> None:
                 assert not held.lost.is_set()
             with pytest.raises(ordercast.ConfigProblem, match="ttl is 0"):
                 cluster.nodes[0].lock("lock", ttl=0)
+
+    run(main())
+
+
+def test_a_block_may_be_left_in_another_task() -> None:
+    """As with fixtures of tests, whose end is a task of its own."""
+
+    async def main() -> None:
+        async with Cluster(1, seed=1, protocol="total") as cluster:
+            lock, stack = cluster.nodes[0].lock("lock"), AsyncExitStack()
+            held = await asyncio.create_task(stack.enter_async_context(lock))
+            assert await lock.try_acquire() is None
+            await asyncio.create_task(stack.aclose())
+            assert held.lost.is_set()
+            assert await lock.try_acquire() is not None
 
     run(main())
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import ordercast
-from ordercast import Barrier, BarrierBroken, Counter, Set
+from ordercast import Barrier, BarrierBroken, Counter, Map, Set
 from ordercast.objects.barrier import MOST_REFUSED
 from ordercast.testing import Cluster, run
 
@@ -51,6 +51,22 @@ def test_a_set_has_each_element_once(protocol: str, voters: tuple[int, ...]) -> 
             assert not await two.discard(("a", 1))
             await one.sync()
             assert len(one.local) == 1
+
+    run(main())
+
+
+def test_what_is_local_stays_so_when_the_state_of_another_replica_is_taken() -> None:
+    async def main() -> None:
+        async with Cluster(2, seed=2, protocol="total") as cluster:
+            numbers, seen = Map(int), Set(str)
+            there = numbers.local, seen.local
+            for node, each in zip(cluster.nodes, ((Map(int), Set(str)), (numbers, seen)), strict=True):
+                await node.replicate(each[0], "map", timeout=30)
+                await node.replicate(each[1], "set", timeout=30)
+                await each[0].put("a", node.id)
+                await each[1].add(str(node.id))
+            assert dict(there[0]) == {"a": 2}
+            assert list(there[1]) == ["1", "2"]
 
     run(main())
 

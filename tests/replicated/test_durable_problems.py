@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from accounts import Accounts, synced
 
 import ordercast
 from ordercast import Node, StorageProblem
+from ordercast.replicated.durable import store
+from ordercast.replicated.durable.files import ObjectFiles
 from ordercast.testing import Cluster, run
 
 VOTERS = (1, 2, 3)
@@ -159,5 +162,47 @@ def test_files_of_another_class(tmp_path: Path) -> None:
             again = await node.replicate(OpenAccounts(), "a", durable=objects, timeout=30)
             assert (again.balance, again.closed) == ({"a": 1}, False)
             assert await again.deposit("a", 1) == 2
+
+    asyncio.run(main())
+
+
+# --- an object that does not come to be replicated ------------------------------------------------
+
+
+def test_a_directory_is_free_again_when_an_object_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with real_node(tmp_path) as node:
+            wrong = Accounts()
+            wrong.extra = 5  # type: ignore[attr-defined]
+            with pytest.raises(ordercast.ConfigProblem, match=r"Accounts\.extra is no field"):
+                await node.replicate(wrong, "a", durable=tmp_path / "objects", timeout=30)
+            made = await node.replicate(Accounts(), "a", durable=tmp_path / "objects", timeout=30)
+            assert await made.deposit("a", 1) == 1
+
+    asyncio.run(main())
+
+
+def test_a_directory_is_free_again_when_nobody_waits_for_it_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with real_node(tmp_path) as node:
+            reads, goes_on = threading.Event(), threading.Event()
+
+            def slowly(*args: object) -> ObjectFiles:
+                reads.set()
+                goes_on.wait(30)
+                return ObjectFiles(*args)  # type: ignore[arg-type]
+
+            monkeypatch.setattr(store, "ObjectFiles", slowly)
+            opening = asyncio.create_task(node.replicate(Accounts(), "a", durable=tmp_path / "objects"))
+            await asyncio.to_thread(reads.wait, 30)
+            opening.cancel()
+            await asyncio.sleep(0)
+            goes_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            made = await node.replicate(Accounts(), "a", durable=tmp_path / "objects", timeout=30)
+            assert await made.deposit("a", 1) == 1
 
     asyncio.run(main())

@@ -124,7 +124,7 @@ class Map(Replicated, Generic[V]):
     @property
     def local(self) -> Local[V]:
         """The map as this replica has it: read at once, and perhaps behind others' until `sync`."""
-        return Local(self.entries, self._values)
+        return Local(self)
 
     # --- changing -------------------------------------------------------------------------------
 
@@ -280,28 +280,27 @@ class Local(Mapping[str, V]):
     Whoever iterates over it and awaits meanwhile takes a copy first.
     """
 
-    def __init__(self, entries: dict[str, Stored], values: Values[V]) -> None:
-        self._entries = entries
-        self._values = values
+    def __init__(self, of: Map[V]) -> None:
+        self._of = of  # whose entries are others when it gets the state of another replica
 
     def __getitem__(self, key: str) -> V:
-        return self._values.decode(self._entries[key].value)
+        return self._of._values.decode(self._of.entries[key].value)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._entries
+        return key in self._of.entries
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter(self._of.entries)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._of.entries)
 
     def entry(self, key: str) -> Entry[V] | None:
         """A key with its value, revision and times; None if it is not there."""
-        found = self._entries.get(key)
+        found = self._of.entries.get(key)
         if found is None:
             return None
-        value = self._values.decode(found.value)
+        value = self._of._values.decode(found.value)
         return Entry(key, value, found.revision, found.time_us, found.expires_us or None)
 
 

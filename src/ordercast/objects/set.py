@@ -59,7 +59,7 @@ class Set(Replicated, Generic[V]):
     @property
     def local(self) -> LocalSet[V]:
         """The set as this replica has it: read at once, and perhaps behind others' until `sync`."""
-        return LocalSet(self.elements, self._values)
+        return LocalSet(self)
 
     @command
     def include(self, element: bytes) -> bool:
@@ -98,13 +98,12 @@ class LocalSet(AbstractSet[V]):
     Whoever iterates over it and awaits meanwhile takes a copy first.
     """
 
-    def __init__(self, elements: dict[bytes, int], values: Values[V]) -> None:
-        self._elements = elements
-        self._values = values
+    def __init__(self, of: Set[V]) -> None:
+        self._of = of  # whose elements are others when it gets the state of another replica
 
     def __contains__(self, element: object) -> bool:
         try:
-            return self._values.encode(element) in self._elements  # type: ignore[arg-type]
+            return self._of._values.encode(element) in self._of.elements  # type: ignore[arg-type]
         except TypeError:
             return False
 
@@ -113,7 +112,7 @@ class LocalSet(AbstractSet[V]):
         return set(it)  # what comes of & and | is of nobody's state
 
     def __iter__(self) -> Iterator[V]:
-        return map(self._values.decode, self._elements)
+        return map(self._of._values.decode, self._of.elements)
 
     def __len__(self) -> int:
-        return len(self._elements)
+        return len(self._of.elements)

@@ -129,19 +129,24 @@ class Replicas:
             self._port = asyncio.create_task(self._node.streams.serve(self._giving.serve))
         port = await asyncio.shield(self._port)
         disk = None if durable is None else await self._open_disk(name, durable)
-        replica = Replica(
-            name,
-            target,
-            quorum,
-            self._node,
-            timeout,
-            self._fetch,
-            port,
-            level,
-            disk,
-            at_primary=at_primary,
-            told_in=history,
-        )
+        try:
+            replica = Replica(
+                name,
+                target,
+                quorum,
+                self._node,
+                timeout,
+                self._fetch,
+                port,
+                level,
+                disk,
+                at_primary=at_primary,
+                told_in=history,
+            )
+        except BaseException:  # the class or the object is not as it has to be
+            if disk is not None:
+                await disk.close()
+            raise
         self._replicas[name] = replica
         if disk is not None:
             self._disks[replica] = disk

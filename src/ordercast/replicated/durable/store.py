@@ -75,11 +75,11 @@ class DurableObject:
                 directory.close()
                 raise
 
+        opening = asyncio.get_running_loop().run_in_executor(threads[0], opened)
         try:
-            files = await asyncio.get_running_loop().run_in_executor(threads[0], opened)
+            files = await asyncio.shield(opening)
         except BaseException:
-            for thread in threads:
-                thread.shutdown(wait=False)
+            await asyncio.shield(_let_go(opening, threads))
             raise
         for notice in files.found.notices:
             LOG.warning("%s", notice)
@@ -286,6 +286,15 @@ class DurableObject:
         await self._loop.run_in_executor(self._log_thread, self._files.close)
         for thread in (self._log_thread, self._snapshot_thread):
             thread.shutdown(wait=False)
+
+
+async def _let_go(opening: asyncio.Future[ObjectFiles], threads: Sequence[ThreadPoolExecutor]) -> None:
+    """Nobody wants the files any more that are being opened: close them, if that comes to an end."""
+    await asyncio.wait((opening,))
+    if not opening.cancelled() and opening.exception() is None:
+        await asyncio.get_running_loop().run_in_executor(threads[0], opening.result().close)
+    for thread in threads:
+        thread.shutdown(wait=False)
 
 
 def _nothing(_: object) -> None:
