@@ -14,6 +14,7 @@ from typing import Self
 from free_ports import free_port
 from ordercast import ConfigurationChange, ConfigurationId, Message, NodeClosed
 from ordercast.log import Position, Replica
+from ordercast.runtime.storage import DataDirectory
 from ordercast.threads import Group, Node
 
 PATIENCE_S = 60.0
@@ -34,6 +35,7 @@ class LiveNodes:
         self._stack.enter_context(self.member)
         self._stack.callback(self.end)
         for number in self.ports:
+            DataDirectory.initialise(self.directory / f"data-{number}", number)
             self.start(number)
         self.wait_for(*self.ports)
         return self

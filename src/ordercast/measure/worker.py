@@ -25,6 +25,7 @@ from ordercast.measure.alarm import Alarm
 from ordercast.measure.job import Await, Begin, Figures, Job, Ready, Sent, WorkerResult
 from ordercast.measure.latency import Latencies
 from ordercast.measure.loads import GROUP, GroupLoad, Turns, random_payload, sent_ns, timed
+from ordercast.runtime.storage import DataDirectory
 
 MEETING_S = 30.0
 """How long the nodes have to find each other."""
@@ -63,6 +64,7 @@ class Worker:
         """Start the node, put load on the groups, and tell what was measured."""
         job = self.job
         key = None if job.key is None else Path(job.key)
+        DataDirectory.initialise(Path(job.data), job.node)  # it is new, and waits for no second to be over
         node = Node(
             id=job.node,
             listen=None if job.rings else job.listen,
