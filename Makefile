@@ -20,7 +20,7 @@ STAMP := $(VENV)/.installed
 BYTECODE := $(VENV)/.bytecode
 COMPILED := $(VENV)/.compiled-build
 COVERED := $(addprefix src/ordercast/,core totem viewsync sequencers groups)
-PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(8, 2 * len(os.sched_getaffinity(0))))')
+PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(8, 5 * len(os.sched_getaffinity(0)) // 2))')
 PYTEST := $(BIN)/pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 COUNTED := $(if $(ARGS)$(wildcard $(COMPILED)),,yes)
 NOTHING_CHOSEN := $(if $(ARGS),|| test $$? -eq 5)
@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 run: $(STAMP)
 	@$(BIN)/ordercast demo --engine spark
 
-# Many tests wait for others more than they compute: there are two processes a core. Which tests one process has,
+# Many tests wait for others more than they compute: there are five processes for two cores. Which tests one process has,
 # and in which order, is in tests/conftest.py. Where tests are chosen, or compiled code is tested, nothing is traced.
 test: $(STAMP) $(BYTECODE)
 	@$(PYTEST) -m 'not cluster' $(if $(COUNTED),$(COVERED:%=--cov=%) --cov-report=) $(ARGS) $(NOTHING_CHOSEN)
