@@ -6,13 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Literal, TypeAlias
 
 import pytest
 
 import ordercast
+from ordercast.replicated import disk
 from ordercast.replicated.replicated import Subject
-from ordercast.testing import Cluster, Service, World, simulated
+from ordercast.testing import Cluster, OfAnotherType, Service, World, simulated
 
 EVERYWHERE_AND_AT_THE_PRIMARY = pytest.mark.parametrize("where", ["everywhere", "primary"])
 
@@ -234,3 +236,134 @@ def test_who_watches_is_told_what_was_there_then(where: Where) -> None:
         assert not any(one is other for one, other in zip(found, again, strict=True))
 
     test()
+
+
+# --- what is not of its type -----------------------------------------------------------------------
+
+
+class Spoilt(ordercast.Replicated):
+    """Commands put in what is not of the fields' types."""
+
+    numbers: dict[str, int]
+    words: list[str]
+
+    def __init__(self) -> None:
+        self.numbers = {}
+        self.words = []
+
+    @ordercast.command
+    def add(self, word: str) -> int:
+        """Is right; how many there are."""
+        self.words.append(word)
+        self.numbers[word] = 1
+        return len(self.words)
+
+    @ordercast.command
+    def half(self, word: str) -> None:
+        """Puts in a float."""
+        self.numbers[word] = 0.5  # type: ignore[assignment]
+
+    @ordercast.command
+    def nothing(self) -> None:
+        """Takes the whole dict away."""
+        self.numbers = None  # type: ignore[assignment]
+
+    @ordercast.command
+    def wake(self) -> None:
+        """Has `tick` called soon."""
+        self.wake_at_us = self.now_us + 1_000
+
+    def tick(self) -> None:
+        self.numbers = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("command", ["half", "nothing", "wake"])
+def test_a_test_fails_where_a_field_holds_what_is_not_of_its_type(command: str) -> None:
+    @simulated(nodes=3, seeds=range(1), faults=False)
+    async def test(world: World) -> None:
+        spoilt = serve(world, Spoilt)
+        await world.ready()
+        await getattr(spoilt.at(1), command)(*(["a"] if command == "half" else []))
+        await asyncio.sleep(1)
+
+    what = (
+        "holds what is not of its type: Expected `int`" if command == "half" else "is a NoneType, and no dict"
+    )
+    with pytest.raises(OfAnotherType, match=f"has spoilt it: the field Spoilt.numbers {what}"):
+        test()
+
+
+@pytest.mark.parametrize("command", ["half", "nothing"])
+def test_in_life_the_others_go_on_with_what_is_not_of_its_type(command: str) -> None:
+    """Though some of them should give it to one that was away."""
+
+    async def main() -> None:
+        async with Cluster(3, protocol="total") as cluster:
+            objects = [await node.replicate(Spoilt(), "it") for node in cluster.nodes]
+            await getattr(objects[0], command)(*(["a"] if command == "half" else []))
+            await cluster.nodes[2].stop()
+            again = cluster.nodes[2] = cluster.node(3)
+            await again.start()
+            with pytest.raises((TimeoutError, ordercast.ConfigProblem)) as raised:
+                await again.replicate(Spoilt(), "it", timeout=10)
+            if command == "half":
+                assert "or a command has put in what is not of its type" in str(raised.value)
+            with pytest.raises(ordercast.CommandFailed) if command == "nothing" else nullcontext():
+                await objects[0].add("b")
+            await objects[1].sync()
+            assert objects[1].words == ["b"]
+
+    ordercast.testing.run(main())
+
+
+def test_at_the_primary_what_is_not_of_its_type_is_refused() -> None:
+    @simulated(nodes=3, seeds=range(1), faults=False)
+    async def test(world: World) -> None:
+        spoilt = serve(world, Spoilt, "primary")
+        await world.ready()
+        for command, args in (("half", ["a"]), ("nothing", [])):
+            with pytest.raises(ordercast.CommandFailed, match=r"cannot be sent to the other nodes"):
+                await getattr(spoilt.at(1), command)(*args)
+        assert await spoilt.at(2).add("a") == 1
+        assert spoilt.at(2).numbers == {"a": 1}
+
+    test()
+
+
+def test_an_object_that_is_spoilt_without_a_command_has_no_primary_any_more() -> None:
+    async def main() -> None:
+        async with Cluster(3, protocol="total") as cluster:
+            objects = [await node.replicate(Spoilt(), "it", run="primary") for node in cluster.nodes]
+            await objects[0].wake()
+            await asyncio.sleep(1)
+            with pytest.raises(ordercast.OrdercastError):
+                await objects[1].add("a")
+            assert await (await cluster.nodes[0].replicate(Spoilt(), "another")).add("b") == 1
+
+    ordercast.testing.run(main())
+
+
+def test_a_snapshot_that_nobody_could_read_does_not_take_the_place_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else all nodes would have lost everything at their next start."""
+    monkeypatch.setattr(disk, "LOG_BYTES", 2_000)
+
+    async def main() -> None:
+        cluster = Cluster(3, seed=3, protocol="total", voters=(1, 2, 3))
+        for life in range(2):
+            cluster.nodes = [cluster.node(id) for id in (1, 2, 3)]
+            await asyncio.gather(*(node.start() for node in cluster.nodes))
+            objects = await asyncio.gather(
+                *(node.replicate(Spoilt(), "it", durable="objects", timeout=60) for node in cluster.nodes)
+            )
+            if not life:
+                await objects[0].half("a")
+            for number in range(100):
+                assert await objects[0].add(f"{number}") == 100 * life + number + 1
+            await asyncio.sleep(1)
+            await cluster.stop()
+            cluster.network.heal()
+
+    ordercast.testing.run(main())
+    assert "no snapshot can be written: the field Spoilt.numbers holds what is not of its type" in caplog.text

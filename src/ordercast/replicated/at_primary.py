@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ordercast.errors import CommandFailed
+from ordercast.errors import CommandFailed, NotReplicated
 from ordercast.process_groups.views import Process
 from ordercast.replicated import told
 from ordercast.replicated.changes import Before, Change, check
@@ -22,8 +22,7 @@ from ordercast.replicated.execution import Execution
 from ordercast.replicated.notes import Calls, Done, RoundId, Update
 from ordercast.replicated.outcome import failed
 from ordercast.replicated.sessions import Known, Sessions
-
-CANNOT_TRAVEL = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
+from ordercast.replicated.state import CANNOT_TRAVEL
 
 
 class TriedSessions(Sessions):
@@ -106,7 +105,8 @@ def tried(
 ) -> Update:
     """What comes of these requests, of at most so many bytes; the object is as before.
 
-    If that cannot travel, of the first request alone; and if that cannot either, its commands fail.
+    If that cannot travel, of the first request alone; and if that cannot either, its commands fail. Raises
+    `NotReplicated` if the object is spoilt.
     """
     update, problem = _tried(execution, round, requests)
     size = 0 if problem else len(msgspec.msgpack.encode(update))
@@ -129,7 +129,13 @@ def _tried(
 ) -> tuple[Update, str]:
     """The update, and why it cannot travel, if it cannot."""
     target, trial = execution.subject.target, Trial(execution)
-    before = Before(target._fields.only(execution.common.fields), target)
+    try:
+        before = Before(target._fields.only(execution.common.fields), target)
+    except CANNOT_TRAVEL as error:
+        raise NotReplicated(
+            f"`left` or `tick` of {type(target).__name__} has put in what is not of its fields' types, so "
+            f"that no primary can carry out commands: {error}"
+        ) from None
     turn, replica, recorder = target._turn, target._replica, Recorder(type(target))
     target._replica = recorder  # type: ignore[assignment]
     changes: list[Change] | None = None

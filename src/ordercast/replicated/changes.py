@@ -53,8 +53,7 @@ class Before:
                 kept = self._kept[field.name]
                 if not field.immutable:
                     setattr(self._target, field.name, field.made_of(kept))
-                elif field.made in (dict, set, list):
-                    value = self._value(field)
+                elif field.made in (dict, set, list) and isinstance(value := self._value(field), field.made):
                     value.clear()
                     (value.extend if field.made is list else value.update)(kept)
                 else:
@@ -91,13 +90,16 @@ def check(changes: Sequence[Change], fields: Fields) -> None:
 
 
 def _kept(field: Field, value: Any) -> Any:
-    """What is enough to have the field again: references where nothing can change them, else its bytes."""
+    """What is enough to have the field again: references where nothing can change them, else its bytes.
+    Raises `TypeError` where that is not enough, since it is not of its type."""
+    field.check_container(value)
     if not field.immutable:
         return list(field.pieces(value))
     return value.copy() if field.divided else value
 
 
 def _change(field: Field, before: Any, now: Any) -> Change | None:
+    field.check_container(now)
     if not field.immutable:
         pieces = list(field.pieces(now))
         return None if pieces == before else Change(field.name, WHOLE, [], pieces)

@@ -94,7 +94,11 @@ class ReplicaDisk:
             case Store():
                 replica = self._replica
                 assert replica is not None, "it was restored"
-                snapshot = replica.begin_snapshot()
+                try:
+                    snapshot = replica.begin_snapshot()
+                except CANNOT_BE_ENCODED as error:
+                    replica.fail(StorageProblem(f"{self._name} cannot be kept on disk: {error}"))
+                    return
                 replacing = self._files.replace(snapshot.head, self._slices(replica, snapshot))
 
                 async def replaced(_: Replica) -> None:
@@ -142,7 +146,7 @@ class ReplicaDisk:
     async def _slices(self, replica: Replica, snapshot: Snapshot) -> AsyncIterator[bytes]:
         await replica.completed(snapshot)
         size = 0
-        async for data in snapshot.slowly():
+        async for data in snapshot.slowly(checked=True):  # else the log would go that can be read
             size += len(data)
             yield data
         self._snapshot_bytes = size

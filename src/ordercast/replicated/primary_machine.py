@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ordercast.errors import ConfigProblem
+from ordercast.errors import ConfigProblem, NotReplicated
 from ordercast.process_groups.views import Process
 from ordercast.replicated.at_primary import tried
 from ordercast.replicated.effects import Effect, Failed, LookAgain, Send
@@ -109,6 +109,9 @@ class PrimaryMachine(Machine):
             update = tried(self.execution, agreement.round, list(self._some()), self._most)
         except Outdated as error:
             self._out.append(Failed(ConfigProblem(str(error))))
+            return
+        except NotReplicated as problem:
+            self._out.append(Failed(problem))
             return
         self._outstanding = update
         self._out.append(Send(update))

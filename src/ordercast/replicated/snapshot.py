@@ -136,11 +136,12 @@ class Snapshot:
                 if self.complete or time() >= until:
                     break
 
-    def slices(self) -> Iterator[bytes]:
-        """All slices of the state, from the first one each time."""
+    def slices(self, *, checked: bool = False) -> Iterator[bytes]:
+        """All slices of the state, from the first one each time. `checked`: raises `TypeError` where a field
+        holds what is not of its type, so that nobody could read it."""
         assert self.complete, "what is not captured yet may change"
         count = 0
-        for content in self._contents():
+        for content in self._contents(checked=checked):
             count += 1
             begin, most = 0, SLICE_BYTES - 1
             while len(content) - begin > most:
@@ -149,17 +150,17 @@ class Snapshot:
             yield _LAST + content[begin:]
         yield _LAST + _END + encode(count)
 
-    def _contents(self) -> Iterator[bytes]:
+    def _contents(self, *, checked: bool) -> Iterator[bytes]:
         yield _OPENING + self._opening
         for piece in Sessions.pieces(self._sessions):
             yield _SESSIONS + piece
         for field in self._fields:
-            for piece in field.pieces():
+            for piece in field.checked() if checked else field.pieces():
                 yield _FIELD + piece
 
-    async def slowly(self) -> AsyncIterator[bytes]:
+    async def slowly(self, *, checked: bool = False) -> AsyncIterator[bytes]:
         """The slices, while the event loop goes on."""
-        slices, pace = self.slices(), Pace()
+        slices, pace = self.slices(checked=checked), Pace()
         pace.begin()
         for data in slices:
             await pace.rest()

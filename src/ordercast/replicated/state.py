@@ -34,6 +34,9 @@ STEP_ENTRIES = 20_000
 ENTRY_BYTES = 8
 """Encoding so many bytes takes about as long as copying a reference."""
 
+CANNOT_TRAVEL = (msgspec.MsgspecError, TypeError, ValueError, OverflowError)
+"""What is raised where values are encoded that are not of their types."""
+
 
 class Outdated(Exception):
     """The class of an object is an earlier version, which lacks something that others have."""
@@ -80,6 +83,7 @@ class Field:
         """`where` names it for people."""
         self.name = name
         self._made_of = name, where, kind
+        self._where = where
         self.made = get_origin(kind) or kind
         """The type of container, if it is one."""
         self.divided = self.made in (list, dict, set, deque)
@@ -112,8 +116,14 @@ class Field:
                 self.go_on(value, piece)
         return value
 
+    def check_container(self, value: Any) -> None:
+        """Raise `TypeError` if a command has put in what is no container of the field's type."""
+        if self.divided and not isinstance(value, self.made):
+            raise TypeError(f"{self._where} is a {type(value).__name__}, and no {self.made.__name__}")
+
     def pieces(self, value: Any) -> Iterator[bytes]:
-        """The value, piece by piece."""
+        """The value, piece by piece. Raises `TypeError` if it cannot travel."""
+        self.check_container(value)
         if self.divided:
             return self.pieces_of(value.items() if self.made is dict else value, value)
         return self.pieces_of((), value)
@@ -127,6 +137,16 @@ class Field:
         for data in in_pieces(entries, _encode_dict if self.made is dict else encode):
             yield encode(Piece(self.name, first, msgspec.Raw(data), maxlen))
             first = False
+
+    def check(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The same pieces. Raises `TypeError` if nobody could make the value of them again: a command has put
+        in what is not of the field's type."""
+        for data in pieces:
+            try:
+                self._decode(_piece(data).data)
+            except msgspec.ValidationError as error:
+                raise TypeError(f"{self._where} holds what is not of its type: {error}") from None
+            yield data
 
     def begin(self, piece: Piece) -> Any:
         """The value, as the first piece has it."""
@@ -157,6 +177,7 @@ class Captured:
         """Capture some more with each, until the last one nothing may change the object; how much it was, in
         references."""
         field, value = self._field, self._value
+        field.check_container(value)
         if not field.immutable:
             for piece in field.pieces(value):
                 self._encoded.append(piece)
@@ -169,6 +190,10 @@ class Captured:
                     copies.append(some)
                     gc.collect(0)  # looks at these alone, and never again if they cannot be parts of cycles
                     yield len(some)
+
+    def checked(self) -> Iterator[bytes]:
+        """The same as `pieces`. Raises `TypeError` if nobody could make the field of them again."""
+        return self._field.check(self.pieces())
 
     def pieces(self) -> Iterator[bytes]:
         """The field as bytes, piece by piece; as often as is wanted."""
@@ -260,7 +285,7 @@ def _said_of(target: object, name: str) -> Iterator[None]:
     """What is wrong with the value that a field begins with is said of that field."""
     try:
         yield
-    except (msgspec.MsgspecError, AttributeError, TypeError, ValueError, OverflowError) as error:
+    except CANNOT_TRAVEL as error:
         kind = type(getattr(target, name)).__name__
         raise ConfigProblem(
             f"{type(target).__name__}.{name} begins with a value of the type {kind}, which cannot travel as "
@@ -291,7 +316,8 @@ class Incoming:
                 field.go_on(self._values[piece.field], piece)
         except msgspec.ValidationError as error:
             raise Outdated(
-                f"its field {piece.field} is of another type than that of the others ({error})"
+                f"its field {piece.field} is of another type than that of the others, or a command has put "
+                f"in what is not of its type ({error})"
             ) from error
 
     def finish(self, initial: Iterable[bytes], target: object) -> None:

@@ -17,6 +17,7 @@ the same run, and the same rows of trace.
 
 from __future__ import annotations
 
+from ordercast.testing.checks import OfAnotherType as OfAnotherType
 from ordercast.testing.checks import ReplicasDiffer as ReplicasDiffer
 from ordercast.testing.cluster import Cluster as Cluster
 from ordercast.testing.event_loop import run as run

@@ -13,6 +13,7 @@ from ordercast.replicated.fingerprint import in_order, ordered
 from ordercast.replicated.machine import Machine
 from ordercast.replicated.replica import Replica
 from ordercast.replicated.replicated import Replicated
+from ordercast.replicated.state import CANNOT_TRAVEL
 
 if TYPE_CHECKING:
     from ordercast.testing.world import World
@@ -37,6 +38,7 @@ def compare(replicas: Iterable[tuple[NodeId, Replica]]) -> None:
             at = replica.machine.applied
             places.setdefault((at.epoch, at.position), []).append((node, replica))
     for (other, first), *others in places.values():
+        _check_types(first)
         expected = dict(_state(first.target, first.machine)) if others else {}
         for node, replica in others:
             for name, value in _state(replica.target, replica.machine):
@@ -48,6 +50,19 @@ def compare(replicas: Iterable[tuple[NodeId, Replica]]) -> None:
                         f"{name} is\n    {here} at node {node}, and\n    {there} at node {other}"
                         f"{_about_sets(replica.target)}"
                     )
+
+
+class OfAnotherType(AssertionError):
+    """A field of a replicated object holds what is not of its type: no other replica could get it."""
+
+
+def _check_types(replica: Replica) -> None:
+    for field in replica.target._fields:
+        try:
+            for _ in field.check(field.pieces(getattr(replica.target, field.name))):
+                pass
+        except CANNOT_TRAVEL as error:
+            raise OfAnotherType(f"a command has spoilt {replica.name}: {error}") from None
 
 
 async def compare_often(world: World) -> None:
