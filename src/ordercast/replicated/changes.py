@@ -53,7 +53,7 @@ class Before:
                 kept = self._kept[field.name]
                 if not field.immutable:
                     setattr(self._target, field.name, field.made_of(kept))
-                elif field.made in (dict, set, list) and isinstance(value := self._value(field), field.made):
+                elif field.made in (dict, set, list) and field.fits(value := self._value(field)):
                     value.clear()
                     (value.extend if field.made is list else value.update)(kept)
                 else:

@@ -211,7 +211,9 @@ class Execution:
     @property
     def immutable(self) -> bool:
         """Whether references to what is in the fields are enough to keep the state."""
-        return self.subject.target._fields.immutable
+        target = self.subject.target
+        fields = target._fields
+        return fields.immutable and all(field.fits(getattr(target, field.name)) for field in fields)
 
     def snapshot(self) -> Snapshot:
         """The state as it is now."""

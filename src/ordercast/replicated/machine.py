@@ -15,7 +15,6 @@ once on as many disks as the level asks for (``decisions/durability.md``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from zlib import crc32
 
 from ordercast.core.identity import Configuration
@@ -60,7 +59,6 @@ from ordercast.replicated.presence import Presence
 from ordercast.replicated.quorum import Quorum
 from ordercast.replicated.replicated import Subject
 from ordercast.replicated.snapshot import Restored, Snapshot
-from ordercast.replicated.state import CANNOT_TRAVEL
 from ordercast.replicated.wanted import Wanted
 from ordercast.replicated.watching import Missed
 
@@ -318,8 +316,7 @@ class Machine:
     def _offer(self) -> None:
         """Keep the state as it is now, if others are to get it from this replica and it costs no encoding."""
         if self.execution.immutable and self.agreement.gives(self.me):
-            with suppress(*CANNOT_TRAVEL):  # who asks for it is told
-                self._out.append(Offer(self.snapshot()))
+            self._out.append(Offer(self.snapshot()))
 
     def advance(self, more: int = 0) -> None:
         """Carry out what can be, but at most `AT_A_TIME` entries and so many more: `go_on` does the rest."""

@@ -116,9 +116,13 @@ class Field:
                 self.go_on(value, piece)
         return value
 
+    def fits(self, value: Any) -> bool:
+        """Whether it is a container of the field's type, if that is one."""
+        return not self.divided or isinstance(value, self.made)
+
     def check_container(self, value: Any) -> None:
         """Raise `TypeError` if a command has put in what is no container of the field's type."""
-        if self.divided and not isinstance(value, self.made):
+        if not self.fits(value):
             raise TypeError(f"{self._where} is a {type(value).__name__}, and no {self.made.__name__}")
 
     def pieces(self, value: Any) -> Iterator[bytes]:
