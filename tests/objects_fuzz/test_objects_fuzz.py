@@ -13,7 +13,7 @@ from ordercast.objects_fuzz.plan import LOAD_S, plan
 from ordercast.replicated.watching import Missed
 from ordercast.testing import Call
 
-PROTOCOLS = ("totem", "total", "cm", "primary-backup")
+PROTOCOLS = ("totem", "total", "cm", "primary-backup", "rings")
 FEW, MANY = 2, 700
 
 
@@ -38,6 +38,8 @@ def test_nothing_is_wrong_with_any_seed(protocol: str) -> None:
         # two primaries made each other's updates void for good: void ones counted as entries
         ("primary-backup", 15),
         ("primary-backup", 20),
+        # an object that began outside the primary partition tried to send all the time
+        ("rings", 9_300_027),
     ],
 )
 def test_seeds_that_failed(protocol: str, seed: int) -> None:

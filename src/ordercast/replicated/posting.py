@@ -60,6 +60,10 @@ class Posting:
     def begin(self, process: LocalProcess) -> None:
         """What is sent comes from this process."""
         self._process = process
+        try:
+            self._node.gate.check_majority()
+        except NoMajority:  # it was told to those who were here then
+            self._majority = False
         self._task = asyncio.create_task(self._send_on(), name=f"ordercast-replica-{self._name}")
 
     def end(self) -> None:
