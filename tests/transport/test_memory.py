@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 import pytest
 
 from ordercast.core.contract import Lane
 from ordercast.errors import ConfigProblem, DuplicateNode
 from ordercast.keys import Keyring, generate
+from ordercast.runtime.ending import EndingOnError
 from ordercast.transport.interface import Drops, Setup
 from ordercast.transport.known_lives import KnownLives
 from ordercast.transport.memory import CAPACITY, MemoryNetwork, MemoryTransport
@@ -21,11 +21,14 @@ class Ear:
     """A receiver that remembers what it heard, and when, in microseconds."""
 
     def __init__(self) -> None:
-        self.guard = nullcontext()
+        self.guard = EndingOnError(self._end)
         self.delivered = 0
         self.heard: list[tuple[int, object, bytes]] = []
         self.gone: list[int] = []
         self.turns = 0
+
+    def _end(self, error: BaseException) -> None:
+        raise error
 
     def on_data(self, sender: int, packets: Sequence[bytes], network: int = 0) -> None:
         self.heard += [(now_us(), sender, packet) for packet in packets]

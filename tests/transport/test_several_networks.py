@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 import pytest
 
 from ordercast.core.contract import Lane
 from ordercast.errors import DuplicateNode, OrdercastError
+from ordercast.runtime.ending import EndingOnError
 from ordercast.transport.interface import Drops, Setup
 from ordercast.transport.known_lives import KnownLives
 from ordercast.transport.memory import MemoryNetwork, MemoryTransport
@@ -21,10 +21,13 @@ class Ear:
     """A receiver that remembers what it heard, and on which network."""
 
     def __init__(self) -> None:
-        self.guard = nullcontext()
+        self.guard = EndingOnError(self._end)
         self.delivered = 7
         self.heard: list[tuple[int, int, bytes]] = []
         self.gone: list[tuple[int, int]] = []
+
+    def _end(self, error: BaseException) -> None:
+        raise error
 
     def on_data(self, sender: int, packets: Sequence[bytes], network: int = 0) -> None:
         self.heard += [(network, sender, packet) for packet in packets]

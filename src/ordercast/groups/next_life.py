@@ -139,10 +139,8 @@ class NextLife:
         driver = self._driver
         with EndingOnError(driver.end):
             await asyncio.sleep(self._revive_s)
-            if driver.ended:
-                return
-            incarnation = await self.number()
-            if driver.ended:
+            incarnation = None if driver.ended else await self.number()
+            if incarnation is None or driver.ended:
                 return
             self.born()
             self.begin(incarnation)

@@ -250,7 +250,7 @@ class Driver:
             payloads, guarantee = run
             now = self.now_us()
             effects = self._ask(now, Submit(payloads, guarantee))
-            if not self.live:
+            if self._life_is_over():
                 return
             if self._recorder is not None:
                 self._recorder.submit(now, payloads, guarantee, self.sent - self._sent_before + 1)
@@ -303,6 +303,10 @@ class Driver:
     def on_outlived(self, life: int) -> None:
         """Others know a life of this node that is not earlier than the one it is in."""
         self._owner.outlived(life)
+
+    def _life_is_over(self) -> bool:
+        """Whether the machine has halted, also where it lived before it was asked."""
+        return not self.live
 
     def _tell_distance(self, anew: bool) -> None:
         """Have the machine's timeouts fit the round trip to the peers, if that has changed by much."""

@@ -83,7 +83,7 @@ class PeerMonitor:
     def __init__(
         self,
         links: Links,
-        guard: AbstractContextManager[None],
+        guard: AbstractContextManager[None, bool],
         activity: ActivityMonitor,
         on_gone: Callable[[Peer], None],
         paths: Paths,

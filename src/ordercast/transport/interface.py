@@ -71,7 +71,7 @@ class Receiver(Protocol):
     """A driver, as its transport knows it."""
 
     @property
-    def guard(self) -> AbstractContextManager[None]:
+    def guard(self) -> AbstractContextManager[None, bool]:
         """Entered around everything that the event loop calls: an error within ends the node."""
 
     @property

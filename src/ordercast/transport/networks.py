@@ -25,7 +25,7 @@ class OnNetwork:
     def __init__(self, receiver: Receiver, network: int) -> None:
         self._receiver = receiver
         self._network = network
-        self.guard: AbstractContextManager[None] = receiver.guard
+        self.guard: AbstractContextManager[None, bool] = receiver.guard
         self.on_turn_over = receiver.on_turn_over
         self.on_distance = receiver.on_distance
         self.on_outlived = receiver.on_outlived

@@ -201,7 +201,7 @@ class Membership:
         effects.append(SetTimer(CHANGE_TIMER, life.config.change_us))
         change.on_timer(now_us, effects)
         self._end_change(now_us, effects)
-        if self._unaware is not None:
+        if self._leaves():
             if not life.halted and change.decision is not None:
                 life.tell(Decide(change.turn, change.decision), effects)
             return
@@ -297,7 +297,7 @@ class Membership:
         if current is None or (head.view, packet.turn) != (current.id, current.turn):
             effects.append(Drop("other view"))  # and no answer: it is one itself
             return
-        if self._unaware is not None:
+        if self._leaves():
             self._aware(now_us, head.sender, effects)
             return
         # Those who agreed on the next view may all be gone, but for one that has not heard of it: whoever
@@ -311,7 +311,7 @@ class Membership:
             return
         change.on_decided(packet.value, head.sender)
         self._end_change(now_us, effects)
-        if self._unaware is not None:
+        if self._leaves():
             self._aware(now_us, head.sender, effects)
 
     def _end_change(self, now_us: int, effects: list[Effect]) -> None:
@@ -357,6 +357,10 @@ class Membership:
                 life.tell(Decide(change.turn, encode_decision(decision)), effects)
         silent = life.suspects(now_us, self._unaware)
         return now_us >= self._leaves_us or self._unaware.issubset(silent)
+
+    def _leaves(self) -> bool:
+        """Whether it is decided that this life leaves."""
+        return self._unaware is not None
 
     def _aware(self, now_us: int, node: NodeId, effects: list[Effect]) -> None:
         """Another node has shown that it knows the decision by which this life leaves."""
@@ -462,7 +466,7 @@ class Membership:
                 self.older.ask(now_us, head.sender, beat.group, effects)
             return
         assert life.view is not None, "who is not joining is in a view"
-        if self._unaware is not None and head.view.seq > life.view.id.seq:
+        if self._leaves() and head.view.seq > life.view.id.seq:
             self._aware(now_us, head.sender, effects)
             return
         if (head.view.seq, beat.turn) < (life.view.id.seq, life.view.turn):
