@@ -23,6 +23,7 @@ from ordercast.viewsync.exchange import Exchange
 from ordercast.viewsync.founding import Founding
 from ordercast.viewsync.header import NO_VIEW, Header
 from ordercast.viewsync.joining import Joining
+from ordercast.viewsync.leaving import Leaving
 from ordercast.viewsync.life import CHANGE_TIMER, HEARTBEAT_TIMER, Last, Life
 from ordercast.viewsync.meeting import OlderGroups
 from ordercast.viewsync.packets import (
@@ -40,7 +41,6 @@ from ordercast.viewsync.packets import (
     Round,
     Summary,
     decode_decision,
-    encode_decision,
 )
 from ordercast.viewsync.stalls import Stalls
 from ordercast.viewsync.states import State
@@ -48,8 +48,7 @@ from ordercast.viewsync.states import State
 REMEMBERED_TURNS = 256
 """Token lists of a view for which is remembered what followed them."""
 STUCK = 2
-"""Aggressive timeouts after which a life ends that lacks what was decided on, or may have been; or one that
-leaves, though not all who go on have shown that they know the decision."""
+"""Aggressive timeouts after which a life ends that lacks what was decided on, or may have been."""
 
 
 class Membership:
@@ -63,10 +62,7 @@ class Membership:
         self._stalls = Stalls(life.config)
         self._lacking_us = 0
         """Since when something is lacking here that was decided on."""
-        self._unaware: set[NodeId] | None = None
-        """Once it is decided that this life leaves: who has not shown yet to know that."""
-        self._leaves_us = 0
-        """Until when this life waits for them."""
+        self._leaving = Leaving(life)
 
     def look_after(self, now_us: int, effects: list[Effect]) -> None:
         """Whenever a view was entered, begin to show that this member lives, and look after the others."""
@@ -201,9 +197,9 @@ class Membership:
         effects.append(SetTimer(CHANGE_TIMER, life.config.change_us))
         change.on_timer(now_us, effects)
         self._end_change(now_us, effects)
-        if self._leaves():
-            if not life.halted and change.decision is not None:
-                life.tell(Decide(change.turn, change.decision), effects)
+        if self._leaving.begun():
+            if not life.halted:
+                self._leaving.tell(change, effects)
             return
         if change is not life.change or change.later_life or not (change.lacking or life.deserted(now_us)):
             self._lacking_us = 0
@@ -297,8 +293,9 @@ class Membership:
         if current is None or (head.view, packet.turn) != (current.id, current.turn):
             effects.append(Drop("other view"))  # and no answer: it is one itself
             return
-        if self._leaves():
-            self._aware(now_us, head.sender, effects)
+        if self._leaving.begun():
+            self._leaving.aware(head.sender)
+            self._end_change(now_us, effects)
             return
         # Those who agreed on the next view may all be gone, but for one that has not heard of it: whoever
         # was let in knows.
@@ -311,8 +308,9 @@ class Membership:
             return
         change.on_decided(packet.value, head.sender)
         self._end_change(now_us, effects)
-        if self._leaves():
-            self._aware(now_us, head.sender, effects)
+        if self._leaving.begun():
+            self._leaving.aware(head.sender)
+            self._end_change(now_us, effects)
 
     def _end_change(self, now_us: int, effects: list[Effect]) -> None:
         """If it is decided and all that was settled is here, go on in the next view; or not at all."""
@@ -323,10 +321,10 @@ class Membership:
         decision = decode_decision(change.decision)
         stays = life.view is None or not decision.full or life.is_in(decision)
         if not stays:  # and needs nothing any more
-            if not life.leaving:
+            if life.leaving:
+                self._leaving.end(now_us, change, decision, effects)
+            else:
                 life.halt("excluded", effects)
-            elif self._may_go(now_us, change, decision, effects):
-                life.halt(LEFT, effects)
             return
         settled = change.settled(decision, effects)
         if settled is None:
@@ -341,32 +339,6 @@ class Membership:
         else:
             life.last = last
             life.install(now_us, decision, settled, "view agreed", effects)
-
-    def _may_go(self, now_us: int, change: ViewChange, decision: Decision, effects: list[Effect]) -> bool:
-        """Whether a life may end that is to leave: once those who go on know the decision, or are silent.
-
-        With who leaves there may be no majority left that could tell the others: the last `Decide` must not
-        be lost. If nobody goes on, those are waited for who leave with this life.
-        """
-        life = self._life
-        if self._unaware is None:
-            go_on = {member.node for member in decision.members} or set(change.view.members)
-            self._unaware = go_on - {life.me}
-            self._leaves_us = now_us + STUCK * life.config.aggressive_us
-            if change.consensus.ballot is None:  # it was told, and has not told anybody
-                life.tell(Decide(change.turn, encode_decision(decision)), effects)
-        silent = life.suspects(now_us, self._unaware)
-        return now_us >= self._leaves_us or self._unaware.issubset(silent)
-
-    def _leaves(self) -> bool:
-        """Whether it is decided that this life leaves."""
-        return self._unaware is not None
-
-    def _aware(self, now_us: int, node: NodeId, effects: list[Effect]) -> None:
-        """Another node has shown that it knows the decision by which this life leaves."""
-        assert self._unaware is not None, "it is decided that this life leaves"
-        self._unaware.discard(node)
-        self._end_change(now_us, effects)
 
     def on_heartbeat_timer(self, now_us: int, effects: list[Effect]) -> None:
         """Show that this member lives, and see whether the view has to change."""
@@ -466,8 +438,9 @@ class Membership:
                 self.older.ask(now_us, head.sender, beat.group, effects)
             return
         assert life.view is not None, "who is not joining is in a view"
-        if self._leaves() and head.view.seq > life.view.id.seq:
-            self._aware(now_us, head.sender, effects)
+        if self._leaving.begun() and head.view.seq > life.view.id.seq:
+            self._leaving.aware(head.sender)
+            self._end_change(now_us, effects)
             return
         if (head.view.seq, beat.turn) < (life.view.id.seq, life.view.turn):
             self._remind(head, beat.turn, effects)
