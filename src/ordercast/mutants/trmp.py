@@ -17,8 +17,6 @@ from ordercast.sequencers.moving import Token
 from ordercast.sequencers.order import Order
 from ordercast.sequencers.packets import Req
 from ordercast.sequencers.trmp import Due, Trmp
-from ordercast.viewsync.consensus import Ballot
-from ordercast.viewsync.packets import NO_ROUND
 
 TRMP_MUTANTS: list[Mutant] = []
 
@@ -61,20 +59,6 @@ def _asking_counts_as_having(right: Any) -> Any:
         right(self, order, sender, req, effects)
 
     return on_req
-
-
-# --- the reformation -------------------------------------------------------------------------------
-
-
-@_mutant("trmp", "consensus", Ballot, "locked", "who repeats a list alone hides that it was decided")
-def _repeated_and_forgotten(right: Any) -> Any:
-    def locked(self: Ballot) -> bytes | None:
-        accepted, value = max(self._estimates.values(), default=(NO_ROUND, b""))
-        adopted = sum(estimate[0] == accepted for estimate in self._estimates.values())
-        unheard = max(0, self._voters - len(self._estimates)) if self._voters else self._quorum
-        return value if accepted != NO_ROUND and adopted + unheard >= self._quorum else None
-
-    return property(locked)
 
 
 # --- lower levels ----------------------------------------------------------------------------------
