@@ -85,7 +85,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     (004 §3.2.1); heartbeats are no answer. "adaptive", as in RMP: the same, with more attempts for a member
     that needed more lately (004 §3.3.1)."""
 
-    attempts: int = 5
+    attempts: int = 3
     """How often in a row one thing is sent to a member, or asked of it, without an answer, until it is
     suspected (A in 002 §2). They are `retry_us` apart, or `lossy_retry_us`, each pause longer than the last;
     all pauses together have to be longer than an answer takes."""
