@@ -32,7 +32,7 @@ from ordercast.core.contract import Drop, Effect, Packet
 from ordercast.core.identity import ConfigurationId, NodeId
 from ordercast.viewsync.contract import Settled, Unsettled
 from ordercast.viewsync.header import FIRST_ORDER_KIND, NO_VIEW
-from ordercast.viewsync.leaving import PATIENCE
+from ordercast.viewsync.leaving import LEAVE_TIMEOUTS
 from ordercast.viewsync.membership import STUCK
 from ordercast.viewsync.packets import (
     NO_ROUND,
@@ -596,7 +596,7 @@ def test_it_does_not_wait_for_who_falls_silent() -> None:
 
 def test_nor_for_long() -> None:
     node = leaving_with(1, 3)
-    for _ in range(PATIENCE):
+    for _ in range(LEAVE_TIMEOUTS):
         assert not node.machine.halted
         beats(node, 3)
         effects = node.timeout("change", after_us=node.config.aggressive_us)

@@ -198,7 +198,7 @@ class Trmp(MovingSequencer):
             self._late = True
             self._stats["retransmissions"] += 1
             effects.append(Unicast(self.holder, self._last_ack))
-        again_us = self._clock.lateness_us + self._clock.hurry_us << min(self._asked_for, DOUBLINGS)
+        again_us = (self._clock.lateness_us + self._clock.hurry_us) << min(self._asked_for, DOUBLINGS)
         effects.append(SetTimer(LATE, again_us))
         self._asked_for += 1
         self._uncounted_us += again_us

@@ -1,7 +1,7 @@
-"""How a life ends of which it was decided that it leaves: once those who go on know the decision.
+"""A member leaves: it tells the others the decision that lets it go until they have shown that they know it.
 
-With who leaves there may be no majority left that could find out what was decided, as of two members.
-So the last `Decide` must not be lost, and it is told again until all have shown that they know it.
+Without it they may be no majority that could find out what was decided, as where one of two members is left.
+So the last `Decide` must not be lost.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from ordercast.viewsync.change import ViewChange
 from ordercast.viewsync.life import Life
 from ordercast.viewsync.packets import Decide, Decision
 
-PATIENCE = 2
+LEAVE_TIMEOUTS = 2
 """Aggressive timeouts after which a life ends though not all have shown that they know the decision."""
 
 
 class Leaving:
-    """Whom a life waits for that is to end."""
+    """Ends a life that leaves, once the other nodes have shown that they know the decision."""
 
     def __init__(self, life: Life) -> None:
         self._life = life
         self._until_us = 0
         self._unaware: set[NodeId] = set()
-        """Who has not shown yet to know the decision."""
+        """Nodes that have not shown yet that they know the decision."""
 
     def begun(self) -> bool:
         """Whether it is decided that this life leaves."""
         return self._until_us > 0
 
     def end(self, now_us: int, change: ViewChange, decision: Decision, effects: list[Effect]) -> None:
-        """End this life, if all who go on know the decision or are silent, or for long did not show it.
+        """End this life if all who go on know the decision or are suspected, or if it has waited long enough.
 
         If nobody goes on, those are waited for who leave with this life.
         """
@@ -38,7 +38,7 @@ class Leaving:
         if not self.begun():
             go_on = {member.node for member in decision.members} or set(change.view.members)
             self._unaware = go_on - {life.me}
-            self._until_us = now_us + PATIENCE * life.config.aggressive_us
+            self._until_us = now_us + LEAVE_TIMEOUTS * life.config.aggressive_us
             if change.consensus.ballot is None:  # it was told, and has not told anybody
                 self.tell(change, effects)
         if now_us >= self._until_us or self._unaware.issubset(life.suspects(now_us, self._unaware)):
